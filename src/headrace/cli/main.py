@@ -1,0 +1,87 @@
+"""`headrace`: the commands by name. A command's module is imported when it is run, not before."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NamedTuple
+
+import click
+
+
+class CommandEntry(NamedTuple):
+    """Where a command lives (`module:attribute`) and the line `headrace --help` shows for it."""
+
+    target: str
+    help: str
+
+
+COMMANDS = {
+    "serve": CommandEntry("headrace.cli.serve:serve", "Serve a model over the OpenAI API."),
+    "chat": CommandEntry("headrace.cli.chat:chat", "Talk to a model in the terminal."),
+    "generate": CommandEntry(
+        "headrace.cli.generate:generate", "Continue prompts and print the result."
+    ),
+    "show": CommandEntry("headrace.cli.show:show", "Tell what a model file holds."),
+}
+
+
+class LazyCommands(click.Group):
+    """A group whose help needs none of its commands' modules."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command; None for an unknown name."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from headrace import __version__
+
+        click.echo(f"headrace {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def cli() -> None:
+    """Serve language models on machines you can get, over the API everybody speaks.
+
+    `headrace serve` without a model serves a small one that ships in the package.
+    """
+
+
+def main() -> None:
+    """The console script: errors meant for people are printed as one line, without a traceback."""
+    from headrace.errors import HeadraceError
+
+    try:
+        cli(prog_name="headrace")
+    except HeadraceError as error:
+        click.echo(f"headrace: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

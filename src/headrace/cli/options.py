@@ -1,0 +1,104 @@
+"""Click options made from the settings, and settings made from what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from headrace.config import Flag, build, flags_of, parse_int, read_file
+
+C = TypeVar("C", bound=msgspec.Struct)
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TYPES = {"str": click.STRING, "float": click.FLOAT}
+
+
+def _integer(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Option callback: 32768, 32k or 32K as an int; a usage error naming the flag otherwise."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_int(value)
+    except (ValueError, OverflowError):
+        message = f"{value!r} is not an integer (32768, 32k, 32K)"
+        raise click.BadParameter(message, ctx=ctx, param=param) from None
+
+
+def _help(flag: Flag) -> str:
+    notes = [flag.limits] if flag.limits else []
+    if flag.repeated:
+        notes.append("may be repeated")
+    elif flag.default is not None and flag.default != "" and flag.kind != "bool":
+        notes.append(f"default: {flag.default}")
+    elif flag.kind == "bool":
+        notes.append(f"default: {'on' if flag.default else 'off'}")
+    return flag.help + (f" [{'; '.join(notes)}]" if notes else "")
+
+
+def _option(flag: Flag) -> click.Option:
+    names = [flag.flag, flag.name]
+    if flag.kind == "bool":
+        names[0] += "/--no-" + flag.flag.removeprefix("--")
+        return click.Option(names, default=None, help=_help(flag))
+    if flag.kind == "int":
+        return click.Option(names, metavar="INTEGER", callback=_integer, help=_help(flag))
+    kind: Any = click.Choice(flag.choices) if flag.choices else _TYPES[flag.kind]
+    return click.Option(names, type=kind, multiple=flag.repeated, default=None, help=_help(flag))
+
+
+def settings(
+    *configs: type[msgspec.Struct], skip: frozenset[str] = frozenset()
+) -> Callable[[F], F]:
+    """Decorator: one option per setting of `configs`, and --config for a YAML file.
+
+    `skip`: settings the command takes in another way (the model, as an argument).
+    """
+
+    def decorate(function: F) -> F:
+        params: list[click.Parameter] = [
+            click.Option(
+                ["--config", "config_file"],
+                type=click.Path(path_type=Path),
+                help="YAML file with settings by name; flags win over it.",
+            )
+        ]
+        for config in configs:
+            params += [_option(flag) for flag in flags_of(config) if flag.name not in skip]
+        # click keeps decorated parameters in reverse order of decoration
+        existing = getattr(function, "__click_params__", [])
+        function.__click_params__ = list(reversed(params)) + existing  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def collect(
+    ctx: click.Context,
+    config: type[C],
+    *,
+    among: tuple[type[msgspec.Struct], ...] = (),
+    overrides: dict[str, Any] | None = None,
+) -> C:
+    """`config` from the flags typed, the --config file and defaults, in this order of weight.
+
+    among: every config the command takes, whose settings the file may therefore name.
+    overrides: values the command itself knows (the model argument); they count as typed flags.
+    """
+    names = {flag.name for flag in flags_of(config)}
+    typed = {
+        name: value
+        for name, value in ctx.params.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    typed |= {name: value for name, value in (overrides or {}).items() if value is not None}
+    config_file: Path | None = ctx.params.get("config_file")
+    values = read_file(config_file, among or (config,)) if config_file else {}
+    values |= typed
+    source = "settings" if config_file is None else f"settings (flags and {config_file})"
+    chosen = {name: value for name, value in values.items() if name in names}
+    return build(config, chosen, source=source)

@@ -1,0 +1,110 @@
+"""From flags and a YAML file to a frozen config; flags win over the file, it over defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.config.flags import Flag, flags_of
+from headrace.errors import ConfigError
+
+C = TypeVar("C", bound=msgspec.Struct)
+
+_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+             "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # fmt: skip
+
+
+def parse_int(text: str) -> int:
+    """An integer, also as "32k" (32,000) or "32K" (32,768); the letters are vLLM's.
+
+    Raises ValueError when `text` is neither.
+    """
+    factor = _SUFFIXES.get(text[-1:], 1)
+    digits = text[:-1] if factor != 1 else text
+    number = float(digits) * factor if "." in digits and factor != 1 else int(digits) * factor
+    if number != int(number):
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(number)
+
+
+def build(config: type[C], values: Mapping[str, Any], *, source: str) -> C:
+    """`config` from plain values; unknown names, wrong types and limits raise ConfigError."""
+    try:
+        return msgspec.convert(_typed(config, values), config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {_readable(config, values, str(error))}") from error
+
+
+def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
+    """The settings of a YAML file, by field name; names may have dashes, as flags do.
+
+    Raises ConfigError for a file that is missing, not YAML, not a mapping, or names a setting none
+    of `configs` has.
+    """
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {path}: not valid YAML: {error}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"--config {path}: expected settings as `name: value` lines")
+    known = {flag.name for config in configs for flag in flags_of(config)}
+    values: dict[str, Any] = {}
+    for key, value in loaded.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            raise ConfigError(f"--config {path}: unknown setting {key!r}{_nearest(name, known)}")
+        if name in values:
+            raise ConfigError(f"--config {path}: setting {key!r} is given twice")
+        values[name] = value
+    return values
+
+
+def _typed(config: type[msgspec.Struct], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Integers written with a suffix, and lone values of repeated settings, made what they mean."""
+    flags = {flag.name: flag for flag in flags_of(config)}
+    return {name: _value(flags.get(name), value) for name, value in values.items()}
+
+
+def _value(flag: Flag | None, value: Any) -> Any:
+    if flag is None or value is None:
+        return value
+    if flag.repeated and not isinstance(value, (list, tuple)):
+        value = [value]
+    if flag.kind == "int" and isinstance(value, str):
+        try:
+            return parse_int(value)
+        except (ValueError, OverflowError):
+            return value
+    integer_choices = flag.kind == "choice" and all(choice.isdigit() for choice in flag.choices)
+    if integer_choices and isinstance(value, str) and value.isdigit():
+        return int(value)
+    return value
+
+
+def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: str) -> str:
+    """msgspec's "Expected … - at `$.port`", told as flag, value and what is expected."""
+    text, _, path = message.partition(" - at `$.")
+    name = path.rstrip("`").split("[")[0]
+    flag = next((flag for flag in flags_of(config) if flag.name == name), None)
+    if flag is None:
+        return message
+    expected = (
+        f"one of {', '.join(flag.choices)}" if flag.choices else text.removeprefix("Expected ")
+    )
+    return f"{flag.flag} is {values.get(name)!r}; expected {expected}"
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

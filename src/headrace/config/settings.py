@@ -1,0 +1,105 @@
+"""The settings: one typed, frozen source for flags, --help, the YAML file and docs/flags.md.
+
+A field's flag is its name with dashes, as in `vllm serve` where the meaning is the same. Every
+field has a description (its help) and its limits; a test fails on one that has not.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model is loaded and run."""
+
+    model: Annotated[
+        str,
+        Meta(
+            description="A GGUF file or a Hugging Face folder. "
+            "Without one, the small model that ships in the package."
+        ),
+    ] = ""
+    max_model_len: Annotated[
+        Positive | None,
+        Meta(
+            description="Most tokens of prompt and output together; "
+            "default: the model's own length, or what the KV cache holds if that is less.",
+        ),
+    ] = None
+    block_size: Annotated[
+        Literal[16, 32, 64], Meta(description="Tokens in a block of the KV cache.")
+    ] = 32
+    kv_cache_memory_bytes: Annotated[
+        Positive | None,
+        Meta(
+            description="Memory of the KV cache; default: a quarter of what is available, "
+            "at most enough for --max-num-seqs requests of --max-model-len.",
+        ),
+    ] = None
+    num_blocks_override: Annotated[
+        Positive | None,
+        Meta(description="Number of KV blocks, whatever the memory (to provoke preemption)."),
+    ] = None
+    kv_cache_dtype: Annotated[
+        Literal["auto", "f32", "bf16"],
+        Meta(description="Type of K and V; auto: f32 for F32 weights, bf16 otherwise."),
+    ] = "auto"
+    enable_prefix_caching: Annotated[
+        bool, Meta(description="Share the KV blocks of equal prompt beginnings.")
+    ] = True
+    max_num_batched_tokens: Annotated[
+        Positive, Meta(description="Token budget of one step; longer prompts are chunked.")
+    ] = 512
+    max_num_seqs: Annotated[
+        Positive, Meta(description="Most requests that run at the same time.")
+    ] = 64
+    max_logprobs: Annotated[
+        int, Meta(ge=0, description="Most log probabilities per token a request may ask for.")
+    ] = 20
+    backend: Annotated[
+        Literal["cpu", "reference"],
+        Meta(description="What computes: C++ kernels, or the slow NumPy definition."),
+    ] = "cpu"
+    cpu_level: Annotated[
+        Literal["auto", "portable", "avx512"],
+        Meta(description="Instruction level of the kernels; auto: the best this CPU has."),
+    ] = "auto"
+    threads: Annotated[
+        Positive | None,
+        Meta(description="Compute threads; default: the CPUs the process may use."),
+    ] = None
+    ignore_config_keys: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Keys of the model's config that may be left out of account "
+            "although headrace does not know them."
+        ),
+    ] = ()
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP face of an engine."""
+
+    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    ] = 8000
+    served_model_name: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names clients may use; the first is in replies. "
+            "Default: the file's or folder's name."
+        ),
+    ] = ()
+    chat_template: Annotated[
+        str | None, Meta(description="File with a chat template that replaces the model's own.")
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Least level logged."),
+    ] = "info"

@@ -1,0 +1,118 @@
+"""What a client and an engine core say to each other: msgpack on the wire, these structs in process.
+
+Client to core: Submit, Cancel, Shutdown. Core to client: Ready, Output, Stats, Failed.
+Every Submit is answered by one or more Outputs, the last of which has a finish_reason; a Cancel is
+idempotent and is answered by that last Output ("abort") unless the request had ended before.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headrace.engine.params import SamplingParams
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True):
+    """A new request. `cache_salt` separates prefix caches; only equal salts share blocks."""
+
+    request_id: str
+    prompt_token_ids: list[int]
+    params: SamplingParams
+    cache_salt: str = ""
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """Give a request up; its blocks are free before the next step."""
+
+    request_id: str
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag=True):
+    """End the core; what is running is aborted."""
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """Log probability of one generated token and its most likely rivals, (id, logprob) each."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: list[tuple[int, float]]
+
+
+class Output(msgspec.Struct, frozen=True, tag=True):
+    """New tokens of a request (possibly none), in order.
+
+    cached_tokens: prompt tokens found in the prefix cache (0 until the first token).
+    stop_reason: the id from stop_token_ids that ended it, None otherwise.
+    queue_s, prefill_s: on the first token's Output, seconds waited and spent until it; 0 otherwise.
+    """
+
+    request_id: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprob] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: int | None = None
+    error: str | None = None
+    cached_tokens: int = 0
+    num_preemptions: int = 0
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+
+
+class EngineInfo(msgspec.Struct, frozen=True):
+    """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`."""
+
+    model_type: str
+    vocab_size: int
+    max_model_len: int
+    block_size: int
+    num_blocks: int
+    kv_cache_dtype: str
+    backend: str
+    cpu_level: str
+    num_threads: int
+    weight_bytes: int
+    kv_bytes: int
+    phases_s: dict[str, float]
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """Sent once, when the engine can serve."""
+
+    info: EngineInfo
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The engine could not start or its loop ended; nothing follows."""
+
+    error: str
+
+
+class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """State after a step, for metrics; counters are totals since start, blocks are counts."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    blocks_total: int = 0
+    blocks_free: int = 0
+    blocks_cached: int = 0
+    blocks_owned: int = 0
+    steps: int = 0
+    step_s: float = 0.0
+    step_tokens: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    computed_tokens: int = 0
+    prefix_queries_tokens: int = 0
+    prefix_hits_tokens: int = 0
+    num_preemptions: int = 0
+    miss_reasons: dict[str, int] = {}
+
+
+ToCore = Submit | Cancel | Shutdown
+FromCore = Ready | Output | Stats | Failed

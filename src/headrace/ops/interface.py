@@ -1,0 +1,272 @@
+"""The operations a model is computed with, and the shapes they agree on.
+
+A backend implements `Ops`. Arrays belong to the backend: models pass them from one operation to
+the next and never look inside (NumPy on the CPU). Activations are float32[N, width] where N counts
+the tokens of a ragged batch: the new tokens of every request of the step, one after another.
+
+One arithmetic: a backend's result for one token never depends on N, on the other rows, on the
+number of threads or on how a prompt was cut into chunks. docs/kernels.md defines it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.weights.tensor import Tensor
+
+Array = Any
+"""An array of the backend."""
+
+KVCodec = Literal["f32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """An RMS norm: x * weight / sqrt(mean(x²) + eps), in float32. `weight`: f32[width]."""
+
+    weight: Array
+    eps: float
+
+
+@dataclass(frozen=True)
+class LinearWeight:
+    """Weights of y = W x (+ bias) as the backend wants them; rows of all parts one after another."""
+
+    out_features: int
+    in_features: int
+    codec: str
+    nbytes: int
+    packed: Any
+
+
+@dataclass(frozen=True)
+class EmbeddingWeight:
+    """A table of rows to look up; `packed` belongs to the backend."""
+
+    rows: int
+    width: int
+    codec: str
+    packed: Any
+
+
+@dataclass(frozen=True)
+class RopeTable:
+    """cos and sin of every position, f32[positions, rotary_dim / 2] each, backend arrays."""
+
+    cos: Array
+    sin: Array
+    rotary_dim: int
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+
+
+@dataclass(frozen=True)
+class KVCacheSpec:
+    """What a paged KV cache has to hold. Codecs of K and V are independent.
+
+    block_size: tokens a block holds; a power of two from 16 to the backend's attention span.
+    """
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    block_size: int
+    num_blocks: int
+    k_codec: KVCodec
+    v_codec: KVCodec
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block over all layers, K and V."""
+        width = {"f32": 4, "bf16": 2}
+        per_token = self.num_kv_heads * self.head_dim * (width[self.k_codec] + width[self.v_codec])
+        return self.num_layers * self.block_size * per_token
+
+
+@dataclass(frozen=True)
+class KVCacheArrays:
+    """K and V of all layers; `arrays` belongs to the backend. Fresh arrays are zero."""
+
+    spec: KVCacheSpec
+    arrays: Any
+
+
+@dataclass(frozen=True)
+class RaggedBatch:
+    """The new tokens of one step. Prefill chunks and decodes are mixed freely; R requests, N tokens.
+
+    token_ids: int32[N]
+    positions: int32[N], absolute position of each token in its request
+    query_start: int32[R + 1], half-open ranges of each request's tokens; [0] is 0, [R] is N
+    block_tables: int32[R, B], ids of each request's blocks in order; unused entries are 0 and
+        never read. Token at position p of request r lies in block block_tables[r, p // block_size]
+        at offset p % block_size. Every position up to the last new one is covered.
+    logit_rows: int32[L], rows of N whose logits are wanted, ascending
+    """
+
+    token_ids: npt.NDArray[np.int32]
+    positions: npt.NDArray[np.int32]
+    query_start: npt.NDArray[np.int32]
+    block_tables: npt.NDArray[np.int32]
+    logit_rows: npt.NDArray[np.int32]
+
+    @property
+    def num_tokens(self) -> int:
+        """N."""
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True)
+class SamplingRows:
+    """How each of R rows of logits is to be sampled, in vLLM's order: temperature, min_p, top_k, top_p.
+
+    temperature: f32[R]; 0 means the largest logit, lowest id on ties, nothing else is looked at
+    top_k: int32[R]; 0 means all. Ties with the k-th largest are kept
+    top_p: f32[R] in (0, 1]; at least one token stays. min_p: f32[R] in [0, 1]; 0 means off
+    uniform: f64[R] in [0, 1): the row's draw; the token is the first, in ascending id over the kept
+        tokens, whose cumulative probability exceeds it
+    """
+
+    temperature: npt.NDArray[np.float32]
+    top_k: npt.NDArray[np.int32]
+    top_p: npt.NDArray[np.float32]
+    min_p: npt.NDArray[np.float32]
+    uniform: npt.NDArray[np.float64]
+
+
+class TopLogprobs(NamedTuple):
+    """Log probabilities of the raw distribution (before temperature and filters), natural log.
+
+    chosen: f32[R]; rank: int32[R], 1 is the most likely; ids: int32[R, k] and values: f32[R, k]
+    in descending order of value, lowest id first on ties.
+    """
+
+    chosen: npt.NDArray[np.float32]
+    rank: npt.NDArray[np.int32]
+    ids: npt.NDArray[np.int32]
+    values: npt.NDArray[np.float32]
+
+
+class Ops(ABC):
+    """A backend. Instances hold a thread pool at most; weights and caches are owned by callers."""
+
+    name: str
+
+    # weights, once at load
+
+    @abstractmethod
+    def vector(self, tensor: Tensor, *, offset: float = 0.0) -> Array:
+        """A 1-d tensor as f32[n], with `offset` added."""
+
+    @abstractmethod
+    def linear_weight(
+        self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
+    ) -> LinearWeight:
+        """Matrices (out_i, in) of one codec and one `in`, fused by stacking their rows.
+
+        Raises ValueError where codecs or widths differ (the caller then keeps them apart).
+        """
+
+    @abstractmethod
+    def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
+        """A table (rows, width) of any codec; it may stay mapped."""
+
+    @abstractmethod
+    def rope_table(
+        self, inv_freq: npt.NDArray[np.float64], positions: int, *, attention_factor: float = 1.0
+    ) -> RopeTable:
+        """cos/sin of position * inv_freq, times `attention_factor`, for positions [0, positions).
+
+        Angles are computed in float64 and rounded once to float32.
+        """
+
+    @abstractmethod
+    def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
+        """Zeroed storage for `spec`. Raises ValueError for an unsupported block_size or head_dim."""
+
+    # one step
+
+    @abstractmethod
+    def embedding(self, weight: EmbeddingWeight, token_ids: Array) -> Array:
+        """Rows of the table, decoded: f32[N, width]."""
+
+    @abstractmethod
+    def rms_norm(self, x: Array, norm: Norm) -> Array:
+        """The norm of every row: f32[N, width]."""
+
+    @abstractmethod
+    def linear(
+        self,
+        x: Array,
+        weight: LinearWeight,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+    ) -> Array:
+        """residual + W norm(x) + bias, f32[N, out]; the parts that are None are left out."""
+
+    @abstractmethod
+    def rope(
+        self,
+        qkv: Array,
+        shape: AttentionShape,
+        table: RopeTable,
+        positions: Array,
+        *,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> None:
+        """Norm (where given, over head_dim) and rotate the q and k heads of qkv in place.
+
+        qkv: f32[N, (num_heads + 2 num_kv_heads) * head_dim]. Dimension i is rotated with
+        i + rotary_dim / 2 ("half" layout); dimensions past rotary_dim are left alone.
+        """
+
+    @abstractmethod
+    def kv_write(
+        self, qkv: Array, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+    ) -> None:
+        """Store the k and v heads of every new token in its slot of `layer`."""
+
+    @abstractmethod
+    def paged_attention(
+        self, qkv: Array, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+    ) -> Array:
+        """Causal attention of every new token over its request's cache: f32[N, heads * head_dim].
+
+        A token at position p attends to positions [0, p], all of them already written.
+        """
+
+    @abstractmethod
+    def gated_activation(self, gate_up: Array, kind: Literal["silu"]) -> Array:
+        """act(gate) * up of f32[N, 2 F] (gate first): f32[N, F]."""
+
+    @abstractmethod
+    def take_rows(self, x: Array, rows: Array) -> Array:
+        """x[rows]: f32[L, width]."""
+
+    # from logits to tokens
+
+    @abstractmethod
+    def sample(self, logits: Array, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
+        """One token id per row of f32[R, V]; ids >= num_tokens (padding of V) are never taken."""
+
+    @abstractmethod
+    def top_logprobs(
+        self, logits: Array, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
+    ) -> TopLogprobs:
+        """Log probabilities of `chosen` and of the k most likely ids below num_tokens."""

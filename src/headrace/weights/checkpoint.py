@@ -1,0 +1,72 @@
+"""A checkpoint: config, conventions, tensors, tokenizer data and chat templates of one model.
+
+What kind of file it came from is known here and nowhere above: models read `conventions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.weights.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """How this file stores what other files store differently.
+
+    rope_layout: how rows of Q and K are ordered within a head. "half": dimension i is rotated with
+        i + head_dim/2 (Hugging Face); "interleaved": 2i with 2i + 1 (GGUF files of the llama
+        family, whose converter permuted the rows).
+    norm_offset: what has to be added to stored norm weights (1.0 where a family stores w - 1).
+    fused_qkv, fused_gate_up: whether those matrices are stored as one tensor.
+    """
+
+    rope_layout: Literal["half", "interleaved"] = "half"
+    norm_offset: float = 0.0
+    fused_qkv: bool = False
+    fused_gate_up: bool = False
+
+
+@dataclass(frozen=True)
+class TokenizerData:
+    """What a file says of its tokenizer; `headrace.text` makes a tokenizer of it.
+
+    kind "tokenizer.json": `json_path` is the file. kind "gguf": `gguf` holds the
+    `tokenizer.ggml.*` entries with that prefix removed (arrays as lists or NumPy arrays).
+    config: tokenizer_config.json (or {}): chat templates excluded, special token names included.
+    """
+
+    kind: Literal["tokenizer.json", "gguf", "none"]
+    json_path: Path | None = None
+    gguf: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An opened model. Tensors are views of mapped files and stay valid while this lives.
+
+    config: keys as in Hugging Face's config.json, also for GGUF files (only keys the file states).
+    tensors: by canonical Hugging Face name ("model.layers.0.self_attn.q_proj.weight", ...).
+    chat_templates: by name; the usual one is "default".
+    eos_token_ids: every id the file names as an end of turn or text, in ascending order.
+    """
+
+    path: Path
+    format: Literal["gguf", "safetensors"]
+    config: Mapping[str, Any]
+    conventions: Conventions
+    tensors: Mapping[str, Tensor]
+    tokenizer: TokenizerData
+    chat_templates: Mapping[str, str] = field(default_factory=dict)
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    eos_token_ids: tuple[int, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors as stored."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())

@@ -1,0 +1,53 @@
+"""One stored tensor: shape, codec and the mapped bytes it lies in.
+
+A tensor is a view: nothing is read or converted until somebody asks. Shapes are in Hugging Face
+order, (out, in) for matrices, whatever the file's own order is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from headrace.weights.codecs import Codec
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of `shape` whose rows are stored one after another in `data`.
+
+    data: uint8[rows, row_bytes], contiguous, usually a read-only view of a mapped file; `rows` is
+    the product of all dimensions but the last (1 for a vector).
+    row_order: int32[rows'] or None. When given, row i of the tensor is stored row row_order[i]
+    (how rows of Q and K are put back in order without touching the file); shape[0] is its length.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    codec: Codec
+    data: npt.NDArray[np.uint8]
+    row_order: npt.NDArray[np.int32] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of storage, without padding."""
+        return int(self.data.nbytes)
+
+    def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
+        """This tensor with its rows in another order; only for matrices. Copies nothing."""
+        if len(self.shape) != 2:
+            raise ValueError(f"{self.name}: rows of a {len(self.shape)}-d tensor cannot be ordered")
+        current = self.row_order
+        new = order if current is None else current[order]
+        return replace(
+            self, shape=(len(new), self.shape[1]), row_order=np.ascontiguousarray(new, np.int32)
+        )
+
+    def to_f32(self) -> npt.NDArray[np.float32]:
+        """The values as float32[shape]: the codec's exact decoding, in a fresh array."""
+        rows = self.data if self.row_order is None else self.data[self.row_order]
+        return self.codec.decode(rows).reshape(self.shape)

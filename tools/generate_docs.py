@@ -1,0 +1,82 @@
+"""Writes the pages that are made from code: docs/flags.md. With --check, fails on a stale one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def _default(flag: Flag) -> str:
+    if flag.kind == "bool":
+        return "on" if flag.default else "off"
+    return "" if flag.default in (None, "", ()) else f"`{flag.default}`"
+
+
+def _values(flag: Flag) -> str:
+    values = ", ".join(f"`{choice}`" for choice in flag.choices) or flag.kind
+    if flag.repeated:
+        values += ", repeatable"
+    return f"{values} {flag.limits}".strip()
+
+
+def _flag(flag: Flag) -> str:
+    if flag.kind == "bool":
+        return f"`{flag.flag}`, `--no-{flag.flag.removeprefix('--')}`"
+    return "`MODEL` (positional)" if flag.name == "model" else f"`{flag.flag}`"
+
+
+def flags_page() -> str:
+    """docs/flags.md."""
+    lines = [
+        "# Flags and settings",
+        "",
+        "Every setting is a flag (`--max-model-len 4096`) and a line of the YAML file that",
+        "`--config` names (`max-model-len: 4096`). Flags win over the file. Names are those of",
+        "`vllm serve` where the meaning is the same; integers may be written `32k` (32,000) or",
+        "`32K` (32,768). Flags are never abbreviated. This page is generated: `make docs`.",
+    ]
+    sections = [
+        ("Engine: `serve`, `chat`, `generate`", EngineConfig),
+        ("Server: `serve`", ServerConfig),
+    ]
+    for title, config in sections:
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| flag | values | default | meaning |",
+            "|---|---|---|---|",
+        ]
+        for flag in flags_of(config):
+            cells = (_flag(flag), _values(flag), _default(flag), flag.help)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"flags.md": flags_page}
+
+
+def main() -> int:
+    """Write or check every page; 1 when a checked page is stale."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail on a stale page")
+    check = parser.parse_args().check
+    stale = []
+    for name, make in PAGES.items():
+        path, text = DOCS / name, make()
+        if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
+            stale.append(name)
+        elif not check:
+            path.write_text(text, encoding="utf-8")
+    if stale:
+        print(f"stale: {', '.join(stale)}; run `make docs`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
