@@ -1,0 +1,263 @@
+"""From a checkpoint's tensors to a backend's weights.
+
+Tensors are asked for by canonical name and expected shape; what a file stores differently (rows
+of Q and K, an offset of the norms) is undone here by its conventions. Tensors that nobody asked
+for stop the load, as unread config keys do. Knows no architecture.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.ops.interface import (
+    Array,
+    AttentionShape,
+    EmbeddingWeight,
+    LinearWeight,
+    Norm,
+    Ops,
+)
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs import F32
+from headrace.weights.rope_rows import heads_to_half
+from headrace.weights.tensor import Tensor
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all; the last call has them equal."""
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+
+# Buffers that old exports keep although they follow from the config.
+_DERIVED_TENSORS = re.compile(r".*\.rotary_emb\.inv_freq")
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A projection, or several that share their input. One weight unless codecs differ.
+
+    Files that mix codecs (GGUF's V in a finer kind than Q and K) cannot be fused; their outputs
+    are then computed apart and joined, with the same values.
+    """
+
+    ops: Ops
+    weights: tuple[LinearWeight, ...]
+
+    def __call__(
+        self, x: Array, *, norm: Norm | None = None, residual: Array | None = None
+    ) -> Array:
+        """residual + W norm(x) + bias: f32[N, sum of the projections' widths]."""
+        if len(self.weights) == 1:
+            return self.ops.linear(x, self.weights[0], norm=norm, residual=residual)
+        if residual is not None:
+            raise ValueError("a residual cannot be added to projections of different codecs")
+        x = x if norm is None else self.ops.rms_norm(x, norm)
+        return self.ops.concat([self.ops.linear(x, weight) for weight in self.weights])
+
+
+class Loader:
+    """Hands out weights of one checkpoint for one backend, and remembers what it handed out."""
+
+    def __init__(self, checkpoint: Checkpoint, ops: Ops, progress: Progress | None = None) -> None:
+        conventions = checkpoint.conventions
+        if conventions.fused_qkv or conventions.fused_gate_up:
+            raise UnsupportedModelError(
+                f"{checkpoint.path}: fused QKV or gate-up tensors are not implemented for this "
+                "family; use a checkpoint with separate projections"
+            )
+        self._checkpoint = checkpoint
+        self._ops = ops
+        self._conventions = conventions
+        self._progress = progress
+        self._taken: set[str] = set()
+        self.total_bytes = checkpoint.nbytes
+        self._done_bytes = 0
+
+    @property
+    def dominant_codec(self) -> str:
+        """Name of the codec that most bytes of matrices are stored in."""
+        matrices = [item for item in self._checkpoint.tensors.values() if len(item.shape) == 2]
+        sizes = Counter[str]()
+        for tensor in matrices:
+            sizes[tensor.codec.name] += tensor.nbytes
+        return sizes.most_common(1)[0][0] if sizes else "F32"
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes every step reads: all but an embedding table that is only looked up."""
+        tensors = self._checkpoint.tensors
+        looked_up = tensors.get(EMBEDDING) if HEAD in tensors else None
+        return self.total_bytes - (0 if looked_up is None else looked_up.nbytes)
+
+    def embedding_rows(self) -> int:
+        """Rows of the embedding table, where the config does not state them."""
+        tensor = self._checkpoint.tensors.get(EMBEDDING)
+        if tensor is None:
+            raise self._missing(EMBEDDING)
+        return tensor.shape[0]
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint holds a tensor of this name."""
+        return name in self._checkpoint.tensors
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """The tensor, marked as used. Raises CheckpointError where absent or of another shape."""
+        tensor = self._checkpoint.tensors.get(name)
+        if tensor is None:
+            raise self._missing(name)
+        if tensor.shape != shape:
+            raise CheckpointError(
+                f"{self._checkpoint.path}: tensor {name} has shape {list(tensor.shape)}, "
+                f"the config asks for {list(shape)}"
+            )
+        self._taken.add(name)
+        return tensor
+
+    def optional_vector(self, name: str, size: int) -> npt.NDArray[np.float32] | None:
+        """Values of a 1-d tensor, float32[size], or None where the checkpoint has none."""
+        if not self.has(name):
+            return None
+        tensor = self.tensor(name, size)
+        self._advance(tensor)
+        return tensor.to_f32()
+
+    def norm(self, name: str, width: int, eps: float) -> Norm:
+        """An RMS norm's weight, f32[width]."""
+        tensor = self.tensor(name, width)
+        weight = self._ops.vector(tensor, offset=self._conventions.norm_offset)
+        self._advance(tensor)
+        return Norm(weight, eps)
+
+    def head_norm(self, name: str, head_dim: int, eps: float) -> Norm:
+        """A norm over each head of Q or K, in "half" order."""
+        if self._conventions.rope_layout != "half":
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: {name} with rows of Q and K stored interleaved is not "
+                "implemented; convert the checkpoint again from its Hugging Face original"
+            )
+        return self.norm(name, head_dim, eps)
+
+    def embedding(self, rows: int, width: int) -> EmbeddingWeight:
+        """The table of token embeddings."""
+        tensor = self.tensor(EMBEDDING, rows, width)
+        weight = self._ops.embedding_weight(tensor)
+        self._advance(tensor)
+        return weight
+
+    def linear(
+        self, names: Sequence[str], outs: Sequence[int], width: int, *, bias: bool | None
+    ) -> Linear:
+        """Projections (out_i, width) called `names`, fused where their codecs allow.
+
+        bias: whether the config says there is one; None means what the file holds.
+        """
+        return self._packed(*self._stored(names, outs, width, bias))
+
+    def qkv(self, prefix: str, shape: AttentionShape, width: int, *, bias: bool | None) -> Linear:
+        """Q, K and V of one layer, fused, rows of Q and K in "half" order whatever the file's."""
+        names = [f"{prefix}.{letter}_proj" for letter in "qkv"]
+        heads = (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads)
+        outs = [count * shape.head_dim for count in heads]
+        matrices, biases = self._stored(names, outs, width, bias)
+        if self._conventions.rope_layout == "interleaved":
+            for index in (0, 1):
+                order = heads_to_half(heads[index], shape.head_dim)
+                matrices[index] = matrices[index].select_rows(order)
+                biases[index] = _reordered(biases[index], order)
+        return self._packed(matrices, biases)
+
+    def head(self, rows: int, width: int, *, tied: bool | None) -> Linear:
+        """lm_head, or the embedding table where it is tied: logits = W x.
+
+        tied: what the config says; None means tied exactly when the file holds no lm_head.
+        """
+        if not self.has(HEAD):
+            if tied is False:
+                raise CheckpointError(
+                    f"{self._checkpoint.path}: tie_word_embeddings is false but {HEAD} is "
+                    "missing; the file is incomplete, or the config should say true"
+                )
+            return self._packed([self.tensor(EMBEDDING, rows, width)], [None], counted=True)
+        tensor = self.tensor(HEAD, rows, width)
+        if tied and not _same_bytes(tensor, self.tensor(EMBEDDING, rows, width)):
+            raise CheckpointError(
+                f"{self._checkpoint.path}: tie_word_embeddings is true but {HEAD} differs from "
+                f"{EMBEDDING}; set it to false to use {HEAD}, or remove that tensor"
+            )
+        return self._packed([tensor], [None])
+
+    def finish(self) -> None:
+        """Stop the load where a tensor was left unused."""
+        unused = [
+            name
+            for name in self._checkpoint.tensors
+            if name not in self._taken and not _DERIVED_TENSORS.fullmatch(name)
+        ]
+        if unused:
+            shown = ", ".join(sorted(unused)[:5])
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: {len(unused)} tensors are not part of this family as "
+                f"implemented: {shown}{', ...' if len(unused) > 5 else ''}. "
+                "Leaving them out would change the result"
+            )
+        if self._progress is not None:
+            self._progress(self.total_bytes, self.total_bytes)
+
+    def _missing(self, name: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self._checkpoint.path}: tensor {name} is missing; the file is incomplete"
+        )
+
+    def _stored(
+        self, names: Sequence[str], outs: Sequence[int], width: int, bias: bool | None
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Matrices and biases as the file has them. finish() finds a bias the config denies."""
+        matrices: list[Tensor] = []
+        biases: list[Tensor | None] = []
+        for name, out in zip(names, outs, strict=True):
+            matrices.append(self.tensor(f"{name}.weight", out, width))
+            has_bias = self.has(f"{name}.bias") if bias is None else bias
+            biases.append(self.tensor(f"{name}.bias", out) if has_bias else None)
+        return matrices, biases
+
+    def _packed(
+        self,
+        matrices: Sequence[Tensor],
+        biases: Sequence[Tensor | None],
+        *,
+        counted: bool = False,
+    ) -> Linear:
+        """counted: the matrix was already counted as done, under another use."""
+        weights = []
+        pairs = zip(matrices, biases, strict=True)
+        for _, group in groupby(pairs, key=lambda pair: pair[0].codec.name):
+            parts, part_biases = zip(*group, strict=True)
+            weights.append(self._ops.linear_weight(parts, bias=part_biases))
+            if not counted:
+                self._advance(*parts, *(item for item in part_biases if item is not None))
+        return Linear(self._ops, tuple(weights))
+
+    def _advance(self, *tensors: Tensor) -> None:
+        self._done_bytes += sum(tensor.nbytes for tensor in tensors)
+        if self._progress is not None:
+            self._progress(min(self._done_bytes, self.total_bytes), self.total_bytes)
+
+
+def _reordered(bias: Tensor | None, order: npt.NDArray[np.int32]) -> Tensor | None:
+    """A bias with its values in another order, as F32."""
+    if bias is None:
+        return None
+    values = bias.to_f32()[order]
+    return Tensor(bias.name, bias.shape, F32, F32.encode(values.reshape(1, -1)))
+
+
+def _same_bytes(one: Tensor, other: Tensor) -> bool:
+    return one.codec is other.codec and bool(np.array_equal(one.data, other.data))

@@ -1,0 +1,106 @@
+"""The tiny models that are compared with transformers, and how a model is run over token ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.models import Model
+from headrace.ops.interface import KVCodec, Ops, RaggedBatch
+from tests.tiny import Family, tiny_config, tiny_weights
+
+PROMPT_TOKENS = 70
+"""Longer than one attention span; with the steps it crosses two of its boundaries."""
+
+GREEDY_STEPS = 64
+
+LLAMA3_SCALING = {
+    # Original length 64 puts waves of a 16-wide head into all three ranges.
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+class Case(NamedTuple):
+    """One model: family and the keywords of tiny_config."""
+
+    family: Family
+    shape: dict[str, Any]
+
+
+CASES: dict[str, Case] = {
+    "llama-tied": Case("llama", {"tied": True}),
+    "llama-untied": Case("llama", {"kv_heads": 1, "rope_theta": 500000.0, "layers": 3}),
+    "llama-bias": Case("llama", {"kv_heads": 4, "attention_bias": True, "mlp_bias": True}),
+    "llama-head-dim": Case("llama", {"head_dim": 32}),
+    "llama-llama3": Case("llama", {"rope_scaling": LLAMA3_SCALING}),
+    "llama-linear": Case("llama", {"rope_scaling": {"type": "linear", "factor": 4.0}}),
+    "qwen3-tied": Case("qwen3", {"rope_theta": 1000000.0}),
+    "qwen3-untied": Case("qwen3", {"tied": False, "head_dim": 48, "attention_bias": True}),
+}
+
+
+def prompt(seed: int, vocab: int = 288) -> list[int]:
+    """Token ids of the case's prompt."""
+    return [int(i) for i in np.random.default_rng([seed, 1]).integers(0, vocab, PROMPT_TOKENS)]
+
+
+def weights_digest(case: Case, seed: int) -> str:
+    """SHA-256 of the case's weights: goldens are of these and no others."""
+    digest = hashlib.sha256()
+    for name, values in tiny_weights(tiny_config(case.family, **case.shape), seed).items():
+        digest.update(name.encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+class Session:
+    """One request fed to a model piece by piece, in blocks that are not in order."""
+
+    def __init__(
+        self,
+        model: Model,
+        ops: Ops,
+        *,
+        capacity_tokens: int = 256,
+        k_codec: KVCodec = "f32",
+        v_codec: KVCodec = "f32",
+    ) -> None:
+        blocks = -(-capacity_tokens // 16)
+        self._model = model
+        self._kv = ops.kv_cache(model.kv_cache_spec(16, blocks + 1, k_codec, v_codec))
+        self._table = np.arange(blocks, 0, -1, dtype=np.int32)[None]
+        self.length = 0
+
+    def feed(self, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Logits f32[len(ids), vocab] of the next tokens."""
+        count = len(ids)
+        batch = RaggedBatch(
+            token_ids=np.array(ids, np.int32),
+            positions=np.arange(self.length, self.length + count, dtype=np.int32),
+            query_start=np.array([0, count], np.int32),
+            block_tables=self._table,
+            logit_rows=np.arange(count, dtype=np.int32),
+        )
+        self.length += count
+        return np.asarray(self._model.forward(batch, self._kv))
+
+    def feed_in_chunks(self, ids: Sequence[int], size: int) -> npt.NDArray[np.float32]:
+        """The same logits, computed `size` tokens at a time."""
+        pieces = [self.feed(ids[at : at + size]) for at in range(0, len(ids), size)]
+        return np.concatenate(pieces)
+
+
+def greedy(session: Session, prompt_ids: Sequence[int], steps: int) -> list[int]:
+    """The most likely continuation, one token at a time."""
+    ids = [int(session.feed(prompt_ids)[-1].argmax())]
+    while len(ids) < steps:
+        ids.append(int(session.feed(ids[-1:])[-1].argmax()))
+    return ids

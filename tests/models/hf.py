@@ -1,0 +1,72 @@
+"""The tiny models in transformers, in float32. Needs torch and transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.models.cases import GREEDY_STEPS, Case, prompt
+from tests.tiny import tiny_config, tiny_weights
+
+
+class Reference(NamedTuple):
+    """What transformers makes of a case.
+
+    prompt, greedy: token ids. logits: f32[len(prompt) + steps - 1, vocab] of one pass over all of
+    them but the last. smallest_gap: least distance of the two largest logits in the greedy steps.
+    """
+
+    prompt: list[int]
+    greedy: list[int]
+    logits: npt.NDArray[np.float32]
+    smallest_gap: float
+
+
+def hf_model(case: Case, seed: int) -> Any:
+    """LlamaForCausalLM or Qwen3ForCausalLM with the case's weights."""
+    import torch
+    import transformers
+
+    config = tiny_config(case.family, **case.shape)
+    kinds = {
+        "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+    }
+    config_type, model_type = kinds[case.family]
+    model = model_type(config_type(**config)).eval()
+    state = {name: torch.tensor(v) for name, v in tiny_weights(config, seed).items()}
+    missing = model.load_state_dict(state, strict=False)
+    assert not missing.unexpected_keys
+    assert set(missing.missing_keys) <= {"lm_head.weight"}
+    model.tie_weights()
+    return model
+
+
+def full_logits(model: Any, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+    """f32[len(ids), vocab] of one pass."""
+    import torch
+
+    with torch.no_grad():
+        out = model(torch.tensor([list(ids)]), use_cache=False).logits[0]
+    return np.asarray(out.numpy(), np.float32)
+
+
+def run_case(case: Case, seed: int) -> Reference:
+    """Greedy continuation with the KV cache, then all logits in one pass."""
+    import torch
+
+    model = hf_model(case, seed)
+    prompt_ids = prompt(seed)
+    fed, cache, tokens, gaps = prompt_ids, None, [], []
+    with torch.no_grad():
+        for _ in range(GREEDY_STEPS):
+            out = model(torch.tensor([fed]), past_key_values=cache, use_cache=True)
+            cache = out.past_key_values
+            best, second = out.logits[0, -1].topk(2).values.tolist()
+            gaps.append(best - second)
+            fed = [int(out.logits[0, -1].argmax())]
+            tokens += fed
+    return Reference(prompt_ids, tokens, full_logits(model, prompt_ids + tokens[:-1]), min(gaps))

@@ -1,0 +1,81 @@
+"""A request's logits do not depend on its company, its chunks or its blocks, in any codec."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from headrace.models import Model, load_model
+from headrace.ops.interface import KVCodec, Ops, RaggedBatch
+from tests.models.cases import Session
+from tests.tiny import Family, tiny_checkpoint
+
+LENGTHS = (1, 17, 90, 40)
+
+
+def run_mixed(
+    model: Model, ops: Ops, requests: list[list[int]], kv_codec: KVCodec, budget: int
+) -> list[npt.NDArray[np.float32]]:
+    """All requests together, `budget` tokens a step, in turns, logits of every token."""
+    kv = ops.kv_cache(model.kv_cache_spec(16, 40, kv_codec, kv_codec))
+    tables = np.random.default_rng(0).permutation(np.arange(1, 33, dtype=np.int32)).reshape(4, 8)
+    done = [0] * len(requests)
+    logits: list[list[npt.NDArray[np.float32]]] = [[] for _ in requests]
+    step = 0
+    while any(done[r] < len(ids) for r, ids in enumerate(requests)):
+        step += 1
+        left, pieces = budget, []
+        for r in np.roll(range(len(requests)), step):
+            take = min(len(requests[r]) - done[r], left, 1 + 7 * (step % 5))
+            if take > 0:
+                pieces.append((int(r), done[r], take))
+                left -= take
+        counts = [take for _, _, take in pieces]
+        tokens = [token for r, at, take in pieces for token in requests[r][at : at + take]]
+        batch = RaggedBatch(
+            token_ids=np.array(tokens, np.int32),
+            positions=np.concatenate([np.arange(at, at + n) for _, at, n in pieces]).astype(
+                np.int32
+            ),
+            query_start=np.cumsum([0, *counts]).astype(np.int32),
+            block_tables=tables[[r for r, _, _ in pieces]],
+            logit_rows=np.arange(sum(counts), dtype=np.int32),
+        )
+        out = np.asarray(model.forward(batch, kv))
+        for (r, _, take), rows in zip(pieces, np.split(out, np.cumsum(counts)[:-1]), strict=True):
+            logits[r].append(rows)
+            done[r] += take
+    return [np.concatenate(rows) for rows in logits]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize(
+    ("codec", "kv_codec"), [("F32", "f32"), ("F16", "bf16"), ("BF16", "bf16"), ("Q8_0", "bf16")]
+)
+def test_every_logit_is_that_of_the_request_alone(
+    family: Family, codec: str, kv_codec: KVCodec, ops: Ops
+) -> None:
+    model = load_model(tiny_checkpoint(family, codec), ops)
+    rng = np.random.default_rng(7)
+    requests = [rng.integers(0, 288, n).tolist() for n in LENGTHS]
+    alone = [Session(model, ops, k_codec=kv_codec, v_codec=kv_codec).feed(ids) for ids in requests]
+    for budget in (5, 64):
+        together = run_mixed(model, ops, requests, kv_codec, budget)
+        for mine, expected in zip(together, alone, strict=True):
+            assert np.array_equal(mine, expected)
+
+
+def test_only_the_rows_asked_for_get_logits(ops: Ops) -> None:
+    model = load_model(tiny_checkpoint(), ops)
+    ids = list(range(20))
+    full = Session(model, ops).feed(ids)
+    kv = ops.kv_cache(model.kv_cache_spec(16, 3, "f32", "f32"))
+    batch = RaggedBatch(
+        token_ids=np.array(ids, np.int32),
+        positions=np.arange(20, dtype=np.int32),
+        query_start=np.array([0, 20], np.int32),
+        block_tables=np.array([[1, 2]], np.int32),
+        logit_rows=np.array([3, 19], np.int32),
+    )
+    assert np.array_equal(np.asarray(model.forward(batch, kv)), full[[3, 19]])

@@ -1,0 +1,209 @@
+"""What of a config stops a load, and what does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import UnsupportedModelError
+from headrace.models import DecoderConfig, read_config
+from headrace.models.config_reader import ConfigReader
+from headrace.models.rope import RopeConfig
+from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from tests.tiny import Family, tiny_config
+
+
+def read(config: dict[str, Any], ignore: tuple[str, ...] = ()) -> DecoderConfig:
+    empty = Checkpoint(
+        Path("x"), "safetensors", config, Conventions(), {}, TokenizerData(kind="none")
+    )
+    return read_config(empty, ignore_config_keys=ignore)
+
+
+def refused(config: dict[str, Any], *words: str) -> None:
+    with pytest.raises(UnsupportedModelError) as caught:
+        read(config)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_config_is_read(family: Family) -> None:
+    config = read(tiny_config(family, head_dim=32, kv_heads=2))
+    assert (config.model_type, config.num_layers, config.vocab_size) == (family, 2, 288)
+    assert config.attention.num_kv_heads == 2
+    assert config.attention_width == 128
+    assert config.attention.scale == 32**-0.5
+    assert config.tied is (family == "qwen3")
+
+
+def test_defaults_are_those_of_the_family() -> None:
+    widths = {"hidden_size": 64, "intermediate_size": 96}
+    sizes = {**widths, "num_hidden_layers": 1, "num_attention_heads": 4}
+    llama = read({"model_type": "llama", **sizes})
+    assert (llama.attention.head_dim, llama.attention.num_kv_heads) == (16, 4)
+    assert (llama.max_positions, llama.rope.theta, llama.tied) == (2048, 10000.0, None)
+    assert (llama.vocab_size, llama.attention_bias, llama.mlp_bias) == (None, None, None)
+    qwen3 = read({"model_type": "qwen3", **sizes})
+    assert (qwen3.attention.head_dim, qwen3.max_positions) == (128, 32768)
+
+
+def test_numbers_are_those_a_gguf_file_can_hold() -> None:
+    """1e-5 in GGUF is the float32 nearest to it; both must give one model."""
+    config = tiny_config()
+    stored = {**config, "rms_norm_eps": 9.999999747378752e-06}
+    assert read(config) == read(stored)
+
+
+def test_an_unknown_key_stops_the_load_unless_listed() -> None:
+    config = {**tiny_config(), "attention_sinks": 4, "hash_layers": {"a": 1}}
+    refused(config, "attention_sinks = 4", "--ignore-config-keys attention_sinks,hash_layers")
+    assert read(config, ("attention_sinks", "hash_layers")) == read(tiny_config())
+
+
+def test_harmless_keys_pass() -> None:
+    config = {
+        **tiny_config(),
+        "transformers_version": "5.23.0", "dtype": "bfloat16", "_name_or_path": "here",
+        "pad_token_id": 0, "new_feature": None, "another_feature": False,
+    }  # fmt: skip
+    assert read(config) == read(tiny_config())
+
+
+def test_a_harmless_key_passes_only_with_its_harmless_values() -> None:
+    refused({**tiny_config(), "pretraining_tp": 2}, "pretraining_tp = 2")
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "words"),
+    [
+        ("llama", {"hidden_act": "gelu"}, ("hidden_act = 'gelu'", "'silu'")),
+        ("llama", {"sliding_window": 4096}, ("sliding_window = 4096", "null")),
+        ("llama", {"partial_rotary_factor": 0.5}, ("partial_rotary_factor = 0.5", "1.0")),
+        ("llama", {"num_key_value_heads": 3}, ("num_key_value_heads = 3", "divisors")),
+        ("llama", {"head_dim": 15}, ("head_dim = 15", "even")),
+        ("llama", {"head_dim": None, "hidden_size": 66}, ("hidden_size = 66", "multiples")),
+        ("llama", {"num_hidden_layers": 0}, ("num_hidden_layers is 0", "at least 1")),
+        ("llama", {"hidden_size": "64"}, ("hidden_size is '64'", "whole number")),
+        ("llama", {"hidden_size": True}, ("hidden_size is True", "whole number")),
+        ("llama", {"hidden_size": None}, ("hidden_size is missing",)),
+        ("llama", {"attention_bias": 1}, ("attention_bias is 1", "true or false")),
+        ("llama", {"quantization_config": {"bits": 4}}, ("quantization_config",)),
+        ("llama", {"rms_norm_eps": 0}, ("rms_norm_eps is 0.0", "above 0")),
+        ("llama", {"rms_norm_eps": float("nan")}, ("rms_norm_eps is nan",)),
+        ("llama", {"rope_theta": 10**400}, ("rope_theta is inf",)),
+        ("qwen3", {"use_sliding_window": True}, ("use_sliding_window = True", "False")),
+        ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, ("layer_types",)),
+        ("qwen3", {"layer_types": ["full_attention"]}, ("layer_types", "2 times")),
+        ("qwen3", {"mlp_bias": True}, ("mlp_bias = True",)),
+        ("llama", {"model_type": "mamba"}, ("'mamba'", "llama, qwen3")),
+        ("llama", {"model_type": None}, ("model_type is missing",)),
+    ],
+)
+def test_a_value_that_is_not_implemented_stops_the_load(
+    family: Family, change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    refused({**tiny_config(family), **change}, *words)
+
+
+def test_windows_that_are_switched_off_pass() -> None:
+    full = ["full_attention"] * 2
+    assert read({**tiny_config("qwen3"), "sliding_window": 4096, "layer_types": full})
+    assert read({**tiny_config("llama"), "sliding_window": 4096, "use_sliding_window": False})
+
+
+def rope(**keys: Any) -> RopeConfig:
+    config = {key: value for key, value in tiny_config().items() if not key.startswith("rope")}
+    return read({**config, **keys}).rope
+
+
+LLAMA3 = {
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+def test_rope_is_read_from_every_spelling() -> None:
+    assert rope() == RopeConfig(theta=10000.0)
+    assert rope(rope_theta=5e5) == RopeConfig(theta=5e5)
+    assert rope(rope_parameters={"rope_theta": 5e5, "rope_type": "default"}) == rope(rope_theta=5e5)
+    linear = RopeConfig(theta=10000.0, kind="linear", factor=2.0)
+    assert rope(rope_scaling={"type": "linear", "factor": 2}) == linear
+    assert rope(rope_scaling={"rope_type": "linear", "factor": 2.0}) == linear
+    assert rope(rope_parameters={"rope_type": "linear", "factor": 2.0}) == linear
+    llama3 = RopeConfig(5e5, "llama3", 8.0, 1.0, 4.0, 8192)
+    assert rope(rope_theta=5e5, rope_scaling={"rope_type": "llama3", **LLAMA3}) == llama3
+    newer = {"rope_type": "llama3", "rope_theta": 5e5, **LLAMA3}
+    assert rope(rope_parameters=newer) == llama3
+    assert rope(rope_parameters=newer, rope_scaling={"rope_type": "llama3", **LLAMA3}) == llama3
+
+
+@pytest.mark.parametrize(
+    ("scaling", "words"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0}, "rope_scaling.rope_type = 'yarn'"),
+        ({"type": "dynamic", "factor": 4.0}, "supported: default, linear, llama3"),
+        ({"type": "linear"}, "rope_scaling.factor is missing"),
+        ({"type": "linear", "factor": 0.5}, "rope_scaling.factor = 0.5"),
+        ({"type": "linear", "factor": 2, "mscale": 1}, "rope_scaling.mscale = 1"),
+        ({"rope_type": "llama3", **LLAMA3, "high_freq_factor": 1.0}, "high_freq_factor = 1.0"),
+        ({"partial_rotary_factor": 0.25}, "rope_scaling.partial_rotary_factor = 0.25"),
+        ("linear", "rope_scaling is 'linear'; it must be an object"),
+    ],
+)
+def test_rope_scaling_that_is_not_implemented_stops_the_load(scaling: Any, words: str) -> None:
+    refused({**tiny_config(), "rope_scaling": scaling}, words)
+
+
+def test_rope_said_twice_differently_stops_the_load() -> None:
+    config = {**tiny_config(), "rope_scaling": None}
+    refused({**config, "rope_parameters": {"rope_theta": 1e6}}, "rope_theta more than once")
+    linear = {"type": "linear", "factor": 2}
+    refused(
+        {**config, "rope_parameters": {"rope_type": "default"}, "rope_scaling": linear},
+        "contradict each other",
+    )
+
+
+def test_ignored_keys_may_be_nested() -> None:
+    section = {"rope_scaling": {"rope_type": "default", "note": "x"}}
+    reader = ConfigReader(section, ignore_keys=("rope_scaling.note",))
+    inner = reader.section("rope_scaling")
+    assert inner is not None and inner.get("rope_type", str, "") == "default"
+    reader.finish()
+
+
+def test_a_config_is_equal_only_to_the_same_model() -> None:
+    config = read(tiny_config())
+    assert config != replace(config, rope=RopeConfig(theta=1e6))
+
+
+def test_real_configs_are_read_or_refused_by_name(shared_assets: Path) -> None:
+    folder = shared_assets / "model-configs" / "hf-config"
+    outcomes = {}
+    for path in sorted(folder.glob("*_config.json")):
+        if path.name.endswith("hf_quant_config.json"):
+            continue
+        try:
+            outcomes[path.name.removesuffix("_config.json")] = read(json.loads(path.read_text()))
+        except UnsupportedModelError as error:
+            outcomes[path.name.removesuffix("_config.json")] = str(error)
+    eight = outcomes["meta-llama--Meta-Llama-3.1-8B"]
+    assert isinstance(eight, DecoderConfig)
+    assert eight.rope == RopeConfig(5e5, "llama3", 8.0, 1.0, 4.0, 8192)
+    assert (eight.attention.head_dim, eight.attention.num_kv_heads) == (128, 8)
+    small = outcomes["Qwen--Qwen3-0.6B"]
+    assert isinstance(small, DecoderConfig)
+    assert (small.hidden_size, small.attention_width, small.rope.theta) == (1024, 2048, 1e6)
+    supported = {name for name, outcome in outcomes.items() if isinstance(outcome, DecoderConfig)}
+    assert supported == {
+        *(f"Qwen--Qwen3-{size}" for size in ("0.6B", "1.7B", "8B", "32B")),
+        *(f"meta-llama--Meta-Llama-3.1-{size}" for size in ("8B", "70B", "405B")),
+        "nvidia--Llama-3.1-70B-Instruct-FP8",  # only its tensors say what they are
+    }
+    assert "quantization_config = 'fp8'" in str(outcomes["Qwen--Qwen3-32B-FP8"])
+    assert "'qwen3_moe'" in str(outcomes["Qwen--Qwen3-30B-A3B"])

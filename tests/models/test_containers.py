@@ -1,0 +1,51 @@
+"""The same weights from GGUF and from safetensors are the same model, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.models import load_model
+from headrace.ops.interface import Ops
+from headrace.weights.open import open_checkpoint
+from tests.models.cases import CASES, Session, prompt
+from tests.tiny import tiny_checkpoint, write_tiny_gguf, write_tiny_hf
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("codec", ["F32", "F16", "BF16"])
+def test_gguf_and_safetensors_agree(name: str, codec: str, ops: Ops, tmp_path: Path) -> None:
+    family, shape = CASES[name]
+    files = (
+        write_tiny_hf(tmp_path, family, codec, **shape),
+        write_tiny_gguf(tmp_path, family, codec, **shape),
+    )
+    models = [load_model(open_checkpoint(path), ops) for path in files]
+    one, other = (Session(model, ops).feed(prompt(0)) for model in models)
+    assert np.array_equal(one, other)
+    assert models[0].weight_codec == models[1].weight_codec == codec
+    assert models[0].max_positions == models[1].max_positions
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_q8_0_file_is_the_model_in_memory(family: str, ops: Ops, tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint(family, "Q8_0")  # type: ignore[arg-type]
+    path = write_tiny_gguf(tmp_path, family, "Q8_0")  # type: ignore[arg-type]
+    models = [load_model(c, ops) for c in (checkpoint, open_checkpoint(path))]
+    one, other = (Session(model, ops).feed(prompt(0)) for model in models)
+    assert np.array_equal(one, other)
+    assert models[1].weight_codec == "Q8_0"
+
+
+def test_the_tokenizer_of_both_files_is_the_byte_tokenizer(tmp_path: Path) -> None:
+    from headrace.weights.checkpoint import Checkpoint
+
+    folder: Checkpoint = open_checkpoint(write_tiny_hf(tmp_path))
+    file: Checkpoint = open_checkpoint(write_tiny_gguf(tmp_path))
+    assert folder.eos_token_ids == file.eos_token_ids == (257, 259)
+    assert folder.chat_templates == file.chat_templates
+    assert folder.tokenizer.kind == "tokenizer.json"
+    assert file.tokenizer.kind == "gguf"
+    assert len(file.tokenizer.gguf["tokens"]) == 288
