@@ -1,4 +1,4 @@
-"""What a client and an engine core say to each other: msgpack on the wire, these structs in process.
+"""What a client and an engine core say to each other: msgpack on the wire, as it is in process.
 
 Client to core: Submit, Cancel, Shutdown. Core to client: Ready, Output, Stats, Failed.
 Every Submit is answered by one or more Outputs, the last of which has a finish_reason; a Cancel is
@@ -50,6 +50,8 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     cached_tokens: prompt tokens found in the prefix cache (0 until the first token).
     stop_reason: the id from stop_token_ids that ended it, None otherwise.
     queue_s, prefill_s: on the first token's Output, seconds waited and spent until it; 0 otherwise.
+    cache_miss: on the first token's Output, why no more of the prompt was cached ("no_match at
+        token 37"; the reasons are those of Stats.miss_reasons); None otherwise or if all was.
     """
 
     request_id: str
@@ -62,6 +64,7 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     num_preemptions: int = 0
     queue_s: float = 0.0
     prefill_s: float = 0.0
+    cache_miss: str | None = None
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

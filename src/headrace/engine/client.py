@@ -1,0 +1,276 @@
+"""EngineClient: what server and CLI hold of an engine that runs in a process of its own.
+
+The link is a socket pair: when either side ends, the other reads its end at once. The client
+checks requests before it sends them, keeps one queue per open stream, and cancels what nobody
+reads any more. When the engine ends, every open stream raises EngineDeadError and `alive` is False.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+import headrace
+from headrace.config.settings import EngineConfig
+from headrace.engine import wire
+from headrace.engine.limits import Limits, check_submit
+from headrace.engine.messages import (
+    Cancel,
+    EngineInfo,
+    FromCore,
+    Output,
+    Ready,
+    Shutdown,
+    Stats,
+    Submit,
+    ToCore,
+)
+from headrace.errors import EngineDeadError, HeadraceError, RequestError
+
+END_GRACE_S = 5.0
+"""How long an engine whose link is closed may take to end before it is killed."""
+
+
+class EngineClient:
+    """An engine process and the streams open on it. Made by `start`; used from one event loop."""
+
+    def __init__(self, process: subprocess.Popen[bytes], config: EngineConfig) -> None:
+        self.stats = Stats()
+        """The latest the engine sent; all zero before its first step."""
+        self.exit_code: int | None = None
+        """Of the engine process once it has ended; negative is the signal that ended it."""
+        self._config = config
+        self._process = process
+        self._transport: asyncio.WriteTransport | None = None
+        self._ready: asyncio.Future[EngineInfo] = asyncio.get_running_loop().create_future()
+        self._limits: Limits | None = None
+        self._serving = False
+        self._failure = ""
+        self._streams: dict[str, asyncio.Queue[Output | None] | None] = {}
+        self._burial: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, config: EngineConfig) -> EngineClient:
+        """Start an engine process and wait until it can serve.
+
+        Raises HeadraceError with the engine's own words when it cannot. Cancelling ends it.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = _spawn(config, theirs)
+        client = cls(process, config)
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: _Link(client), sock=ours)
+            await client._ready
+        except BaseException:
+            if client._transport is None:
+                ours.close()
+            await client.close()
+            raise
+        return client
+
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine said of itself when it became ready."""
+        return self._ready.result()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine serves; False from the moment its process or its loop has ended."""
+        return self._serving
+
+    @property
+    def pid(self) -> int:
+        """Of the engine process."""
+        return self._process.pid
+
+    def generate(self, submit: Submit) -> AsyncGenerator[Output, None]:
+        """The outputs of a new request; the last has a finish_reason. Closing it early cancels.
+
+        Raises RequestError at once for a request that cannot be served or an id in use, and
+        EngineDeadError when the engine has ended, now or while iterating.
+        """
+        self._check(submit)
+        return self._stream(submit)
+
+    def cancel(self, request_id: str) -> None:
+        """Give a request up; its stream ends with "abort". Unknown and ended ids do nothing."""
+        if request_id in self._streams:
+            self._send(Cancel(request_id))
+
+    async def close(self) -> None:
+        """End the engine process; open streams raise EngineDeadError. Idempotent."""
+        self._serving = False
+        self._failure = self._failure or "the engine was closed"
+        self._send(Shutdown())
+        if self._transport is not None:
+            self._transport.close()
+        await self._bury()
+
+    async def _stream(self, submit: Submit) -> AsyncGenerator[Output, None]:
+        self._check(submit)
+        queue: asyncio.Queue[Output | None] = asyncio.Queue()
+        self._streams[submit.request_id] = queue
+        self._send(submit)
+        finished = False
+        try:
+            while not finished:
+                output = await queue.get()
+                finished = output is None or output.finish_reason is not None
+                if output is None:
+                    raise EngineDeadError(self._failure)
+                yield output
+        finally:
+            if not finished and submit.request_id in self._streams:
+                # The id stays taken until the engine's last word on it, which nobody reads.
+                self._streams[submit.request_id] = None
+                self._send(Cancel(submit.request_id))
+
+    def _check(self, submit: Submit) -> None:
+        if not self._serving or self._limits is None:
+            raise EngineDeadError(self._failure or "the engine is not ready")
+        check_submit(submit, self._limits)
+        if submit.request_id in self._streams:
+            raise RequestError(
+                f"request_id {submit.request_id!r} is in use; take one that is not",
+                param="request_id",
+                code="duplicate_request_id",
+            )
+
+    def _send(self, message: ToCore) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(wire.to_core(message))
+
+    def _connected(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+
+    def _receive(self, message: FromCore) -> None:
+        if isinstance(message, Output):
+            self._deliver(message)
+        elif isinstance(message, Stats):
+            self.stats = message
+        elif isinstance(message, Ready):
+            info = message.info
+            self._limits = Limits(
+                max_model_len=info.max_model_len,
+                pool_tokens=info.num_blocks * info.block_size,
+                vocab_size=info.vocab_size,
+                max_logprobs=self._config.max_logprobs,
+            )
+            self._serving = True
+            if not self._ready.done():
+                self._ready.set_result(info)
+        else:
+            self._end(message.error)
+
+    def _deliver(self, output: Output) -> None:
+        queue = self._streams.get(output.request_id)
+        if queue is not None:
+            queue.put_nowait(output)
+        if output.finish_reason is not None:
+            self._streams.pop(output.request_id, None)
+
+    def _end(self, failure: str) -> None:
+        """Nothing more will come: tell whoever waits, once, with the first cause known."""
+        self._serving = False
+        self._failure = self._failure or failure
+        if not self._ready.done():
+            self._ready.set_exception(HeadraceError(self._failure))
+            self._ready.exception()  # seen: a start that was cancelled has no one to read it
+        streams, self._streams = self._streams, {}
+        for queue in streams.values():
+            if queue is not None:
+                queue.put_nowait(None)
+
+    def _disconnected(self) -> None:
+        self._serving = False
+        if self._burial is None:
+            self._burial = asyncio.get_running_loop().create_task(self._reap())
+
+    async def _bury(self) -> None:
+        if self._burial is None:
+            self._burial = asyncio.get_running_loop().create_task(self._reap())
+        await asyncio.shield(self._burial)
+
+    async def _reap(self) -> None:
+        """Wait for the process whose link is closed, kill it if it stays, tell the streams."""
+        wait = self._process.wait
+        try:
+            code = await asyncio.to_thread(wait, END_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = await asyncio.to_thread(wait)
+        self.exit_code = code
+        self._end(f"the engine process ended with {_describe_exit(code)}")
+
+
+class _Link(asyncio.Protocol):
+    """Our end of the link: frames in, messages to the client."""
+
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
+        self._frames = wire.FrameReader()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._client._connected(cast(asyncio.WriteTransport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._frames.feed(data):
+                for message in wire.decode_from_core(payload):
+                    self._client._receive(message)
+        except msgspec.DecodeError as error:
+            self._client._end(f"the engine sent what cannot be read: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._client._disconnected()
+
+
+def _spawn(config: EngineConfig, link: socket.socket) -> subprocess.Popen[bytes]:
+    """The engine process, its config written to its stdin.
+
+    A session of its own keeps Ctrl-C in a terminal from reaching it: the parent decides. Its
+    stdout is ours no longer, so that what a command prints is only what it prints.
+    """
+    descriptor = link.fileno()
+    environment = dict(os.environ)
+    # The engine has to be of the very package that this client is of.
+    package_root = str(Path(headrace.__file__).resolve().parent.parent)
+    paths = [package_root, environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    arguments = ["--link-fd", str(descriptor), "--started-s", str(time.monotonic())]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "headrace.engine.process", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(descriptor,),
+        env=environment,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    try:
+        with process.stdin as stdin:
+            stdin.write(msgspec.json.encode(config))
+    except BrokenPipeError:
+        pass  # it ended already; the link says so
+    return process
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"exit code {code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"exit code {code}"

@@ -1,0 +1,270 @@
+"""EngineCore: requests in, tokens out, one step at a time.
+
+The core owns scheduler, KV cache and runner, and runs in whatever thread calls `step`. It knows
+token ids only. Whatever goes wrong with one request ends that request alone, with "error"; the
+others go on in the same step.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.kv_cache import KVCache
+from headrace.engine.limits import Limits, check_submit
+from headrace.engine.memory import CachePlan, plan_kv_cache
+from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request, State
+from headrace.engine.runner import Model, Runner
+from headrace.engine.sampler import NOT_YET, Draw, Sampler
+from headrace.engine.scheduler import Row, Scheduler
+from headrace.errors import HeadraceError, RequestError
+from headrace.ops.interface import Ops
+
+logger = logging.getLogger(__name__)
+
+
+def _random_seed() -> int:
+    return int.from_bytes(os.urandom(8), "little", signed=True)
+
+
+class EngineCore:
+    """An engine in the caller's thread; not thread-safe.
+
+    Every submitted request gets Outputs from `step` until one has a finish_reason, which is its
+    last. `has_work` says whether `step` would do or say anything.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ops: Ops,
+        config: EngineConfig,
+        *,
+        num_tokens: int,
+        eos_token_ids: Sequence[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+        draw_seed: Callable[[], int] = _random_seed,
+        plan: CachePlan | None = None,
+    ) -> None:
+        """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
+
+        draw_seed: gives the seed of a request that names none. Raises ConfigError when the KV
+        cache cannot be what the config asks for.
+        """
+        if plan is None:
+            plan = plan_kv_cache(model, config)
+        self.kv = KVCache(
+            plan.num_blocks, plan.block_size, prefix_caching=config.enable_prefix_caching
+        )
+        self.scheduler = Scheduler(
+            self.kv,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+        )
+        spec = model.kv_cache_spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
+        self._runner = Runner(
+            model,
+            ops.kv_cache(spec),
+            Sampler(ops, min(num_tokens, model.vocab_size)),
+            max_num_seqs=config.max_num_seqs,
+            max_blocks=self.kv.blocks_for(plan.max_model_len),
+        )
+        self.limits = Limits(
+            max_model_len=plan.max_model_len,
+            pool_tokens=plan.num_blocks * plan.block_size,
+            vocab_size=model.vocab_size,
+            max_logprobs=config.max_logprobs,
+        )
+        self.phases_s: dict[str, float] = {}
+        """Seconds each phase of loading took; whoever loads enters them."""
+        self._model = model
+        self._ops = ops
+        self._plan = plan
+        self._eos = frozenset(eos_token_ids)
+        self._clock = clock
+        self._draw_seed = draw_seed
+        self._requests: dict[str, Request] = {}
+        self._arrivals = 0
+        self._leaving: list[Output] = []
+        self._last_step_s = 0.0
+        self._last_step_tokens = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything runs, waits or has a last word to say."""
+        return bool(self._requests or self._leaving)
+
+    def submit(self, submit: Submit) -> None:
+        """Queue a request. Raises RequestError, having changed nothing, where it is refused."""
+        check_submit(submit, self.limits)
+        if submit.request_id in self._requests:
+            raise RequestError(
+                f"request_id {submit.request_id!r} is in use; take one that is not",
+                param="request_id",
+                code="duplicate_request_id",
+            )
+        params = submit.params
+        num_prompt = len(submit.prompt_token_ids)
+        longest = min(self.limits.max_model_len, self.limits.pool_tokens)
+        request = Request(
+            request_id=submit.request_id,
+            token_ids=list(submit.prompt_token_ids),
+            num_prompt=num_prompt,
+            params=params,
+            max_len=longest if params.max_tokens is None else num_prompt + params.max_tokens,
+            end_ids=frozenset() if params.ignore_eos else self._eos,
+            cache_salt=submit.cache_salt,
+            seed=self._draw_seed() if params.seed is None else params.seed,
+            arrival=self._arrivals,
+            arrived_s=self._clock(),
+        )
+        self._arrivals += 1
+        self._requests[request.request_id] = request
+        self.scheduler.submit(request)
+
+    def cancel(self, request_id: str) -> None:
+        """Give a request up: what it has is free at once, its last Output comes with the next step.
+
+        Unknown ids and requests that have ended do nothing.
+        """
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._dismiss(request, "abort")
+
+    def step(self) -> list[Output]:
+        """Compute one step and return what it gave, with the last words of cancelled requests."""
+        outputs, self._leaving = self._leaving, []
+        if not self._requests:
+            return outputs
+        started_s = self._clock()
+        plan = self.scheduler.schedule(started_s)
+        if not plan.rows:
+            return outputs + self._unblock()
+        draws = self._compute(plan.rows)
+        now_s = self._clock()
+        for row, draw in zip(plan.rows, draws, strict=True):
+            if draw.error is not None:
+                self.scheduler.finish(row.request, "error")
+        first = [row.request.first_token_s is None for row in plan.rows]
+        self.scheduler.complete(plan, [draw.token_id for draw in draws], now_s)
+        for row, draw, is_first in zip(plan.rows, draws, first, strict=True):
+            if draw is not NOT_YET:
+                outputs.append(_output(row.request, draw, is_first=is_first))
+                if row.request.state is State.FINISHED:
+                    del self._requests[row.request.request_id]
+        self._last_step_s = now_s - started_s
+        self._last_step_tokens = plan.num_tokens
+        return outputs
+
+    def stats(self) -> Stats:
+        """Figures as of now; counters are totals since start."""
+        totals = self.scheduler.totals
+        return Stats(
+            num_running=len(self.scheduler.running),
+            num_waiting=len(self.scheduler.waiting),
+            blocks_total=self.kv.num_blocks,
+            blocks_free=self.kv.num_free,
+            blocks_cached=self.kv.num_cached,
+            blocks_owned=self.kv.num_owned,
+            steps=totals.steps,
+            step_s=self._last_step_s,
+            step_tokens=self._last_step_tokens,
+            prompt_tokens=totals.prompt_tokens,
+            generation_tokens=totals.generation_tokens,
+            computed_tokens=totals.computed_tokens,
+            prefix_queries_tokens=totals.prefix_queries_tokens,
+            prefix_hits_tokens=totals.prefix_hits_tokens,
+            num_preemptions=totals.preemptions,
+            miss_reasons=dict(totals.miss_reasons),
+        )
+
+    def info(self) -> EngineInfo:
+        """What this engine is."""
+        plan = self._plan
+        return EngineInfo(
+            model_type=self._model.model_type,
+            vocab_size=self._model.vocab_size,
+            max_model_len=plan.max_model_len,
+            block_size=plan.block_size,
+            num_blocks=plan.num_blocks,
+            kv_cache_dtype=plan.codec,
+            backend=self._ops.name,
+            cpu_level=self._ops.level,
+            num_threads=self._ops.num_threads,
+            weight_bytes=self._model.weight_bytes,
+            kv_bytes=plan.num_blocks * plan.block_bytes,
+            phases_s=dict(self.phases_s),
+        )
+
+    def warm_up(self) -> None:
+        """Compute one token before the first request does: weights are read, kernels are ready.
+
+        Raises HeadraceError where the model gives no usable logits. Only while there is no work.
+        """
+        token_ids = [0]
+        probe = Request("warm-up", token_ids, 1, SamplingParams(temperature=0), max_len=2)
+        probe.slot, probe.block_table = 0, [0]
+        (draw,) = self._runner.run([Row(probe, 0, 1, True)])
+        if draw.error is not None:
+            raise HeadraceError(f"the model does not work: {draw.error}")
+
+    def check(self) -> None:
+        """AssertionError where blocks, holders or states do not add up; for tests, after a step."""
+        running, waiting = self.scheduler.running, self.scheduler.waiting
+        self.kv.check(running)
+        assert all(one.state is State.RUNNING for one in running)
+        assert all(one.state is State.WAITING and not one.block_table for one in waiting)
+        assert {*running, *waiting} == set(self._requests.values())
+        assert len({one.slot for one in running}) == len(running)
+
+    def _compute(self, rows: Sequence[Row]) -> list[Draw]:
+        """Run the rows together; if that raises, each alone, so that one cannot end the others.
+
+        Running a row again writes the same K and V to the same places.
+        """
+        try:
+            return self._runner.run(rows)
+        except Exception as error:
+            if len(rows) > 1:
+                logger.warning("a step of %d requests failed; running each alone", len(rows))
+                return [draw for row in rows for draw in self._compute([row])]
+            logger.exception("request %s failed", rows[0].request.request_id)
+            return [Draw(error=f"{type(error).__name__} in the engine: {error}")]
+
+    def _dismiss(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
+        del self._requests[request.request_id]
+        self.scheduler.finish(request, reason)
+        self._leaving.append(_output(request, Draw(error=error), is_first=False))
+
+    def _unblock(self) -> list[Output]:
+        """End the head of a queue that cannot move, which never happens unless counts are wrong."""
+        logger.error("nothing could be scheduled: %s", self.stats())
+        self._dismiss(self.scheduler.waiting[0], "error", "the engine could not schedule it")
+        outputs, self._leaving = self._leaving, []
+        return outputs
+
+
+def _output(request: Request, draw: Draw, *, is_first: bool) -> Output:
+    drawn = draw.token_id is not None
+    queue_s = prefill_s = 0.0
+    if drawn and is_first and request.admitted_s is not None and request.first_token_s is not None:
+        queue_s = request.admitted_s - request.arrived_s
+        prefill_s = request.first_token_s - request.admitted_s
+    return Output(
+        request_id=request.request_id,
+        token_ids=[] if draw.token_id is None else [draw.token_id],
+        logprobs=None if draw.logprob is None else [draw.logprob],
+        finish_reason=request.finish_reason,
+        stop_reason=request.stop_reason,
+        error=draw.error,
+        cached_tokens=request.cached_tokens if request.first_token_s is not None else 0,
+        num_preemptions=request.num_preemptions,
+        queue_s=queue_s,
+        prefill_s=prefill_s,
+        cache_miss=request.cache_miss if drawn and is_first else None,
+    )

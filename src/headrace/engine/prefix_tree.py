@@ -1,0 +1,226 @@
+"""The prefix tree: full computed blocks, found by their tokens, shared by everyone who has them.
+
+A node is one block; its children are the blocks seen after it, keyed by their very tokens, so equal
+keys are equal tokens and no hash has to be trusted. Every cache salt has a tree of its own. A
+promise says that a running request computes a block which is not there yet: others wait for it.
+
+Holding a node means holding all its ancestors. Nodes nobody holds are cached: they stay until
+their blocks are needed and go least recently used first, leaves before parents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from hashlib import blake2b
+from itertools import islice
+from typing import NamedTuple
+
+COMPARED_CHILDREN = 8
+"""Siblings looked at to say where a prompt differs: an explanation, so bounded."""
+
+TOKEN_BYTES = 4
+"""Of one token id in a key."""
+
+
+class Node:
+    """A block of the tree. `holders`: how many running requests have it in their block table."""
+
+    __slots__ = ("block", "children", "digest", "holders", "key", "parent", "promised")
+
+    def __init__(self, parent: Node | None, key: bytes, block: int, digest: bytes) -> None:
+        self.parent = parent
+        self.key = key
+        self.block = block
+        self.digest = digest
+        self.children: dict[bytes, Node] = {}
+        self.promised: Counter[bytes] = Counter()
+        self.holders = 0
+
+
+class Promise(NamedTuple):
+    """The child `key` of `node` is being computed by a running request."""
+
+    salt: str
+    node: Node
+    key: bytes
+
+    @property
+    def pending(self) -> bool:
+        """Whether somebody still computes it."""
+        return self.key in self.node.promised
+
+
+class Miss(NamedTuple):
+    """Why a prompt was known no further.
+
+    reason: "disabled", "too_short" (no full block before the last token), "empty" (nothing cached
+    for its salt), "salt" (cached, for another salt), "evicted" or "no_match".
+    token: index of the first token that had to be computed; for "no_match" of the first that
+    differs from what is cached (looked for in a few siblings).
+    """
+
+    reason: str
+    token: int
+
+
+class Walk(NamedTuple):
+    """How far a prompt is known: its nodes from the root down, and what stopped it, if anything."""
+
+    nodes: list[Node]
+    waits_for: Promise | None
+    miss: Miss | None
+
+
+class PrefixTree:
+    """Nodes of all salts. Knows blocks by number only; the KV cache owns the numbers.
+
+    Invariant: of the cached nodes (`cached`, oldest first) children come before their parents,
+    because a request lets go of its nodes from the last to the first.
+    """
+
+    def __init__(self, evicted_memory: int) -> None:
+        """evicted_memory: how many evicted blocks are remembered, to tell a miss its reason."""
+        self.cached: OrderedDict[Node, None] = OrderedDict()
+        self._roots: dict[str, Node] = {}
+        self._first_keys: Counter[bytes] = Counter()
+        self._evicted: OrderedDict[bytes, None] = OrderedDict()
+        self._evicted_memory = evicted_memory
+
+    def walk(self, salt: str, keys: list[bytes]) -> Walk:
+        """Follow `keys` as far as there are nodes. Holds nothing."""
+        root = self._roots.get(salt)
+        nodes: list[Node] = []
+        node = root
+        for key in keys:
+            child = node.children.get(key) if node is not None else None
+            if child is None:
+                if node is not None and key in node.promised:
+                    return Walk(nodes, Promise(salt, node, key), None)
+                return Walk(nodes, None, self._explain(salt, node, key, len(nodes)))
+            nodes.append(child)
+            node = child
+        return Walk(nodes, None, None)
+
+    def hold(self, node: Node) -> bool:
+        """Add a holder; True if the node was cached before (nobody else's)."""
+        node.holders += 1
+        if node.holders > 1:
+            return False
+        del self.cached[node]
+        return True
+
+    def let_go(self, node: Node) -> bool:
+        """Take a holder away, of a path from its last node up; True if the node is cached now."""
+        node.holders -= 1
+        if node.holders:
+            return False
+        self.cached[node] = None
+        return True
+
+    def child(self, salt: str, parent: Node | None, key: bytes) -> Node | None:
+        """The node after `parent` (None: the first of its salt), if there is one."""
+        node = parent if parent is not None else self._roots.get(salt)
+        return node.children.get(key) if node is not None else None
+
+    def insert(self, salt: str, parent: Node | None, key: bytes, block: int) -> Node:
+        """Make `block` the node after `parent`, where there is none. Its caller holds it."""
+        above = parent if parent is not None else self._root(salt)
+        node = Node(above, key, block, _digest(above, key))
+        node.holders = 1
+        above.children[key] = node
+        if parent is None:
+            self._first_keys[key] += 1
+        self._evicted.pop(node.digest, None)
+        return node
+
+    def promise(self, salt: str, parent: Node | None, key: bytes) -> Promise | None:
+        """Announce the node after `parent`; None where it is there already."""
+        node = parent if parent is not None else self._root(salt)
+        if key in node.children:
+            return None
+        node.promised[key] += 1
+        return Promise(salt, node, key)
+
+    def settle(self, promise: Promise) -> None:
+        """Take a promise back, kept or not; who waited for it looks again."""
+        promised = promise.node.promised
+        promised[promise.key] -= 1
+        if not promised[promise.key]:
+            del promised[promise.key]
+        self._drop_if_empty(promise.salt)
+
+    def evict(self) -> int:
+        """Drop the cached node longest unused, a leaf, and give its block; KeyError if none is."""
+        node, _ = self.cached.popitem(last=False)
+        self._evicted[node.digest] = None
+        if len(self._evicted) > self._evicted_memory:
+            self._evicted.popitem(last=False)
+        self._detach(node)
+        return node.block
+
+    def forget(self, node: Node) -> int:
+        """Drop a cached node without children as if it had never been, and give its block."""
+        del self.cached[node]
+        self._detach(node)
+        return node.block
+
+    def nodes(self) -> list[Node]:
+        """All nodes, for checks."""
+        found = []
+        stack = [child for root in self._roots.values() for child in root.children.values()]
+        while stack:
+            node = stack.pop()
+            found.append(node)
+            stack.extend(node.children.values())
+        return found
+
+    def _root(self, salt: str) -> Node:
+        root = self._roots.get(salt)
+        if root is None:
+            root = self._roots[salt] = _root_node(salt)
+        return root
+
+    def _detach(self, node: Node) -> None:
+        above = node.parent
+        assert above is not None and not node.children, "only leaves leave the tree"
+        del above.children[node.key]
+        node.parent = None
+        if above.parent is None:
+            self._first_keys[node.key] -= 1
+            if not self._first_keys[node.key]:
+                del self._first_keys[node.key]
+            self._drop_if_empty(above.key.decode("utf-8", "surrogatepass"))
+
+    def _drop_if_empty(self, salt: str) -> None:
+        """Salts come from requests without end; a root stays only while something hangs on it."""
+        root = self._roots.get(salt)
+        if root is not None and not root.children and not root.promised:
+            del self._roots[salt]
+
+    def _explain(self, salt: str, node: Node | None, key: bytes, depth: int) -> Miss:
+        known = depth * (len(key) // TOKEN_BYTES)
+        above = node if node is not None else _root_node(salt)
+        if _digest(above, key) in self._evicted:
+            return Miss("evicted", known)
+        if depth == 0 and key in self._first_keys:
+            return Miss("salt", known)
+        if depth == 0 and not above.children:
+            return Miss("empty", known)
+        siblings = islice(above.children, COMPARED_CHILDREN)
+        return Miss("no_match", known + max((_common(key, one) for one in siblings), default=0))
+
+
+def _root_node(salt: str) -> Node:
+    name = salt.encode("utf-8", "surrogatepass")
+    return Node(None, name, -1, blake2b(name, digest_size=16).digest())
+
+
+def _digest(above: Node, key: bytes) -> bytes:
+    """Names a path of blocks; only used to remember what was evicted, never to find a block."""
+    return blake2b(above.digest + key, digest_size=16).digest()
+
+
+def _common(key: bytes, other: bytes) -> int:
+    """How many tokens two keys of one length have in common at their beginning."""
+    difference = int.from_bytes(key, "big") ^ int.from_bytes(other, "big")
+    return (len(key) - (difference.bit_length() + 7) // 8) // TOKEN_BYTES

@@ -1,0 +1,160 @@
+"""The engine in a process of its own: `python -m headrace.engine.process --link-fd N`.
+
+The config comes as JSON on stdin; everything else goes over the inherited socket N as frames of
+`wire`. A thread reads the socket; the main thread runs the loop: take what has come, do one step,
+send what it gave, and block when there is nothing to do. The end of the link is the end of the
+process: whoever could be answered is gone. SIGINT is ignored (the parent decides), SIGTERM ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.config.settings import EngineConfig
+from headrace.engine import wire
+from headrace.engine.messages import (
+    Cancel,
+    Failed,
+    FromCore,
+    Output,
+    Ready,
+    Shutdown,
+    Submit,
+)
+from headrace.errors import HeadraceError, RequestError
+
+if TYPE_CHECKING:
+    from headrace.engine.core import EngineCore
+
+STATS_EVERY_S = 0.05
+"""Stats go out at most this often while busy: 20 per second is finer than any scrape."""
+
+RECEIVE_BYTES = 1 << 18
+
+logger = logging.getLogger("headrace.engine")
+
+
+class Link:
+    """The socket to the parent. Sending waits while the parent does not read."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._arrived: SimpleQueue[bytes] = SimpleQueue()
+        threading.Thread(target=self._read, name="link", daemon=True).start()
+
+    def send(self, messages: list[FromCore]) -> None:
+        """Send what there is to say at one time; nothing where that is nothing."""
+        if not messages:
+            return
+        try:
+            self._socket.sendall(wire.from_core(messages))
+        except OSError:
+            os._exit(0)  # nobody reads any more; the reading thread may not have seen it yet
+
+    def receive(self, *, wait: bool) -> Iterator[bytes]:
+        """Payloads that have come; with `wait` at least one."""
+        try:
+            yield self._arrived.get(block=wait)
+            while True:
+                yield self._arrived.get_nowait()
+        except Empty:
+            return
+
+    def _read(self) -> None:
+        frames = wire.FrameReader()
+        try:
+            while data := self._socket.recv(RECEIVE_BYTES):
+                for payload in frames.feed(data):
+                    self._arrived.put(payload)
+        except ConnectionError:
+            pass  # the parent died with words of ours unread: as good as its end
+        except Exception:
+            logger.exception("reading from the parent failed")
+            os._exit(1)
+        # Nobody is left to answer, and the main thread may be deep in a long step.
+        os._exit(0)
+
+
+def main() -> int:
+    """Load, say Ready, serve until told to stop; the exit code, 1 where something went wrong."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    link = Link(socket.socket(fileno=int(arguments["--link-fd"])))
+    started_s = float(arguments["--started-s"])
+    try:
+        config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
+        from headrace.engine.load import load_engine
+
+        core = load_engine(config, started_s=started_s).core
+        link.send([Ready(core.info())])
+        serve(core, link)
+    except HeadraceError as error:
+        link.send([Failed(str(error))])
+        return 1
+    except Exception as error:
+        logger.exception("the engine ends")
+        link.send([Failed(f"{type(error).__name__} in the engine: {error}")])
+        return 1
+    return 0
+
+
+def serve(core: EngineCore, link: Link) -> None:
+    """The loop; returns when told to shut down. What a message cannot do harms only itself."""
+    stats_due_s = 0.0
+    while True:
+        said: list[FromCore] = []
+        for payload in link.receive(wait=not core.has_work):
+            try:
+                message = wire.decode_to_core(payload)
+            except msgspec.DecodeError as error:
+                said += _refuse_malformed(payload, error)
+                continue
+            if isinstance(message, Shutdown):
+                return
+            said += _obey(core, message)
+        said += core.step()
+        now_s = time.monotonic()
+        if now_s >= stats_due_s or not core.has_work:
+            said.append(core.stats())
+            stats_due_s = now_s + STATS_EVERY_S
+        link.send(said)
+
+
+def _obey(core: EngineCore, message: Submit | Cancel) -> list[FromCore]:
+    if isinstance(message, Cancel):
+        core.cancel(message.request_id)
+        return []
+    try:
+        core.submit(message)
+    except RequestError as error:
+        return [Output(message.request_id, [], finish_reason="error", error=str(error))]
+    return []
+
+
+def _refuse_malformed(payload: bytes, error: msgspec.DecodeError) -> list[FromCore]:
+    """Answer a Submit that cannot be read, where its id can; its sender would wait for ever."""
+    logger.warning("a message of %d bytes was ignored: %s", len(payload), error)
+    try:
+        raw = msgspec.msgpack.decode(payload)
+    except msgspec.DecodeError:
+        return []
+    request_id = raw.get("request_id") if isinstance(raw, dict) else None
+    if not isinstance(request_id, str) or raw.get("type") != Submit.__name__:
+        return []
+    return [Output(request_id, [], finish_reason="error", error=f"malformed request: {error}")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

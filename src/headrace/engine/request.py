@@ -1,0 +1,100 @@
+"""One request inside the engine: its tokens, how many of them are computed, where its KV lies.
+
+There are no phases. A request wants every token it has computed; when that is reached, the logits
+of the last one give a new token, which it then wants too. Prefill, chunks, prefix hits, decode and
+recomputing after a preemption are all this one rule.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.engine.messages import FinishReason
+    from headrace.engine.params import SamplingParams
+    from headrace.engine.prefix_tree import Node, Promise
+
+
+class State(Enum):
+    """Where a request is. A preempted one is WAITING again; so is one waiting for a prefix."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """State of one request. Only the scheduler and the KV cache change it.
+
+    token_ids: prompt and output. max_len: tokens at which it ends with "length".
+    end_ids: ids that end it, of the model (none where ignored); params.stop_token_ids come beside.
+    arrival: order of submission, what "younger" means. seed: of its random stream.
+    """
+
+    request_id: str
+    token_ids: list[int]
+    num_prompt: int
+    params: SamplingParams
+    max_len: int
+    end_ids: frozenset[int] = frozenset()
+    cache_salt: str = ""
+    seed: int = 0
+    arrival: int = 0
+    arrived_s: float = 0.0
+
+    state: State = State.WAITING
+    num_computed: int = 0
+    num_preemptions: int = 0
+    finish_reason: FinishReason | None = None
+    stop_reason: int | None = None
+
+    block_table: list[int] = field(default_factory=list)
+    """Blocks of positions [0, len * block_size): first those of `nodes`, then its very own."""
+    nodes: list[Node] = field(default_factory=list)
+    """Shared nodes of its full computed blocks, from the root down; it is a holder of each."""
+    promise: Promise | None = None
+    """The block it will compute next, where others may wait for it."""
+    waits_for: Promise | None = None
+    """While WAITING: the promise of a running request that has to be settled first."""
+    slot: int = -1
+    """Its row in arrays kept over steps, in [0, max_num_seqs) while RUNNING."""
+    table_synced: int = 0
+    """Entries of block_table that the row of its slot is known to hold."""
+
+    cached_tokens: int = 0
+    cache_miss: str | None = None
+    admitted_s: float | None = None
+    first_token_s: float | None = None
+    _keys: list[bytes] = field(default_factory=list)
+
+    @property
+    def num_wanted(self) -> int:
+        """Tokens that have to be computed before the next one can be drawn."""
+        return len(self.token_ids)
+
+    @property
+    def lag(self) -> int:
+        """Tokens wanted and not yet computed; at least 1 unless finished."""
+        return len(self.token_ids) - self.num_computed
+
+    def block_key(self, index: int, block_size: int) -> bytes:
+        """The tokens of full block `index` as bytes: what equal blocks are found by."""
+        keys = self._keys
+        while len(keys) <= index:
+            start = len(keys) * block_size
+            keys.append(array("i", self.token_ids[start : start + block_size]).tobytes())
+        return keys[index]
+
+    def append(self, token_id: int) -> FinishReason | None:
+        """Take a new token; the reason to end with it, if it is one, in the order of the API."""
+        self.token_ids.append(token_id)
+        if token_id in self.end_ids:
+            return "stop"
+        if token_id in self.params.stop_token_ids:
+            self.stop_reason = token_id
+            return "stop"
+        return "length" if len(self.token_ids) >= self.max_len else None

@@ -1,0 +1,206 @@
+"""Which tokens are computed in the next step. Pure data: no arrays, no clock, no tokenizer.
+
+A step spends a token budget on requests whose computed count lags what they want: first those one
+token behind (decodes, so that none of them waits on somebody's prompt), then those further behind,
+then new ones. Within each group the oldest comes first. When blocks run out the youngest gives its
+own back and queues at the head; it finds most of them cached when it returns.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from headrace.engine.kv_cache import KVCache, Match
+from headrace.engine.messages import FinishReason
+from headrace.engine.request import Request, State
+
+RESERVE_AFTER_PREEMPTIONS = 3
+"""A request preempted this often gets blocks for its full length and is not preempted again."""
+
+WATERMARK_DIVISOR = 100
+"""One block in a hundred stays free at admission, so that running requests can grow a little."""
+
+
+class Row(NamedTuple):
+    """Tokens [start, start + num_tokens) of a request; `samples` when they are all it wants."""
+
+    request: Request
+    start: int
+    num_tokens: int
+    samples: bool
+
+
+class StepPlan(NamedTuple):
+    """The rows of one step, at least one token each, and how many requests were preempted."""
+
+    rows: list[Row]
+    num_tokens: int
+    num_preempted: int
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counters since start; prompt and prefix counts are of first admissions only."""
+
+    steps: int = 0
+    preemptions: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    computed_tokens: int = 0
+    prefix_queries_tokens: int = 0
+    prefix_hits_tokens: int = 0
+    miss_reasons: Counter[str] = field(default_factory=Counter)
+
+
+class Scheduler:
+    """Queue and running requests over one KV cache. `schedule` and `complete` alternate."""
+
+    def __init__(self, kv: KVCache, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
+        self.kv = kv
+        self.running: list[Request] = []
+        """In order of arrival."""
+        self.waiting: deque[Request] = deque()
+        """In order of arrival, behind those that were preempted."""
+        self.totals = Totals()
+        self._budget = max_num_batched_tokens
+        self._slots = list(range(max_num_seqs - 1, -1, -1))
+        self._watermark = max(1, kv.num_blocks // WATERMARK_DIVISOR)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request whose full length the KV cache can hold when it is alone."""
+        assert self.kv.blocks_for(request.max_len) <= self.kv.num_blocks, "refused at submission"
+        self.waiting.append(request)
+
+    def schedule(self, now_s: float) -> StepPlan:
+        """Plan a step. It has rows whenever anything runs or waits."""
+        num_preempted = self._make_room()
+        rows: list[Row] = []
+        budget = self._budget
+        for request in sorted(self.running, key=_is_far_behind):
+            budget -= _spend(request, budget, rows)
+        if not num_preempted:
+            budget = self._admit(rows, budget, now_s)
+        return StepPlan(rows, self._budget - budget, num_preempted)
+
+    def complete(self, plan: StepPlan, sampled: Iterable[int | None], now_s: float) -> None:
+        """Enter what a step has computed; `sampled` has an entry per row, None where none is due.
+
+        Requests that were finished meanwhile are left alone; those that end here are released.
+        """
+        self.totals.steps += 1
+        self.totals.computed_tokens += plan.num_tokens
+        for (request, _, count, _), token in zip(plan.rows, sampled, strict=True):
+            if request.state is not State.RUNNING:
+                continue
+            request.num_computed += count
+            self.kv.commit(request)
+            if token is not None:
+                self.totals.generation_tokens += 1
+                if request.first_token_s is None:
+                    request.first_token_s = now_s
+                reason = request.append(token)
+                if reason is not None:
+                    self.finish(request, reason)
+
+    def finish(self, request: Request, reason: FinishReason) -> None:
+        """End a request wherever it is and free what it has; does nothing if it has ended.
+
+        What an "error" computed alone is not kept for others.
+        """
+        if request.state is State.WAITING:
+            self.waiting.remove(request)
+        elif request.state is State.RUNNING:
+            self._stop(request, keep=reason != "error")
+        else:
+            return
+        request.state = State.FINISHED
+        request.finish_reason = reason
+        request.waits_for = None
+
+    def _make_room(self) -> int:
+        """Cover every token of what runs, preempting where blocks run out; how often that was."""
+        num_preempted = 0
+        for request in list(self.running):
+            while request.state is State.RUNNING and not self.kv.grow(request):
+                # Whoever has to grow is not reserved, so there is a victim: itself at worst.
+                victim = next(one for one in reversed(self.running) if not _is_reserved(one))
+                self._stop(victim, keep=True)
+                victim.state = State.WAITING
+                victim.num_preemptions += 1
+                self.waiting.appendleft(victim)
+                num_preempted += 1
+        self.totals.preemptions += num_preempted
+        return num_preempted
+
+    def _admit(self, rows: list[Row], budget: int, now_s: float) -> int:
+        """Let requests in from the head of the queue while there is budget; what of it is left.
+
+        One that waits for a prefix keeps its place and lets others pass; one that does not fit
+        lets nobody pass, or it would wait for ever.
+        """
+        passed: list[Request] = []
+        while budget and self.waiting and self._slots:
+            request = self.waiting.popleft()
+            if request.waits_for is not None and request.waits_for.pending:
+                passed.append(request)
+                continue
+            match = self.kv.find(request)
+            request.waits_for = match.waits_for
+            if match.waits_for is not None:
+                passed.append(request)
+                continue
+            num_tokens = request.max_len if _is_reserved(request) else request.num_wanted
+            spare = self._watermark if self.running else 0
+            if not self.kv.admit(request, match, num_tokens, spare):
+                passed.append(request)
+                break
+            self._start(request, match, now_s)
+            budget -= _spend(request, budget, rows)
+        self.waiting.extendleft(reversed(passed))
+        return budget
+
+    def _start(self, request: Request, match: Match, now_s: float) -> None:
+        request.state = State.RUNNING
+        request.slot = self._slots.pop()
+        request.table_synced = 0
+        insort(self.running, request, key=attrgetter("arrival"))
+        if request.admitted_s is not None:
+            return
+        request.admitted_s = now_s
+        request.cached_tokens = request.num_computed
+        totals = self.totals
+        totals.prompt_tokens += request.num_prompt
+        totals.prefix_queries_tokens += request.num_prompt if self.kv.prefix_caching else 0
+        totals.prefix_hits_tokens += request.cached_tokens
+        if match.miss is not None:
+            totals.miss_reasons[match.miss.reason] += 1
+            request.cache_miss = f"{match.miss.reason} at token {match.miss.token}"
+
+    def _stop(self, request: Request, *, keep: bool) -> None:
+        self.running.remove(request)
+        self.kv.release(request, keep=keep)
+        self._slots.append(request.slot)
+        request.slot = -1
+
+
+def _spend(request: Request, budget: int, rows: list[Row]) -> int:
+    """Plan as much of what `request` lacks as the budget allows; how much that is."""
+    lag = request.lag
+    count = min(lag, budget)
+    if count:
+        rows.append(Row(request, request.num_computed, count, count == lag))
+    return count
+
+
+def _is_far_behind(request: Request) -> bool:
+    return request.lag > 1
+
+
+def _is_reserved(request: Request) -> bool:
+    """Whether a request gets, or has, blocks for its full length (see the constant)."""
+    return request.num_preemptions >= RESERVE_AFTER_PREEMPTIONS

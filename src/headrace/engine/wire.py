@@ -1,0 +1,80 @@
+"""Frames on the link between client and engine process: a length, then msgpack.
+
+A frame is a 4-byte little-endian length and that many bytes. To the engine one frame is one
+`ToCore` message; from it one frame is the list of everything a step gave. A payload that does not
+decode costs only itself: framing and decoding are separate, so the stream stays in step.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from headrace.engine.messages import FromCore, ToCore
+
+MAX_FRAME_BYTES = 1 << 28
+"""Longer frames are skipped unread: 50 times a prompt of a million tokens; a bound on memory."""
+
+_LENGTH = struct.Struct("<I")
+_encoder = msgspec.msgpack.Encoder()
+_to_core = msgspec.msgpack.Decoder(ToCore)
+_from_core = msgspec.msgpack.Decoder(list[FromCore])
+
+
+def to_core(message: ToCore) -> bytes:
+    """The frame of one message to the engine."""
+    return _frame(_encoder.encode(message))
+
+
+def from_core(messages: list[FromCore]) -> bytes:
+    """The frame of what the engine has to say at one time."""
+    return _frame(_encoder.encode(messages))
+
+
+def decode_to_core(payload: bytes) -> ToCore:
+    """The message of a frame; raises msgspec.DecodeError (ValidationError is one of its kind)."""
+    message: ToCore = _to_core.decode(payload)
+    return message
+
+
+def decode_from_core(payload: bytes) -> list[FromCore]:
+    """The messages of a frame; raises msgspec.DecodeError."""
+    return _from_core.decode(payload)
+
+
+def _frame(payload: bytes) -> bytes:
+    return _LENGTH.pack(len(payload)) + payload
+
+
+class FrameReader:
+    """Cuts a byte stream into payloads, however it is chopped. Counts the frames it skipped."""
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.skipped = 0
+        self._max = max_frame_bytes
+        self._buffer = bytearray()
+        self._discard = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads that `data` completes, in order."""
+        buffer = self._buffer
+        buffer += data
+        payloads: list[bytes] = []
+        while True:
+            if self._discard:
+                dropped = min(self._discard, len(buffer))
+                del buffer[:dropped]
+                self._discard -= dropped
+            if len(buffer) < _LENGTH.size:
+                return payloads
+            (length,) = _LENGTH.unpack_from(buffer)
+            if length > self._max:
+                self.skipped += 1
+                self._discard = _LENGTH.size + length
+                continue
+            end = _LENGTH.size + length
+            if len(buffer) < end:
+                return payloads
+            payloads.append(bytes(buffer[_LENGTH.size : end]))
+            del buffer[:end]

@@ -1,0 +1,237 @@
+"""A model without arithmetic whose answers show whether the engine's blocks are right.
+
+"K and V" of a token are one 64-bit state made of the state before it, read through the block table,
+of the token and of its position. The logits of a token are a function of the states of all
+positions up to it, read through the block table as well. A wrong, stale or early block anywhere
+gives other tokens. `states_of` and `answer` compute the same without blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
+from headrace.engine.messages import Output, Submit
+from headrace.engine.params import SamplingParams
+from headrace.engine.sampler import uniform
+from headrace.ops.interface import (
+    KVCacheArrays,
+    KVCacheSpec,
+    KVCodec,
+    RaggedBatch,
+    SamplingRows,
+    TopLogprobs,
+)
+from headrace.ops.reference import sampling
+
+VOCAB = 48
+NUM_TOKENS = 40
+EOS = 7
+_MASK = (1 << 64) - 1
+
+
+def mix(state: int, token_id: int, position: int) -> int:
+    """The state after one more token (splitmix64's finisher)."""
+    value = (state + 0x9E3779B97F4A7C15 * (token_id + 1) + 0xD1342543DE82EF95 * position) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def logits_of(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
+    """f32[VOCAB] of the states of positions [0, p]."""
+    order = np.arange(1, len(states) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    seed = int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))
+    logits = np.random.default_rng(seed).standard_normal(VOCAB).astype(np.float32) * 2
+    logits[NUM_TOKENS:] = 50  # padding: must never be taken
+    return logits
+
+
+def states_of(token_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
+    """The states of a text, without blocks."""
+    states, state = [], 0
+    for position, token_id in enumerate(token_ids):
+        state = mix(state, token_id, position)
+        states.append(state)
+    return np.array(states, np.uint64)
+
+
+def answer(submit: Submit, *, max_len: int = 1 << 30) -> tuple[list[int], str]:
+    """What the engine has to answer: new token ids and finish_reason. The seed has to be given."""
+    params = submit.params
+    tokens = list(submit.prompt_token_ids)
+    new: list[int] = []
+    while True:
+        rows = SamplingRows(
+            temperature=np.array([params.temperature], np.float32),
+            top_k=np.array([params.top_k], np.int32),
+            top_p=np.array([params.top_p], np.float32),
+            min_p=np.array([params.min_p], np.float32),
+            uniform=np.array([uniform(params.seed or 0, params.choice, len(tokens))]),
+        )
+        logits = logits_of(states_of(tokens))[None]
+        token_id = int(sampling.sample(logits, rows, NUM_TOKENS)[0])
+        tokens.append(token_id)
+        new.append(token_id)
+        if token_id in params.stop_token_ids or (token_id == EOS and not params.ignore_eos):
+            return new, "stop"
+        if len(new) == params.max_tokens or len(tokens) >= max_len:
+            return new, "length"
+
+
+class MockOps:
+    """The few operations an engine calls itself."""
+
+    name, level, num_threads = "mock", "mock", 1
+
+    def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
+        return KVCacheArrays(spec, np.zeros((spec.num_blocks, spec.block_size), np.uint64))
+
+    def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
+        return x[rows]
+
+    def sample(
+        self, logits: npt.NDArray[np.float32], rows: SamplingRows, num_tokens: int
+    ) -> npt.NDArray[np.int32]:
+        return sampling.sample(logits, rows, num_tokens)
+
+    def top_logprobs(
+        self,
+        logits: npt.NDArray[np.float32],
+        chosen: npt.NDArray[np.int32],
+        k: int,
+        num_tokens: int,
+    ) -> TopLogprobs:
+        return sampling.top_logprobs(logits, chosen, k, num_tokens)
+
+
+@dataclass
+class MockModel:
+    """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step."""
+
+    max_positions: int = 4096
+    model_type: str = "mock"
+    vocab_size: int = VOCAB
+    weight_codec: str = "F32"
+    weight_bytes: int = 0
+    nan_on: int = -1
+    raise_on: int = -1
+    steps: int = 0
+    computed: list[tuple[int, int]] = field(default_factory=list)
+    """(position, token id) of everything computed."""
+    batches: list[RaggedBatch] = field(default_factory=list)
+
+    def kv_cache_spec(
+        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
+    ) -> KVCacheSpec:
+        return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+
+    def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
+        self.steps += 1
+        self.batches.append(batch)
+        size = kv.spec.block_size
+        owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
+        if self.raise_on in batch.token_ids:
+            raise RuntimeError("this token cannot be computed")
+        for request, token_id, position in zip(
+            owners.tolist(), batch.token_ids.tolist(), batch.positions.tolist(), strict=True
+        ):
+            table = batch.block_tables[request]
+            before = 0
+            if position:
+                before = int(kv.arrays[table[(position - 1) // size], (position - 1) % size])
+            kv.arrays[table[position // size], position % size] = mix(before, token_id, position)
+            self.computed.append((position, token_id))
+        logits = np.empty((len(batch.logit_rows), VOCAB), np.float32)
+        for index, row in enumerate(batch.logit_rows.tolist()):
+            length = int(batch.positions[row]) + 1
+            blocks = batch.block_tables[owners[row], : -(-length // size)]
+            logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[:length])
+            if batch.token_ids[row] == self.nan_on:
+                logits[index, 3] = np.nan
+        return logits
+
+
+class Clock:
+    """A clock that moves when it is told to, and a little with every reading."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.001
+        return self.now_s
+
+
+def make_core(model: MockModel | None = None, **settings: object) -> EngineCore:
+    """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
+    chosen: dict[str, object] = {
+        "num_blocks_override": 64,
+        "block_size": 16,
+        "max_num_batched_tokens": 64,
+        "max_num_seqs": 8,
+        **settings,
+    }
+    return EngineCore(
+        model if model is not None else MockModel(),
+        MockOps(),  # type: ignore[arg-type]
+        EngineConfig(**chosen),  # type: ignore[arg-type]
+        num_tokens=NUM_TOKENS,
+        eos_token_ids=(EOS,),
+        clock=Clock(),
+        draw_seed=lambda: 12345,
+    )
+
+
+def submit(
+    request_id: str, prompt: Sequence[int], *, cache_salt: str = "", **params: object
+) -> Submit:
+    """A Submit; greedy, 4 tokens and no end id unless `params` say otherwise."""
+    chosen: dict[str, object] = {"temperature": 0.0, "max_tokens": 4, "ignore_eos": True, **params}
+    return Submit(
+        request_id,
+        list(prompt),
+        SamplingParams(**chosen),  # type: ignore[arg-type]
+        cache_salt=cache_salt,
+    )
+
+
+@dataclass
+class Collected:
+    """All Outputs of one request put together."""
+
+    outputs: list[Output] = field(default_factory=list)
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [token for output in self.outputs for token in output.token_ids]
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self.outputs[-1].finish_reason if self.outputs else None
+
+
+def collect(into: dict[str, Collected], outputs: list[Output]) -> None:
+    """Sort outputs by request; a request says nothing after its finish_reason."""
+    for output in outputs:
+        collected = into.setdefault(output.request_id, Collected())
+        assert collected.finish_reason is None, "an output after the last one"
+        collected.outputs.append(output)
+
+
+def drain(
+    core: EngineCore, into: dict[str, Collected] | None = None, *, max_steps: int = 2000
+) -> dict[str, Collected]:
+    """Step until nothing is left to do, checking everything after every step."""
+    results = {} if into is None else into
+    for _ in range(max_steps):
+        if not core.has_work:
+            return results
+        collect(results, core.step())
+        core.check()
+    raise AssertionError(f"still working after {max_steps} steps: {core.stats()}")

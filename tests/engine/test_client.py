@@ -1,0 +1,268 @@
+"""The engine process and its client: start, generate, cancel, die, and refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace.config.settings import EngineConfig
+from headrace.engine import wire
+from headrace.engine.client import EngineClient
+from headrace.engine.messages import Cancel, Output, Submit
+from headrace.engine.params import SamplingParams
+from headrace.errors import EngineDeadError, HeadraceError, RequestError
+from tests.tiny import write_tiny_gguf
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("model"))
+
+
+def config_of(model: Path | str, **settings: object) -> EngineConfig:
+    chosen: dict[str, object] = {
+        "model": str(model), "backend": "reference", "num_blocks_override": 64, **settings,
+    }  # fmt: skip
+    return EngineConfig(**chosen)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def client(model: Path) -> AsyncIterator[EngineClient]:
+    client = await EngineClient.start(config_of(model))
+    yield client
+    await client.close()
+
+
+def request(name: str, length: int = 20, max_tokens: int = 8, **params: object) -> Submit:
+    prompt = [(3 * i + len(name)) % 256 for i in range(length)]
+    return Submit(
+        name,
+        prompt,
+        SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, **params),  # type: ignore[arg-type]
+    )
+
+
+async def read(client: EngineClient, submit: Submit) -> list[Output]:
+    return [output async for output in client.generate(submit)]
+
+
+async def until(condition: object, what: str) -> None:
+    """Wait until `condition()` holds, a bounded time."""
+    for _ in range(int(PATIENCE_S / 0.02)):
+        if condition():  # type: ignore[operator]
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"never: {what}")
+
+
+async def test_streams_run_side_by_side_and_say_what_they_say_alone(client: EngineClient) -> None:
+    alone = await read(client, request("alone"))
+    assert [len(output.token_ids) for output in alone] == [1] * 8
+    assert alone[-1].finish_reason == "length"
+    names = [f"{i:05d}" for i in range(10)]  # as long as "alone", so the same prompt
+    together = await asyncio.gather(*(read(client, request(name)) for name in names))
+    tokens = [[token for output in one for token in output.token_ids] for one in together]
+    assert tokens == [[token for output in alone for token in output.token_ids]] * 10
+    assert client.alive
+    info = client.info
+    assert (info.num_blocks, info.backend, info.model_type) == (64, "reference", "llama")
+    assert {"import", "open", "weights", "kv_cache", "warm_up"} <= set(info.phases_s)
+
+
+async def test_stats_come_while_busy_and_when_idle_begins(client: EngineClient) -> None:
+    await read(client, request("one"))
+    await until(lambda: client.stats.num_running == 0 and client.stats.steps == 8, "idle stats")
+    stats = client.stats
+    assert stats.generation_tokens == 8
+    assert stats.blocks_owned == 0
+    assert stats.blocks_free + stats.blocks_cached == stats.blocks_total == 64
+
+
+async def test_closing_a_stream_early_cancels_and_frees_the_id(client: EngineClient) -> None:
+    stream = client.generate(request("left", max_tokens=400))
+    assert (await anext(stream)).token_ids
+    await stream.aclose()
+    await until(lambda: "left" not in client._streams, "the engine's last word")
+    await until(lambda: client.stats.num_running == 0, "idle after cancel")
+    assert client.stats.blocks_owned == 0
+    assert len(await read(client, request("left", max_tokens=3))) == 3
+
+
+async def test_cancelling_the_reading_task_cancels_the_request(client: EngineClient) -> None:
+    task = asyncio.create_task(read(client, request("task", max_tokens=400)))
+    await until(lambda: client.stats.generation_tokens > 0, "first tokens")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: client.stats.num_running == 0, "idle after cancel")
+    assert client.stats.generation_tokens < 400
+
+
+async def test_cancel_ends_the_stream_with_abort(client: EngineClient) -> None:
+    outputs = []
+    async for output in client.generate(request("abort", max_tokens=400)):
+        outputs.append(output)
+        client.cancel("abort")
+    assert outputs[-1].finish_reason == "abort"
+    client.cancel("abort")
+    client.cancel("never heard of")
+    assert client.alive
+
+
+async def test_what_cannot_be_served_is_refused_before_it_is_sent(client: EngineClient) -> None:
+    with pytest.raises(RequestError, match=r"512 tokens.*needs 520: 20 of prompt and 500") as caught:
+        client.generate(request("long", max_tokens=500))
+    assert caught.value.code == "context_length_exceeded"
+    first = client.generate(request("twice", max_tokens=50))
+    await anext(first)
+    with pytest.raises(RequestError, match="twice.*in use"):
+        client.generate(request("twice"))
+    await first.aclose()
+
+
+async def test_a_stream_nobody_reads_is_never_submitted(client: EngineClient) -> None:
+    stream = client.generate(request("unread"))
+    await stream.aclose()
+    assert len(await read(client, request("unread"))) == 8
+
+
+async def test_a_killed_engine_tells_every_stream(client: EngineClient) -> None:
+    streams = [client.generate(request(f"s{i}", max_tokens=400)) for i in range(3)]
+    for stream in streams:
+        await anext(stream)
+    os.kill(client.pid, signal.SIGKILL)
+    for stream in streams:
+        with pytest.raises(EngineDeadError, match=r"exit code -9 \(SIGKILL\)"):
+            async with asyncio.timeout(PATIENCE_S):
+                async for _ in stream:
+                    pass
+    assert not client.alive
+    assert client.exit_code == -signal.SIGKILL
+    with pytest.raises(EngineDeadError):
+        client.generate(request("late"))
+    client.cancel("s0")
+
+
+async def test_sigint_is_ignored_and_sigterm_ends(client: EngineClient) -> None:
+    os.kill(client.pid, signal.SIGINT)
+    assert len(await read(client, request("after"))) == 8
+    os.kill(client.pid, signal.SIGTERM)
+    await until(lambda: client.exit_code is not None, "exit code")
+    assert client.exit_code == -signal.SIGTERM
+
+
+async def test_messages_that_cannot_be_read_harm_only_themselves(client: EngineClient) -> None:
+    transport = client._transport
+    assert transport is not None
+    transport.write(wire._frame(b"\xc1 not msgpack"))
+    transport.write(wire._frame(b""))
+    transport.write(wire._frame(wire._encoder.encode({"type": "Nonsense", "x": [1, 2]})))
+    transport.write(wire._frame(wire._encoder.encode([1, 2, 3])))
+    bad = {"type": "Submit", "request_id": "bad", "prompt_token_ids": "text", "params": {}}
+    queue: asyncio.Queue[Output | None] = asyncio.Queue()
+    client._streams["bad"] = queue
+    transport.write(wire._frame(wire._encoder.encode(bad)))
+    async with asyncio.timeout(PATIENCE_S):
+        refused = await queue.get()
+    assert refused is not None
+    assert refused.finish_reason == "error"
+    assert "prompt_token_ids" in (refused.error or "")
+    transport.write(wire.to_core(Cancel("unknown")))
+    transport.write(wire.to_core(request("unchecked", length=1000)))
+    assert len(await read(client, request("good"))) == 8
+
+
+async def test_start_fails_with_the_engines_own_words(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(HeadraceError, match="nothing-here"):
+        await EngineClient.start(config_of(tmp_path / "nothing-here"))
+    with pytest.raises(HeadraceError, match=r"max_model_len.*--max-model-len"):
+        await EngineClient.start(config_of(model, max_model_len=300, num_blocks_override=4))
+
+
+async def test_a_cancelled_start_leaves_no_process(model: Path) -> None:
+    before = _children()
+    task = asyncio.create_task(EngineClient.start(config_of(model)))
+    await until(lambda: _children() - before, "an engine process")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not _children() - before
+
+
+async def test_close_ends_streams_and_process(model: Path) -> None:
+    client = await EngineClient.start(config_of(model))
+    stream = client.generate(request("open", max_tokens=400))
+    await anext(stream)
+    await client.close()
+    await client.close()
+    with pytest.raises(EngineDeadError, match="closed"):
+        async for _ in stream:
+            pass
+    assert client.exit_code == 0
+    assert not client.alive
+
+
+async def test_idle_takes_no_cpu(client: EngineClient) -> None:
+    await read(client, request("warm"))
+    await asyncio.sleep(0.1)
+    before_s = _cpu_s(client.pid)
+    await asyncio.sleep(0.5)
+    assert _cpu_s(client.pid) - before_s <= 0.02
+
+
+def test_the_engine_ends_with_its_parent(model: Path) -> None:
+    program = (
+        "import asyncio, os, sys, msgspec\n"
+        "from headrace.config.settings import EngineConfig\n"
+        "from headrace.engine.client import EngineClient\n"
+        "async def main():\n"
+        "    config = msgspec.json.decode(sys.argv[1], type=EngineConfig)\n"
+        "    client = await EngineClient.start(config)\n"
+        "    print(client.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    import msgspec
+
+    text = msgspec.json.encode(config_of(model)).decode()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, text], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        engine = int(parent.stdout.readline())
+        assert Path(f"/proc/{engine}").exists()
+        parent.kill()
+        parent.wait()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while _runs(engine):
+        assert time.monotonic() < deadline_s, "the engine outlives its parent"
+        time.sleep(0.02)
+
+
+def _children() -> set[int]:
+    """Engine processes of this process that have not been waited for."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,144 @@
+"""Scheduler and KV cache under random submit, cancel and step: blocks add up, answers are right."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from headrace.engine.messages import Submit
+from tests.engine.mock import (
+    NUM_TOKENS,
+    Collected,
+    MockModel,
+    answer,
+    collect,
+    drain,
+    make_core,
+    submit,
+)
+
+STEMS = [[(7 * stem + 3 * i) % NUM_TOKENS for i in range(80)] for stem in range(3)]
+"""Beginnings that prompts share; the blocks of the mock hold 16 tokens."""
+
+
+class Engine(RuleBasedStateMachine):
+    """An engine whose pool is so small that requests evict, preempt and wait for one another."""
+
+    requests = Bundle("requests")
+
+    @initialize(
+        num_blocks=st.integers(4, 16),
+        budget=st.sampled_from([1, 5, 16, 64]),
+        max_num_seqs=st.integers(1, 8),
+        caching=st.sampled_from([True, True, True, False]),
+    )
+    def start(self, num_blocks: int, budget: int, max_num_seqs: int, caching: bool) -> None:
+        self.model = MockModel()
+        self.budget = budget
+        self.max_num_seqs = max_num_seqs
+        self.core = make_core(
+            self.model,
+            num_blocks_override=num_blocks,
+            max_num_batched_tokens=budget,
+            max_num_seqs=max_num_seqs,
+            enable_prefix_caching=caching,
+        )
+        self.submitted: dict[str, Submit] = {}
+        self.cancelled: set[str] = set()
+        self.results: dict[str, Collected] = {}
+
+    @rule(
+        target=requests,
+        stem=st.integers(0, len(STEMS) - 1),
+        shared=st.one_of(st.integers(0, 20), st.integers(0, 80)),
+        tail=st.lists(st.integers(0, NUM_TOKENS - 1), max_size=20),
+        max_tokens=st.integers(1, 60),
+        temperature=st.sampled_from([0.0, 1.0]),
+        salt=st.sampled_from(["", "", "other"]),
+        copies=st.integers(1, 3),
+    )
+    def add(
+        self,
+        stem: int,
+        shared: int,
+        tail: list[int],
+        max_tokens: int,
+        temperature: float,
+        salt: str,
+        copies: int,
+    ) -> object:
+        names = []
+        for _ in range(copies):
+            longest = self.core.limits.max_model_len
+            prompt = (STEMS[stem][:shared] + tail or [1])[: longest - 1]
+            room = longest - len(prompt)
+            name = f"r{len(self.submitted)}"
+            one = submit(
+                name,
+                prompt,
+                cache_salt=salt,
+                max_tokens=min(max_tokens, room),
+                temperature=temperature,
+                seed=len(self.submitted) % 3,
+                ignore_eos=len(self.submitted) % 4 != 0,
+            )
+            self.core.submit(one)
+            self.submitted[name] = one
+            names.append(name)
+        return multiple(*names)
+
+    @rule(name=consumes(requests))
+    def cancel(self, name: str) -> None:
+        self.core.cancel(name)
+        self.core.cancel(name)
+        self.cancelled.add(name)
+
+    @rule(times=st.integers(1, 12))
+    def step(self, times: int) -> None:
+        for _ in range(times):
+            before = len(self.model.computed)
+            collect(self.results, self.core.step())
+            self.core.check()
+            assert len(self.model.computed) - before <= self.budget
+            assert len(self.core.scheduler.running) <= self.max_num_seqs
+
+    @invariant()
+    def blocks_add_up(self) -> None:
+        self.core.check()
+        stats = self.core.stats()
+        assert stats.blocks_free + stats.blocks_cached + stats.blocks_owned == stats.blocks_total
+
+    def teardown(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        # Every token of every request alone, a step each, and recomputing after preemptions.
+        tokens = sum(len(one.prompt_token_ids) + 60 for one in self.submitted.values())
+        drain(self.core, self.results, max_steps=200 + 8 * tokens)
+        assert self.core.stats().blocks_owned == 0
+        for name, one in self.submitted.items():
+            expected, reason = answer(one, max_len=self.core.limits.max_model_len)
+            got = self.results[name]
+            if got.finish_reason == "abort":
+                assert name in self.cancelled
+                assert got.token_ids == expected[: len(got.token_ids)]
+            else:
+                assert (got.token_ids, got.finish_reason) == (expected, reason)
+                assert all(output.error is None for output in got.outputs)
+
+
+TestEngine = Engine.TestCase
+TestEngine.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

@@ -1,0 +1,139 @@
+"""The engine in process: texts and ids in, texts out, stop strings, streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace import LLM, SamplingParams
+from headrace.errors import CheckpointError, ConfigError, RequestError
+from tests.tiny import IM_END, IM_START, write_tiny_gguf, write_tiny_hf
+
+GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
+    path = write_tiny_hf(tmp_path_factory.mktemp("llm"), logit_scale=4.0)
+    return LLM(str(path), backend="reference", num_blocks_override=64)
+
+
+def test_texts_and_ids_are_continued_in_the_order_given(llm: LLM) -> None:
+    texts = llm.generate(["alpha", "beta", "alpha"], GREEDY)
+    ids = llm.generate([list(b"alpha"), list(b"beta")], GREEDY)
+    assert [one.text for one in texts] == [ids[0].text, ids[1].text, ids[0].text]
+    assert [len(one.token_ids) for one in texts] == [12, 12, 12]
+    assert texts[0].prompt_token_ids == ids[0].prompt_token_ids == tuple(b"alpha")
+    assert {one.finish_reason for one in texts} == {"length"}
+    assert texts[0].text == llm.tokenizer.decode(texts[0].token_ids)
+    assert texts[0].logprobs is None
+
+
+def test_one_text_may_stand_alone_and_none_gives_none(llm: LLM) -> None:
+    assert llm.generate("alpha", GREEDY) == llm.generate(["alpha"], GREEDY)
+    assert llm.generate([], GREEDY) == []
+
+
+def test_a_stop_string_ends_the_text_before_it_and_frees_the_request(llm: LLM) -> None:
+    (free,) = llm.generate("stop here", SamplingParams(temperature=0, max_tokens=40))
+    assert len(free.text) > 8
+    stop = free.text[4:6]
+    before = llm.stats.generation_tokens
+    (cut, other) = llm.generate(["stop here", "x"], GREEDY, stop=[stop])
+    assert cut.text == free.text[: free.text.index(stop)]
+    assert (cut.finish_reason, cut.stop_reason) == ("stop", stop)
+    assert cut.token_ids == free.token_ids[: len(cut.token_ids)]
+    assert len(cut.token_ids) < 12
+    assert llm.stats.generation_tokens - before <= len(cut.token_ids) + len(other.token_ids) + 1
+    assert llm.stats.num_running == 0
+    assert llm.generate("stop here", GREEDY, stop=stop) == [cut]
+
+
+def test_end_ids_and_stop_ids_end_without_their_text(llm: LLM) -> None:
+    (free,) = llm.generate("ids", GREEDY)
+    third = free.token_ids[2]
+    assert third not in free.token_ids[:2], "the prompt has to give a new third token"
+    params = SamplingParams(
+        temperature=0, max_tokens=12, ignore_eos=True, stop_token_ids=(third,)
+    )
+    (cut,) = llm.generate("ids", params)
+    assert (cut.finish_reason, cut.stop_reason) == ("stop", third)
+    assert cut.token_ids == free.token_ids[:3]
+    assert cut.text == llm.tokenizer.decode(free.token_ids[:2])
+
+
+def test_a_stream_adds_up_to_the_result_and_may_be_left_early(llm: LLM) -> None:
+    params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, logprobs=2)
+    (whole,) = llm.generate("stream", params)
+    deltas = list(llm.stream("stream", params))
+    assert "".join(delta.text for delta in deltas) == whole.text
+    assert sum((delta.token_ids for delta in deltas), ()) == whole.token_ids
+    assert sum((delta.logprobs for delta in deltas), ()) == whole.logprobs
+    assert [delta.finish_reason for delta in deltas] == [None] * 11 + ["length"]
+    assert whole.logprobs is not None
+    assert all(len(one.top) == 2 for one in whole.logprobs)
+    left = llm.stream("stream", params)
+    next(left)
+    beside = llm.generate("stream", params)
+    assert beside[0].token_ids == whole.token_ids
+    left.close()  # type: ignore[attr-defined]
+    assert llm.stats.num_running == llm.stats.num_waiting == 0
+    assert llm.stats.blocks_owned == 0
+
+
+def test_a_seed_gives_the_same_text_and_choices_differ(llm: LLM) -> None:
+    def draw(**params: int) -> tuple[int, ...]:
+        chosen = SamplingParams(temperature=1.5, max_tokens=20, ignore_eos=True, **params)
+        return llm.generate("seed", chosen)[0].token_ids
+
+    assert draw(seed=5) == draw(seed=5)
+    assert draw(seed=5) != draw(seed=6)
+    assert draw(seed=5) != draw(seed=5, choice=1)
+    assert draw() != draw()
+
+
+def test_each_prompt_may_have_its_own_params(llm: LLM) -> None:
+    params = [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True) for n in (1, 5)]
+    assert [len(one.token_ids) for one in llm.generate(["a", "b"], params)] == [1, 5]
+    with pytest.raises(RequestError, match="params has 2 entries for 3 prompts"):
+        llm.generate(["a", "b", "c"], params)
+
+
+def test_a_refused_prompt_leaves_nothing_running(llm: LLM) -> None:
+    with pytest.raises(RequestError, match="512 tokens"):
+        llm.generate([[1, 2], [1] * 600], GREEDY)
+    with pytest.raises(RequestError, match="empty"):
+        llm.generate([[1, 2], []], GREEDY)
+    with pytest.raises(RequestError, match="288"):
+        llm.generate([[1, 288]], GREEDY)
+    llm.generate("settles", GREEDY)
+    assert llm.stats.num_running == llm.stats.num_waiting == 0
+
+
+def test_padding_of_the_vocabulary_is_never_sampled(tmp_path: Path) -> None:
+    hot = SamplingParams(temperature=100.0, max_tokens=300, ignore_eos=True, seed=1)
+    outputs = []
+    for path in (write_tiny_hf(tmp_path), write_tiny_gguf(tmp_path)):
+        one = LLM(str(path), backend="reference", num_blocks_override=64)
+        outputs.append(one.generate("padding", hot)[0].token_ids)
+        assert max(outputs[-1]) < 260
+    assert outputs[0] == outputs[1], "both containers know how many tokens there are"
+
+
+def test_unknown_settings_and_models_are_named() -> None:
+    with pytest.raises(ConfigError, match="blok_size"):
+        LLM("somewhere", blok_size=16)
+    with pytest.raises(ConfigError, match="block_size"):
+        LLM("somewhere", block_size=17)
+    with pytest.raises(CheckpointError, match="no-such-model"):
+        LLM("no-such-model", backend="reference")
+
+
+def test_chat_renders_the_models_template(llm: LLM) -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    ids = llm.encode_chat(messages)
+    assert ids == [IM_START, *b"user\nhi", IM_END, *b"\n", IM_START, *b"assistant\n"]
+    injected = llm.encode_chat([{"role": "user", "content": "<|im_end|>"}])
+    assert injected.count(IM_END) == 1, "text of a message is never a control token"
+    assert llm.chat(messages, GREEDY).token_ids == llm.generate([ids], GREEDY)[0].token_ids

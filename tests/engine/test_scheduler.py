@@ -1,0 +1,242 @@
+"""What is planned when: budget, decode first, admission, preemption, cancel in every state."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.engine.core import EngineCore
+from headrace.engine.request import Request, State
+from headrace.engine.scheduler import RESERVE_AFTER_PREEMPTIONS, Row, StepPlan
+from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
+
+
+def request(core: EngineCore, name: str) -> Request:
+    return core._requests[name]
+
+
+def plans_of(core: EngineCore) -> list[StepPlan]:
+    """Every plan the core's scheduler makes from now on."""
+    plans: list[StepPlan] = []
+    make = core.scheduler.schedule
+
+    def schedule(now_s: float) -> StepPlan:
+        plans.append(make(now_s))
+        return plans[-1]
+
+    core.scheduler.schedule = schedule  # type: ignore[method-assign]
+    return plans
+
+
+def prompt(length: int, start: int = 0) -> list[int]:
+    """Prompts with different `start` share nothing."""
+    return [(start * 11 + 5 * i + i // 7) % 40 for i in range(length)]
+
+
+def names_of(plan: StepPlan) -> list[str]:
+    return [row.request.request_id for row in plan.rows]
+
+
+def test_a_long_prompt_is_cut_by_the_budget_and_samples_once() -> None:
+    model = MockModel()
+    core = make_core(model, max_num_batched_tokens=64)
+    plans = plans_of(core)
+    core.submit(submit("a", prompt(150), max_tokens=2))
+    results = drain(core)
+    rows = [[(row.start, row.num_tokens, row.samples) for row in plan.rows] for plan in plans]
+    assert rows == [[(0, 64, False)], [(64, 64, False)], [(128, 22, True)], [(150, 1, True)]]
+    assert [len(batch.logit_rows) for batch in model.batches] == [0, 0, 1, 1]
+    assert len(results["a"].token_ids) == 2
+
+
+def test_decodes_come_first_and_the_rest_of_the_budget_prefills() -> None:
+    core = make_core(max_num_batched_tokens=32)
+    plans = plans_of(core)
+    for name, start in (("a", 1), ("b", 2)):
+        core.submit(submit(name, prompt(10, start), max_tokens=30))
+    core.step()
+    core.submit(submit("long", prompt(100, 3), max_tokens=2))
+    core.submit(submit("after", prompt(10, 4), max_tokens=2))
+    plans.clear()
+    for _ in range(4):
+        core.step()
+    sizes = [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
+    assert sizes == [
+        [("a", 1), ("b", 1), ("long", 30)],
+        [("a", 1), ("b", 1), ("long", 30)],
+        [("a", 1), ("b", 1), ("long", 30)],
+        [("a", 1), ("b", 1), ("long", 10), ("after", 10)],
+    ]
+    assert all(plan.num_tokens <= 32 for plan in plans)
+
+
+def test_a_budget_below_the_number_of_decodes_serves_the_oldest_and_all_finish() -> None:
+    core = make_core(max_num_batched_tokens=2)
+    plans = plans_of(core)
+    for i in range(5):
+        core.submit(submit(str(i), prompt(3, i), max_tokens=6))
+    results = drain(core)
+    assert all(plan.num_tokens <= 2 for plan in plans)
+    assert all(len(one.token_ids) == 6 for one in results.values())
+    finished = [name for name, one in results.items() if one.finish_reason]
+    assert finished == ["0", "1", "2", "3", "4"]
+
+
+def test_no_more_than_max_num_seqs_run() -> None:
+    core = make_core(max_num_seqs=3)
+    for i in range(10):
+        core.submit(submit(str(i), prompt(5, i), max_tokens=4))
+    results: dict[str, Collected] = {}
+    while core.has_work:
+        collect(results, core.step())
+        core.check()
+        assert len(core.scheduler.running) <= 3
+    assert len(results) == 10
+
+
+def test_admission_waits_until_the_whole_prompt_and_the_watermark_fit() -> None:
+    core = make_core(num_blocks_override=10, max_num_batched_tokens=16)
+    core.submit(submit("a", prompt(80, 1), max_tokens=4))  # 5 blocks and one to grow
+    core.submit(submit("b", prompt(80, 2), max_tokens=4))  # 5 of 5, and none left over
+    core.step()
+    assert request(core, "a").state is State.RUNNING
+    for _ in range(4):
+        core.step()
+    assert request(core, "b").state is State.WAITING
+    assert not request(core, "b").block_table
+    results = drain(core)
+    assert results["b"].outputs[-1].num_preemptions == 0
+    assert len(results["b"].token_ids) == 4
+
+
+def test_a_request_as_large_as_the_pool_is_served_alone() -> None:
+    core = make_core(num_blocks_override=4)
+    core.submit(submit("all", prompt(60), max_tokens=4))
+    assert len(drain(core)["all"].token_ids) == 4
+
+
+def test_a_head_that_does_not_fit_is_not_passed() -> None:
+    core = make_core(num_blocks_override=10)
+    core.submit(submit("a", prompt(30, 1), max_tokens=40))
+    core.step()
+    core.submit(submit("large", prompt(130, 2), max_tokens=4))
+    core.submit(submit("small", prompt(5, 3), max_tokens=4))
+    core.step()
+    assert [one.request_id for one in core.scheduler.waiting] == ["large", "small"]
+    results = drain(core)
+    assert list(results) == ["a", "large", "small"]
+
+
+def test_the_youngest_is_preempted_to_the_head_and_nobody_enters_in_that_step() -> None:
+    core = make_core(num_blocks_override=8, max_num_seqs=3)
+    plans = plans_of(core)
+    submits = [submit(name, prompt(30, i), max_tokens=60) for i, name in enumerate("abc", 1)]
+    for one in submits:
+        core.submit(one)
+    results: dict[str, Collected] = {}
+    collect(results, core.step())
+    assert len(core.scheduler.running) == 3
+    core.submit(submit("tiny", prompt(2, 4), max_tokens=1))
+    while not plans[-1].num_preempted:
+        collect(results, core.step())
+        core.check()
+    assert names_of(plans[-1]) == ["a", "b"]
+    assert [one.request_id for one in core.scheduler.waiting] == ["c", "tiny"]
+    assert request(core, "c").num_computed == 0
+    assert request(core, "c").num_preemptions == 1
+    drain(core, results)
+    for one in submits:
+        assert results[one.request_id].token_ids == answer(one)[0]
+    assert results["c"].outputs[-1].num_preemptions >= 1
+    assert results["a"].outputs[-1].num_preemptions == 0
+    assert core.stats().num_preemptions >= 1
+
+
+def test_a_request_preempted_often_gets_its_full_length_and_is_left_alone() -> None:
+    core = make_core(num_blocks_override=12)
+    shapes = [(28, 36), (9, 50), (16, 135), (16, 117), (26, 73), (4, 144), (1, 119), (14, 20)]
+    submits = [
+        submit(str(i), prompt(length, i), max_tokens=max_tokens)
+        for i, (length, max_tokens) in enumerate(shapes)
+    ]
+    for one in submits:
+        core.submit(one)
+    results: dict[str, Collected] = {}
+    reserved_seen = False
+    while core.has_work:
+        collect(results, core.step())
+        core.check()
+        for one in core.scheduler.running:
+            assert one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS
+            if one.num_preemptions == RESERVE_AFTER_PREEMPTIONS:
+                reserved_seen = True
+                assert len(one.block_table) == core.kv.blocks_for(one.max_len)
+    assert reserved_seen
+    for one in submits:
+        assert results[one.request_id].token_ids == answer(one)[0]
+        assert results[one.request_id].outputs[-1].num_preemptions <= RESERVE_AFTER_PREEMPTIONS
+
+
+def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> None:
+    model = MockModel()
+    core = make_core(model, num_blocks_override=8, max_num_seqs=2)
+    submits = [submit(name, prompt(30, i), max_tokens=50) for i, name in enumerate("ab", 1)]
+    for one in submits:
+        core.submit(one)
+    results = drain(core)
+    assert results["b"].outputs[-1].num_preemptions == 1
+    assert core.stats().prefix_hits_tokens == 0
+    assert core.stats().prefix_queries_tokens == 60
+    assert all(output.cached_tokens == 0 for output in results["b"].outputs)
+    fresh = sum(30 + 50 - 1 for _ in submits)
+    assert fresh < len(model.computed) < fresh + 40, "most of b's blocks were still cached"
+
+
+@pytest.mark.parametrize("victim", ["old", "decoding", "preempted", "prefilling", "waiting"])
+def test_cancel_frees_everything_at_once_in_every_state(victim: str) -> None:
+    core = make_core(num_blocks_override=12, max_num_batched_tokens=16, max_num_seqs=4)
+    submits = {
+        "old": submit("old", prompt(20, 1), max_tokens=100),
+        "decoding": submit("decoding", prompt(20, 2), max_tokens=100),
+        "preempted": submit("preempted", prompt(20, 3), max_tokens=100),
+    }
+    results: dict[str, Collected] = {}
+    for one in submits.values():
+        core.submit(one)
+    while not request(core, "preempted").num_preemptions:
+        collect(results, core.step())
+    assert request(core, "preempted").state is State.WAITING
+    if victim in ("prefilling", "waiting"):
+        core.cancel("preempted")
+        core.cancel("decoding")
+        submits["prefilling"] = submit("prefilling", prompt(64, 4), max_tokens=9)
+        submits["waiting"] = submit("waiting", prompt(64, 4), max_tokens=9)
+        for name in ("prefilling", "waiting"):
+            core.submit(submits[name])
+        collect(results, core.step())
+        collect(results, core.step())
+        assert 0 < request(core, "prefilling").num_computed < 64
+        assert request(core, "waiting").state is State.WAITING
+    gone = request(core, victim)
+    owned = core.kv.num_owned
+    own = len(gone.block_table)
+    core.cancel(victim)
+    core.check()
+    assert core.kv.num_owned == owned - own
+    assert (gone.state, gone.block_table, gone.nodes) == (State.FINISHED, [], [])
+    core.cancel(victim)
+    assert not any(row.request is gone for row in rows_after(core, results))
+    drain(core, results)
+    assert core.kv.num_owned == 0
+    last = results[victim].outputs[-1]
+    assert (last.finish_reason, last.token_ids) == ("abort", [])
+    for name, one in submits.items():
+        expected = answer(one)[0]
+        got = results[name].token_ids
+        assert got == (expected if results[name].finish_reason == "length" else expected[: len(got)])
+
+
+def rows_after(core: EngineCore, results: dict[str, Collected]) -> list[Row]:
+    """Rows of the next step."""
+    plans = plans_of(core)
+    collect(results, core.step())
+    return [row for plan in plans for row in plan.rows]
