@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TYPES = {"str": click.STRING, "float": click.FLOAT}
 
 
-def _integer(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+def integer(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Option callback: 32768, 32k or 32K as an int; a usage error naming the flag otherwise."""
     if not isinstance(value, str):
         return value
@@ -46,7 +46,7 @@ def _option(flag: Flag) -> click.Option:
         names[0] += "/--no-" + flag.flag.removeprefix("--")
         return click.Option(names, default=None, help=_help(flag))
     if flag.kind == "int":
-        return click.Option(names, metavar="INTEGER", callback=_integer, help=_help(flag))
+        return click.Option(names, metavar="INTEGER", callback=integer, help=_help(flag))
     kind: Any = click.Choice(flag.choices) if flag.choices else _TYPES[flag.kind]
     return click.Option(names, type=kind, multiple=flag.repeated, default=None, help=_help(flag))
 

@@ -61,7 +61,7 @@ def flags_of(config: type[msgspec.Struct]) -> Iterator[Flag]:
             raise TypeError(f"{config.__name__}.{field.name} has no description")
         kind, choices, repeated, optional, nested = _shape(inner, f"{config.__name__}.{field.name}")
         default = None if field.default is msgspec.NODEFAULT else field.default
-        limits = ", ".join(text for meta in metas + nested if (text := _limits(meta)))
+        limits = ", ".join(limit for meta in metas + nested if (limit := _limits(meta)))
         yield Flag(field.name, kind, choices, repeated, optional, default, text, limits)
 
 

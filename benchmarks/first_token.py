@@ -1,0 +1,132 @@
+"""From command to first token: starts servers in turn and times readiness and the first token.
+
+    python benchmarks/first_token.py                              # the embedded model
+    python benchmarks/first_token.py MODEL.gguf --peer LLAMA_SERVER  # beside llama-server
+
+Every run is a fresh process; the file is in the page cache (it is read once before). With a peer
+the two take turns: A B A B. Prints median, least and most of each time, in seconds, and for
+headrace the phases of the load as the engine reports them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+POLL_S = 0.005
+LIMIT_S = 120.0
+
+
+class Run(NamedTuple):
+    """Seconds from the command to readiness and to the first token's arrival."""
+
+    ready_s: float
+    first_token_s: float
+    phases_s: dict[str, float]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_ready(port: int, deadline: float) -> None:
+    while time.perf_counter() < deadline:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(POLL_S)
+    raise TimeoutError(f"not ready within {LIMIT_S:.0f} s")
+
+
+def _first_token(port: int) -> None:
+    body = {"prompt": "def ", "max_tokens": 2, "temperature": 0, "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/v1/models", headers={"Accept": "application/json"})
+    body["model"] = json.loads(connection.getresponse().read())["data"][0]["id"]
+    connection.request(
+        "POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"}
+    )
+    reply = connection.getresponse()
+    while line := reply.readline():
+        if line.startswith(b"data: {") and json.loads(line[6:])["choices"]:
+            return
+    raise RuntimeError("the stream ended without a token")
+
+
+def measure(command: list[str], port: int, *, phases: bool) -> Run:
+    """One fresh process: its times."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        _wait_ready(port, start + LIMIT_S)
+        ready = time.perf_counter()
+        _first_token(port)
+        first = time.perf_counter()
+        found: dict[str, float] = {}
+        if phases and process.stdout is not None:
+            found = json.loads(process.stdout.readline())["engine"]["phases_s"]
+        return Run(ready - start, first - start, found)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _summary(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} [{min(values):.2f}..{max(values):.2f}]"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("model", nargs="?", help="a GGUF file; default: the embedded model")
+    parser.add_argument("--peer", type=Path, help="path of a llama-server to measure beside")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    if options.model:
+        with Path(options.model).open("rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+    runs: dict[str, list[Run]] = {}
+    for _ in range(options.runs):
+        port = _free_port()
+        command = [sys.executable, "-m", "headrace.cli.main", "serve", "--json"]
+        command += [options.model] if options.model else []
+        runs.setdefault("headrace", []).append(
+            measure([*command, "--port", str(port)], port, phases=True)
+        )
+        if options.peer:
+            port = _free_port()
+            peer = [str(options.peer), "-m", options.model, "--port", str(port)]
+            peer += ["-np", "1", "-c", "4096", "-t", "2", "-tb", "2"]
+            runs.setdefault("llama-server", []).append(measure(peer, port, phases=False))
+    result: dict[str, Any] = {name: [run._asdict() for run in them] for name, them in runs.items()}
+    if options.json:
+        print(json.dumps(result))
+        return
+    print(f"{'server':14} {'ready s':>20} {'first token s':>20}   ({options.runs} runs each)")
+    for name, them in runs.items():
+        ready, first = ([run[i] for run in them] for i in (0, 1))
+        print(f"{name:14} {_summary(ready):>20} {_summary(first):>20}")
+    for phase in runs["headrace"][0].phases_s:
+        values = [run.phases_s[phase] for run in runs["headrace"]]
+        print(f"  {phase:12} {_summary(values)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`headrace generate`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import collect, settings
+from headrace.cli.sampling import sampling_options, sampling_params
+from headrace.config import EngineConfig
+
+if TYPE_CHECKING:
+    from headrace.llm import LLM, GenerationResult
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option(
+    "-p",
+    "--prompt",
+    "prompts",
+    multiple=True,
+    help="Text to continue; default: what comes in on stdin. [may be repeated]",
+)
+@sampling_options
+@settings(EngineConfig, skip=frozenset({"model"}))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per prompt.")
+@click.pass_context
+def generate(
+    ctx: click.Context,
+    /,
+    model: str | None,
+    prompts: tuple[str, ...],
+    stop: tuple[str, ...],
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Continue prompts with MODEL and print the result.
+
+    One prompt is printed as it is generated; several run together, as a batch.
+    Without MODEL, the small model that ships in the package is used.
+    """
+    config = collect(ctx, EngineConfig, overrides={"model": model})
+    texts = list(prompts) or [sys.stdin.read()]
+    from msgspec.structs import asdict
+
+    from headrace.llm import LLM
+
+    params = sampling_params(values)
+    llm = LLM(**asdict(config))
+    if as_json or len(texts) > 1:
+        start = time.perf_counter()
+        results = llm.generate(texts, params, stop=stop)
+        seconds = time.perf_counter() - start
+        for text, result in zip(texts, results, strict=True):
+            if as_json:
+                _print_json(text, result, seconds)
+            else:
+                click.echo(text + result.text)
+    else:
+        _print_stream(llm, texts[0], params, stop)
+
+
+def _print_json(prompt: str, result: GenerationResult, seconds: float) -> None:
+    import msgspec
+
+    fields = msgspec.to_builtins(result)
+    click.echo(msgspec.json.encode({"prompt": prompt, **fields, "wall_s": round(seconds, 6)}))
+
+
+def _print_stream(llm: LLM, prompt: str, params: Any, stop: tuple[str, ...]) -> None:
+    click.echo(prompt, nl=False)
+    for delta in llm.stream(prompt, params, stop=stop):
+        click.echo(delta.text, nl=False)
+        sys.stdout.flush()
+        if delta.error is not None:
+            raise click.ClickException(delta.error)
+    click.echo()

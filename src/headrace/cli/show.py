@@ -1,0 +1,103 @@
+"""`headrace show`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from headrace.weights.checkpoint import Checkpoint
+
+
+@click.command()
+@click.argument("model", required=False, default="")
+@click.option("--tensors", "with_tensors", is_flag=True, help="List every tensor too.")
+@click.option("--template", "with_template", is_flag=True, help="Print the chat templates too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> None:
+    """Tell what MODEL (a GGUF file or Hugging Face folder) holds; weights are not read.
+
+    Without MODEL, the small model that ships in the package.
+    """
+    from headrace.embedded import resolve_model
+    from headrace.weights.open import open_checkpoint
+
+    checkpoint = open_checkpoint(resolve_model(model))
+    facts = describe(checkpoint)
+    if with_tensors:
+        facts["tensors"] = [
+            {"name": name, "shape": list(tensor.shape), "codec": tensor.codec.name}
+            for name, tensor in checkpoint.tensors.items()
+        ]
+    if with_template:
+        facts["chat_templates"] = dict(checkpoint.chat_templates)
+    if as_json:
+        click.echo(msgspec.json.encode(facts, enc_hook=_plain))
+    else:
+        _print(facts)
+
+
+def describe(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What is worth knowing of a checkpoint, ready for JSON; sizes in bytes."""
+    bytes_by_codec: Counter[str] = Counter()
+    parameters = 0
+    for tensor in checkpoint.tensors.values():
+        bytes_by_codec[tensor.codec.name] += tensor.nbytes
+        count = 1
+        for size in tensor.shape:
+            count *= size
+        parameters += count
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "parameters": parameters,
+        "weights_bytes": checkpoint.nbytes,
+        "weights_bytes_by_codec": dict(bytes_by_codec.most_common()),
+        "config": dict(checkpoint.config),
+        "conventions": msgspec.to_builtins(checkpoint.conventions),
+        "tokenizer": checkpoint.tokenizer.kind,
+        "eos_token_ids": list(checkpoint.eos_token_ids),
+        "chat_templates": sorted(checkpoint.chat_templates),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays of a file's metadata as plain numbers and lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("path", facts["path"])
+    table.add_row("format", facts["format"])
+    table.add_row("parameters", f"{facts['parameters']:,}")
+    table.add_row("weights", f"{facts['weights_bytes'] / 1e6:,.1f} MB")
+    for codec, size in facts["weights_bytes_by_codec"].items():
+        table.add_row(f"  {codec}", f"{size / 1e6:,.1f} MB")
+    table.add_row("tokenizer", facts["tokenizer"])
+    table.add_row("end tokens", ", ".join(map(str, facts["eos_token_ids"])) or "none named")
+    table.add_row("chat template", ", ".join(facts["chat_templates"]) or "none")
+    for key, value in sorted(facts["config"].items()):
+        table.add_row(key, str(value))
+    console.print(table)
+    if isinstance(facts["chat_templates"], dict):
+        for name, source in facts["chat_templates"].items():
+            console.rule(f"chat template {name}")
+            console.print(source, markup=False, highlight=False)
+    if "tensors" in facts:
+        listing = Table("tensor", "shape", "codec", box=None, pad_edge=False)
+        for tensor in facts["tensors"]:
+            shape = " x ".join(map(str, tensor["shape"]))
+            listing.add_row(tensor["name"], shape, tensor["codec"])
+        console.print(listing)

@@ -1,0 +1,95 @@
+"""The command line: lazy, unabbreviated, with errors meant for people."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.main import COMMANDS, cli
+from headrace.cli.options import collect, settings
+from headrace.config import EngineConfig, ServerConfig
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headrace.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_imports_no_command_and_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from headrace.cli.main import cli\n"
+        "try:\n    cli(['--help'], prog_name='headrace')\n"
+        "except SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'torch', 'tokenizers', 'starlette', 'zmq', 'rich', 'msgspec'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+        "print([name for name in sys.modules if name.startswith('headrace.cli.')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    heavy, commands = done.stdout.strip().splitlines()[-2:]
+    assert heavy == "[]"
+    assert commands == "['headrace.cli.main']"
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_has_help_and_json(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "--json" in result.output
+    assert len(result.output.splitlines()) > 8
+
+
+def test_flags_are_never_abbreviated() -> None:
+    done = _run("serve", "--max-model", "3")
+    assert done.returncode == 2
+    assert "No such option" in done.stderr
+
+
+def test_an_unknown_command_is_named() -> None:
+    done = _run("sevre")
+    assert done.returncode == 2
+    assert "sevre" in done.stderr
+
+
+def test_errors_are_one_line_without_a_traceback(tmp_path: Path) -> None:
+    done = _run("show", str(tmp_path / "absent.gguf"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("headrace: ")
+    assert "absent.gguf" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _probe() -> click.Command:
+    @click.command()
+    @settings(EngineConfig, ServerConfig, skip=frozenset({"model"}))
+    @click.pass_context
+    def probe(ctx: click.Context, /, **_: object) -> None:
+        among = (EngineConfig, ServerConfig)
+        engine = collect(ctx, EngineConfig, among=among)
+        server = collect(ctx, ServerConfig, among=among)
+        click.echo(json.dumps([engine.max_model_len, engine.enable_prefix_caching, server.port]))
+
+    return probe
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text("max-model-len: 4k\nenable-prefix-caching: false\n")
+    probe = _probe()
+
+    def run(*arguments: str) -> list[object]:
+        result = CliRunner().invoke(probe, list(arguments), catch_exceptions=False)
+        values: list[object] = json.loads(result.output)
+        return values
+
+    assert run() == [None, True, 8000]
+    assert run("--config", str(path)) == [4000, False, 8000]
+    assert run("--config", str(path), "--max-model-len", "8K", "--port", "1") == [8192, False, 1]
+    assert run("--config", str(path), "--enable-prefix-caching") == [4000, True, 8000]
+    assert run("--no-enable-prefix-caching") == [None, False, 8000]

@@ -1,0 +1,122 @@
+"""Settings: documented without exception, strict, and the same from flags and from a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from headrace.config import EngineConfig, ServerConfig, build, flags_of, parse_int, read_file
+from headrace.errors import ConfigError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("config", [EngineConfig, ServerConfig])
+def test_every_setting_is_documented_and_in_the_page(config: type[msgspec.Struct]) -> None:
+    page = (REPOSITORY / "docs" / "flags.md").read_text(encoding="utf-8")
+    flags = list(flags_of(config))
+    assert [flag.name for flag in flags] == [f.name for f in msgspec.structs.fields(config)]
+    for flag in flags:
+        assert flag.help.strip()
+        assert "MODEL" in page if flag.name == "model" else f"`{flag.flag}`" in page
+
+
+def test_the_generated_pages_are_current() -> None:
+    command = [sys.executable, str(REPOSITORY / "tools" / "generate_docs.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_setting_without_a_description_cannot_exist() -> None:
+    class Bare(msgspec.Struct):
+        port: int = 1
+
+    class Undescribed(msgspec.Struct):
+        port: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+    for config in (Bare, Undescribed):
+        with pytest.raises(TypeError, match="port has no description"):
+            list(flags_of(config))
+
+
+def test_names_do_not_clash_between_configs() -> None:
+    names = [flag.name for config in (EngineConfig, ServerConfig) for flag in flags_of(config)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("7", 7), ("32k", 32_000), ("32K", 32_768), ("1.5k", 1500), ("2G", 2**31)]
+)
+def test_integers_with_a_suffix(text: str, value: int) -> None:
+    assert parse_int(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "k", "1.5", "1x", "0.0001k", "ten"])
+def test_what_is_no_integer(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_int(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"port": 99_999}, ["--port", "99999", "65535"]),
+        ({"port": "many"}, ["--port", "'many'", "int"]),
+        ({"log_level": "loud"}, ["--log-level", "'loud'", "debug, info, warning, error"]),
+    ],
+)
+def test_errors_name_flag_value_and_limit(values: dict[str, Any], parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(ServerConfig, values, source="settings")
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_choices_that_are_numbers() -> None:
+    assert build(EngineConfig, {"block_size": "64"}, source="flags").block_size == 64
+    with pytest.raises(ConfigError, match=r"--block-size is '48'; expected one of 16, 32, 64"):
+        build(EngineConfig, {"block_size": "48"}, source="flags")
+
+
+def test_a_file_may_use_dashes_suffixes_and_lone_values(tmp_path: Path) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text("max-model-len: 32k\nport: 9000\nserved_model_name: small\n")
+    values = read_file(path, [EngineConfig, ServerConfig])
+    engine = build(EngineConfig, {"max_model_len": values["max_model_len"]}, source="file")
+    assert engine.max_model_len == 32_000
+    served = {"served_model_name": values["served_model_name"]}
+    assert build(ServerConfig, served, source="file").served_model_name == ("small",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot: 1", "unknown setting 'prot'; did you mean 'port'"),
+        ("port: 1\nPort: 2", "unknown setting 'Port'"),
+        ("block-size: 16\nblock_size: 32", "given twice"),
+        ("- a\n- b", "name: value"),
+        ("{port", "not valid YAML"),
+        ("a: !!python/object:os.system {}", "not valid YAML"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_file(path, [EngineConfig, ServerConfig])
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.yaml: No such file"):
+        read_file(tmp_path / "absent.yaml", [EngineConfig])
+
+
+def test_configs_are_frozen() -> None:
+    config = EngineConfig()
+    with pytest.raises(AttributeError):
+        config.block_size = 16  # type: ignore[misc]

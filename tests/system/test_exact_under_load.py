@@ -1,0 +1,122 @@
+"""Whatever runs beside it, a request's tokens and logprobs are those it has alone, bit for bit.
+
+Streams of random lengths start at random moments and share prefixes; some are cancelled; the KV
+pool is so small that requests are preempted and recomputed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.tiny import write_tiny_gguf
+
+POOL_BLOCKS = 40  # of 16 tokens: 16 streams of up to 130 tokens need three times as many
+VOCABULARY = 256
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream: its request, when it starts, and after how many tokens it is given up."""
+
+    body: dict[str, Any]
+    delay_s: float
+    cancel_after: int | None
+
+
+@dataclass
+class Seen:
+    """What a stream produced."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: str | None = None
+
+
+def _cases(count: int, model: str, rng: random.Random) -> list[Case]:
+    prefixes = [[rng.randrange(VOCABULARY) for _ in range(48)] for _ in range(3)]
+    cases = []
+    for index in range(count):
+        own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 40))]
+        prompt = (rng.choice(prefixes) if rng.random() < 0.7 else []) + own
+        body = {
+            "model": model,
+            "prompt": prompt,
+            "max_tokens": rng.randint(1, 48),
+            "temperature": rng.choice([0.0, 0.7, 1.3]),
+            "top_p": rng.choice([1.0, 0.9]),
+            "top_k": rng.choice([0, 20]),
+            "min_p": rng.choice([0.0, 0.02]),
+            "seed": index,
+            "logprobs": rng.choice([0, 3]),
+            "ignore_eos": True,
+            "stream": True,
+            "return_token_ids": True,
+        }
+        cancel = rng.randint(1, 5) if rng.random() < 0.2 else None
+        cases.append(Case(body, rng.random() * 0.3, cancel))
+    return cases
+
+
+async def _stream(client: httpx.AsyncClient, case: Case, *, alone: bool) -> Seen:
+    seen = Seen()
+    if not alone:
+        await asyncio.sleep(case.delay_s)
+    async with client.stream("POST", "/v1/completions", json=case.body) as reply:
+        assert reply.status_code == 200, await reply.aread()
+        async for line in reply.aiter_lines():
+            if not line.startswith("data: ") or line == "data: [DONE]":
+                continue
+            event = json.loads(line.removeprefix("data: "))
+            assert "error" not in event, event
+            for choice in event["choices"]:
+                seen.token_ids += choice.get("token_ids") or []
+                if choice.get("logprobs"):
+                    seen.logprobs += choice["logprobs"]["token_logprobs"]
+                seen.finish_reason = choice["finish_reason"] or seen.finish_reason
+            if not alone and case.cancel_after and len(seen.token_ids) >= case.cancel_after:
+                break
+    return seen
+
+
+async def _run(url: str, cases: list[Case]) -> tuple[list[Seen], list[Seen]]:
+    limits = httpx.Limits(max_connections=len(cases))
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+        together = await asyncio.gather(*(_stream(client, case, alone=False) for case in cases))
+        alone = [await _stream(client, case, alone=True) for case in cases]
+    return list(together), alone
+
+
+@pytest.mark.parametrize("count", [16, 64])
+@pytest.mark.parametrize("codec", ["F32", "BF16", "Q8_0"])
+async def test_streams_do_not_disturb_each_other(
+    serve: Callable[..., Any], tmp_path: Path, codec: str, count: int
+) -> None:
+    path = write_tiny_gguf(tmp_path, family="qwen3", codec=codec)
+    server = serve(
+        path,
+        *("--block-size", "16", "--num-blocks-override", str(POOL_BLOCKS)),
+        *("--max-num-batched-tokens", "64", "--max-model-len", "160"),
+    )
+    cases = _cases(count, server.model, random.Random(f"{codec} {count}"))
+    together, alone = await _run(server.url, cases)
+    for case, here, there in zip(cases, together, alone, strict=True):
+        size = len(here.token_ids)
+        assert here.token_ids == there.token_ids[:size]
+        assert here.logprobs == there.logprobs[: len(here.logprobs)]
+        if case.cancel_after is None:
+            assert size == len(there.token_ids) == case.body["max_tokens"]
+            assert here.finish_reason == there.finish_reason == "length"
+    metrics = server.metrics()
+    assert metrics["vllm:num_preemptions_total"] > 0
+    assert metrics["vllm:prefix_cache_hits_total"] > 0
+    assert metrics["vllm:num_requests_running"] == 0
+    assert metrics["vllm:num_requests_waiting"] == 0
