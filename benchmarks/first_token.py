@@ -79,7 +79,7 @@ def measure(command: list[str], port: int, *, phases: bool) -> Run:
         first = time.perf_counter()
         found: dict[str, float] = {}
         if phases and process.stdout is not None:
-            found = json.loads(process.stdout.readline())["engine"]["phases_s"]
+            found = json.loads(process.stdout.readline())["phases_s"]
         return Run(ready - start, first - start, found)
     finally:
         process.terminate()

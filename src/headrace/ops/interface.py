@@ -36,7 +36,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class LinearWeight:
-    """Weights of y = W x (+ bias) as the backend wants them; rows of all parts one after another."""
+    """Weights of y = W x (+ bias) as the backend wants them; rows of all parts stacked."""
 
     out_features: int
     in_features: int
@@ -107,7 +107,7 @@ class KVCacheArrays:
 
 @dataclass(frozen=True)
 class RaggedBatch:
-    """The new tokens of one step. Prefill chunks and decodes are mixed freely; R requests, N tokens.
+    """The new tokens of one step: R requests, N tokens, prefill chunks and decodes mixed freely.
 
     token_ids: int32[N]
     positions: int32[N], absolute position of each token in its request
@@ -132,7 +132,9 @@ class RaggedBatch:
 
 @dataclass(frozen=True)
 class SamplingRows:
-    """How each of R rows of logits is to be sampled, in vLLM's order: temperature, min_p, top_k, top_p.
+    """How each of R rows of logits is to be sampled.
+
+    The order is vLLM's: temperature, min_p, top_k, top_p.
 
     temperature: f32[R]; 0 means the largest logit, lowest id on ties, nothing else is looked at
     top_k: int32[R]; 0 means all. Ties with the k-th largest are kept
@@ -152,7 +154,8 @@ class TopLogprobs(NamedTuple):
     """Log probabilities of the raw distribution (before temperature and filters), natural log.
 
     chosen: f32[R]; rank: int32[R], 1 is the most likely; ids: int32[R, k] and values: f32[R, k]
-    in descending order of value, lowest id first on ties.
+    in descending order of logit, lowest id first on ties. Ranks follow the same order, so the
+    chosen token stands at ids[rank - 1] where that lies within k.
     """
 
     chosen: npt.NDArray[np.float32]
@@ -162,9 +165,15 @@ class TopLogprobs(NamedTuple):
 
 
 class Ops(ABC):
-    """A backend. Instances hold a thread pool at most; weights and caches are owned by callers."""
+    """A backend. Instances hold a thread pool at most; weights and caches are owned by callers.
+
+    level: the instruction level in use ("reference" where there is none); num_threads: compute
+    threads in use.
+    """
 
     name: str
+    level: str
+    num_threads: int
 
     # weights, once at load
 
@@ -196,7 +205,7 @@ class Ops(ABC):
 
     @abstractmethod
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
-        """Zeroed storage for `spec`. Raises ValueError for an unsupported block_size or head_dim."""
+        """Zeroed storage for `spec`; ValueError for an unsupported block_size or head_dim."""
 
     # one step
 
@@ -258,6 +267,13 @@ class Ops(ABC):
     @abstractmethod
     def take_rows(self, x: Array, rows: Array) -> Array:
         """x[rows]: f32[L, width]."""
+
+    def concat(self, parts: Sequence[Array]) -> Array:
+        """Parts f32[N, width_i] side by side: f32[N, sum of widths].
+
+        Joins the outputs of projections that could not be fused. For NumPy arrays as it stands.
+        """
+        return np.concatenate(parts, axis=1)
 
     # from logits to tokens
 

@@ -1,0 +1,1 @@
+"""Metrics. Knows neither engine nor server: it is handed what it shows."""

@@ -1,0 +1,230 @@
+#include "backend.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "float_mode.h"
+#include "levels.h"
+
+namespace headrace {
+namespace {
+
+// A core moves this much through its caches in about the microsecond it takes to hand work over.
+constexpr int64_t kPieceBytes = 32 << 10;
+// Pieces per thread: enough that a thread that loses its CPU for a while delays the others little.
+constexpr int64_t kPiecesPerThread = 8;
+// Rows of a product that run over the same weights while those are in the cache; more rows than
+// this would push each other out of it (512 rows of 3072 bytes are 1.5 MiB).
+constexpr int64_t kRowsPerPass = 512;
+// From this many rows on the kernels take panels two at a time.
+constexpr int64_t kPairRows = 9;
+// Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
+// 60 KiB at head_dim 128, and K and V are read once for all of them.
+constexpr int64_t kAttentionRows = 48;
+
+struct Session {
+  explicit Session(ThreadPool& pool) : lock(pool.mutex()) {}
+  std::lock_guard<std::mutex> lock;
+  FlushDenormals flush;
+};
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+Backend::Backend(const std::string& level, int threads)
+    : kernels_(select_level(level)),
+      pool_(threads),
+      scratch_(static_cast<size_t>(threads)),
+      sample_scratch_(static_cast<size_t>(threads)) {
+  reserve_scratch(kernels_.linear_scratch_bytes);
+}
+
+void Backend::reserve_scratch(int64_t bytes) {
+  for (Buffer& buffer : scratch_) buffer.at_least(bytes);
+}
+
+int64_t Backend::pieces(int64_t bytes) const {
+  if (bytes < 2 * kPieceBytes) return 1;
+  return std::min(bytes / kPieceBytes, pool_.size() * kPiecesPerThread);
+}
+
+// x as the kernels of the weight's codec read it; x itself where nothing has to be done.
+Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
+                         const float* norm_weight, float eps) {
+  const int64_t width = weight.tiles * kTile;
+  const bool rounds = weight.codec == Codec::bf16 || weight.codec == Codec::q8_0;
+  if (!rounds && norm_weight == nullptr && weight.in == width) {
+    return {const_cast<float*>(x), width, nullptr, nullptr, nullptr};
+  }
+  Operand to{};
+  if (weight.codec == Codec::q8_0) {
+    const int64_t q = aligned(rows * width), d = aligned(rows * weight.tiles * 4);
+    uint8_t* at = operand_.at_least(q + 2 * d);
+    to.q = reinterpret_cast<int8_t*>(at);
+    to.d = reinterpret_cast<float*>(at + q);
+    to.offset = reinterpret_cast<int32_t*>(at + q + d);
+  } else {
+    to.values = reinterpret_cast<float*>(operand_.at_least(rows * width * 4));
+    to.stride = width;
+  }
+  const PrepareArgs args{x, weight.in, norm_weight, eps, weight.codec, weight.tiles, to};
+  pool_.for_ranges(rows, pieces(rows * weight.in * 4), [&](int64_t begin, int64_t end, int) {
+    kernels_.prepare(args, begin, end);
+  });
+  return to;
+}
+
+void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
+                     const float* norm_weight, float eps, const float* residual, float* y) {
+  const Session session(pool_);
+  const LinearArgs args{weight, operand(weight, x, rows, norm_weight, eps), y, residual};
+  const int64_t panels = (weight.out + kLanes - 1) / kLanes;
+  const int64_t unit = rows < kPairRows ? 1 : 2, units = (panels + unit - 1) / unit;
+  const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
+  const int64_t wanted = pieces(work);
+  // Rows are cut where there are too many for one pass, or too few panels for the threads.
+  int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
+  if (units * passes < wanted) {
+    passes = std::min(rows / kPairRows, (wanted + units - 1) / units);
+    passes = std::max<int64_t>(passes, 1);
+  }
+  const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
+  pool_.for_each(passes * per_pass, [&](int64_t item, int thread) {
+    const int64_t pass = item / per_pass, piece = item % per_pass;
+    kernels_.linear(args, units * piece / per_pass * unit,
+                    std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
+                    rows * (pass + 1) / passes, scratch(thread));
+  });
+}
+
+void Backend::rms_norm(const NormArgs& args, int64_t rows) {
+  const Session session(pool_);
+  pool_.for_ranges(rows, pieces(rows * args.width * 8), [&](int64_t begin, int64_t end, int) {
+    kernels_.rms_norm(args, begin, end);
+  });
+}
+
+void Backend::embed(const EmbedArgs& args, int64_t rows) {
+  const Session session(pool_);
+  pool_.for_ranges(rows, pieces(rows * args.width * 8), [&](int64_t begin, int64_t end, int) {
+    kernels_.embed(args, begin, end);
+  });
+}
+
+void Backend::rope(const RopeArgs& args, int64_t rows) {
+  const Session session(pool_);
+  pool_.for_ranges(rows, pieces(rows * args.row_width * 8), [&](int64_t begin, int64_t end, int) {
+    kernels_.rope(args, begin, end);
+  });
+}
+
+void Backend::gated_silu(const GatedArgs& args, int64_t rows) {
+  const Session session(pool_);
+  // One row of a wide layer is cut too: the exponentials are worth a second thread.
+  const int64_t wanted = pieces(rows * args.width * 16);
+  pool_.for_ranges(rows, wanted, [&](int64_t begin, int64_t end, int) {
+    kernels_.gated_silu(args, begin, end);
+  });
+}
+
+void Backend::take_rows(const float* x, int64_t width, const int32_t* rows, int64_t count,
+                        float* y) {
+  const Session session(pool_);
+  pool_.for_ranges(count, pieces(count * width * 8), [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::memcpy(y + i * width, x + rows[i] * width, static_cast<size_t>(width) * sizeof(float));
+    }
+  });
+}
+
+void Backend::kv_write(KvWriteArgs args) {
+  const Session session(pool_);
+  request_of_.resize(static_cast<size_t>(args.batch.tokens));
+  for (int64_t r = 0; r < args.batch.requests; ++r) {
+    std::fill(request_of_.begin() + args.batch.query_start[r],
+              request_of_.begin() + args.batch.query_start[r + 1], static_cast<int32_t>(r));
+  }
+  args.request_of = request_of_.data();
+  // Scattered stores: about four times the cost of as many bytes in a row.
+  const int64_t bytes = args.batch.tokens * args.kv.heads * args.kv.head_dim * 16;
+  pool_.for_ranges(args.batch.tokens, pieces(bytes), [&](int64_t begin, int64_t end, int) {
+    kernels_.kv_write(args, begin, end);
+  });
+}
+
+// Items are a tile of a request's tokens and a kv head. The longest go first, so that no thread is
+// left alone with one at the end.
+void Backend::attention(const AttentionArgs& args) {
+  const Session session(pool_);
+  const BatchView& batch = args.batch;
+  const int64_t tile = std::max<int64_t>(1, kAttentionRows / args.group);
+  items_.clear();
+  for (int64_t r = 0; r < batch.requests; ++r) {
+    for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
+      const int64_t end = std::min<int64_t>(batch.query_start[r + 1], at + tile);
+      for (int64_t h = 0; h < args.kv.heads; ++h) items_.push_back({r, h, at, end});
+    }
+  }
+  const auto cost = [&](const AttentionItem& item) {
+    return (item.end - item.begin) * (batch.positions[item.end - 1] + int64_t{1});
+  };
+  std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
+    return cost(a) > cost(b);
+  });
+  reserve_scratch(kernels_.attention_scratch_bytes(tile * args.group, args.kv.head_dim));
+  pool_.for_each(static_cast<int64_t>(items_.size()), [&](int64_t item, int thread) {
+    kernels_.attention(args, items_[static_cast<size_t>(item)], scratch(thread));
+  });
+}
+
+int32_t Backend::first_bad(const std::vector<int32_t>& status, int64_t* row) const {
+  const auto bad = std::find_if(status.begin(), status.end(), [](int32_t s) { return s < 0; });
+  if (bad == status.end()) return 0;
+  *row = bad - status.begin();
+  return *bad;
+}
+
+int32_t Backend::sample(const float* logits, int64_t stride, int64_t n,
+                        const std::vector<SampleRow>& rows, int32_t* ids, int64_t* row) {
+  const Session session(pool_);
+  for (SampleScratch& scratch : sample_scratch_) scratch.weights.reserve(static_cast<size_t>(n));
+  pool_.for_each(static_cast<int64_t>(rows.size()), [&](int64_t i, int thread) {
+    ids[i] = sample_row(kernels_, logits + i * stride, n, rows[static_cast<size_t>(i)],
+                        sample_scratch_[static_cast<size_t>(thread)]);
+  });
+  return first_bad({ids, ids + rows.size()}, row);
+}
+
+int32_t Backend::top_logprobs(const float* logits, int64_t stride, int64_t n, int64_t rows,
+                              const int32_t* chosen, int64_t k, float* logprobs, int32_t* ranks,
+                              int32_t* ids, float* values, int64_t* row) {
+  const Session session(pool_);
+  std::vector<int32_t> status(static_cast<size_t>(rows));
+  pool_.for_each(rows, [&](int64_t i, int thread) {
+    status[static_cast<size_t>(i)] =
+        top_logprobs_row(kernels_, logits + i * stride, n, chosen[i], k, logprobs + i, ranks + i,
+                         ids + i * k, values + i * k, sample_scratch_[static_cast<size_t>(thread)]);
+  });
+  return first_bad(status, row);
+}
+
+int Backend::flushing_threads() {
+  const Session session(pool_);
+  // Each thread takes one item and waits for the others, so that no thread takes two.
+  std::atomic<int> arrived{0}, flushing{0};
+  const int threads = pool_.size();
+  pool_.for_each(threads, [&](int64_t, int) {
+    arrived.fetch_add(1);
+    while (arrived.load() < threads) std::this_thread::yield();
+    volatile float denormal = 1e-40f, huge = 1e30f;
+    volatile float product = denormal * huge;
+    volatile float tiny = 1e-30f;
+    volatile float flushed = tiny * 1e-10f;
+    if (product == 0.0f && flushed == 0.0f) flushing.fetch_add(1);
+  });
+  return flushing.load();
+}
+
+}  // namespace headrace

@@ -1,0 +1,62 @@
+#include "buffer.h"
+
+#include <sys/mman.h>
+
+#include <new>
+#include <utility>
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kPage = 4096;
+// A huge page of x86-64 and of aarch64 with 4 KiB pages: weights streamed from 4 KiB pages lose
+// bandwidth to address translation.
+constexpr int64_t kHugePage = 2 << 20;
+
+}  // namespace
+
+// The mapping is only as long as asked (rounded to small pages), so that many medium tensors do not
+// each waste most of a huge page; only its start is aligned to one.
+Buffer::Buffer(int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  if (bytes < 0 || bytes > INT64_MAX - kHugePage - kPage) throw std::bad_alloc();
+  const int64_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  const bool huge = rounded >= kHugePage;
+  mapped_bytes_ = huge ? rounded + kHugePage : rounded;
+  mapping_ = mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping_ == MAP_FAILED) {
+    mapping_ = nullptr;
+    throw std::bad_alloc();
+  }
+  data_ = static_cast<uint8_t*>(mapping_);
+  if (huge) {
+    const uintptr_t start = reinterpret_cast<uintptr_t>(data_);
+    data_ += (kHugePage - start % kHugePage) % kHugePage;
+    madvise(data_, static_cast<size_t>(rounded), MADV_HUGEPAGE);  // a wish; refusal changes nothing
+  }
+}
+
+Buffer::~Buffer() {
+  if (mapping_ != nullptr) munmap(mapping_, static_cast<size_t>(mapped_bytes_));
+}
+
+Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapping_, other.mapping_);
+  std::swap(mapped_bytes_, other.mapped_bytes_);
+  return *this;
+}
+
+uint8_t* Buffer::at_least(int64_t bytes) {
+  if (bytes > bytes_) {
+    *this = Buffer();  // the old one goes before the new one comes
+    *this = Buffer(bytes);
+  }
+  return data_;
+}
+
+}  // namespace headrace

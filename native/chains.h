@@ -1,0 +1,83 @@
+// The sum every product of the house is made of: two chains over k, one of the even and one of the
+// odd terms of a tile of 32, added to each other and then to the row's sum. Used by the matrix
+// kernels (16 outputs a panel), by q.K (16 tokens a panel) and by p.V (16 dimensions a panel).
+
+#pragma once
+
+#include "kernels.h"
+
+namespace {
+
+using headrace::kLanes;
+using headrace::kSpan;
+using headrace::kTile;
+
+// How a panel's operands for a pair (k, k + 1) are read. Pairs are `kPair` elements apart.
+struct F32Pairs {
+  using T = float;
+  static constexpr int kPair = 32;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) {
+    e = load(p);
+    o = load(p + 16);
+  }
+};
+struct F16Pairs {
+  using T = uint16_t;
+  static constexpr int kPair = 32;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) {
+    e = load_f16(p);
+    o = load_f16(p + 16);
+  }
+};
+struct BF16Pairs {
+  using T = uint16_t;
+  static constexpr int kPair = 32;
+  HEADRACE_INLINE void read(const T* p, F& e, F& o) {
+    const I pairs = load_pairs(p);
+    e = even(pairs);
+    o = odd(pairs);
+  }
+};
+
+// Chains of `MR` rows of x with `NP` panels. Rows of x are `stride` apart, panels `panel` apart.
+template <int MR, int NP, class Pairs>
+struct Chains {
+  F e[MR][NP];
+  F o[MR][NP];
+
+  HEADRACE_INLINE void clear(Chains& c) {
+    for (int i = 0; i < MR; ++i) {
+      for (int j = 0; j < NP; ++j) c.e[i][j] = c.o[i][j] = zero();
+    }
+  }
+
+  HEADRACE_INLINE void pair(Chains& c, const float* x, int64_t stride,
+                            const typename Pairs::T* w, int64_t panel) {
+    F we[NP], wo[NP];
+#pragma GCC unroll 8
+    for (int j = 0; j < NP; ++j) Pairs::read(w + j * panel, we[j], wo[j]);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      const F xe = splat(x[i * stride]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NP; ++j) c.e[i][j] = fma(xe, we[j], c.e[i][j]);
+      const F xo = splat(x[i * stride + 1]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NP; ++j) c.o[i][j] = fma(xo, wo[j], c.o[i][j]);
+    }
+  }
+
+  // A last term without a partner: only the even chain sees it.
+  HEADRACE_INLINE void single(Chains& c, const float* x, int64_t stride,
+                              const typename Pairs::T* w, int64_t panel) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NP; ++j) {
+      F we, wo;
+      Pairs::read(w + j * panel, we, wo);
+#pragma GCC unroll 8
+      for (int i = 0; i < MR; ++i) c.e[i][j] = fma(splat(x[i * stride]), we, c.e[i][j]);
+    }
+  }
+};
+
+}  // namespace

@@ -1,0 +1,178 @@
+// What the kernels of one dispatch level are handed, and the table they are reached through.
+//
+// Everything here is plain data: levels are compiled with different instruction sets, so nothing
+// inline may be shared between them through external linkage. Kernels run on one thread, allocate
+// nothing, throw nothing and trust their arguments; ops.cpp splits the work, module.cpp checks it.
+// docs/kernels.md defines the arithmetic.
+
+#pragma once
+
+#include <cstdint>
+
+namespace headrace {
+
+// Lanes of a vector. Part of the arithmetic (sums over a row are kept per lane), at every level.
+constexpr int64_t kLanes = 16;
+// Values of k that are summed on their own before they join the row's sum; also Q8_0's block.
+constexpr int64_t kTile = 32;
+// Positions whose scores share one maximum in attention; spans start at multiples of it.
+constexpr int64_t kSpan = 64;
+
+enum class Codec : int32_t { f32 = 0, f16 = 1, bf16 = 2, q8_0 = 3 };
+
+// Bytes of one Q8_0 block of 32 values of 16 outputs: f16 d[16], u8 q[8][16][4] (stored + 128).
+constexpr int64_t kQ8BlockBytes = 544;
+
+// Weights in panels of 16 outputs; the last panel and the last tile of k are padded with zeros.
+struct PackedMatrix {
+  Codec codec;
+  int64_t out;
+  int64_t in;
+  int64_t tiles;        // of k, rounded up
+  int64_t panel_bytes;  // from one panel to the next
+  const uint8_t* panels;
+  const float* bias;  // out, or null
+};
+
+// Rows of activations, rounded as the codec of the weights they meet demands.
+struct Operand {
+  float* values;   // f32[rows][stride], every codec but q8_0
+  int64_t stride;  // at least tiles * 32; zeros past the row's width
+  int8_t* q;       // q8_0: [rows][tiles][32]
+  float* d;        // q8_0: scale, [rows][tiles]
+  int32_t* offset;  // q8_0: -128 * sum of q, [rows][tiles]
+};
+
+struct PrepareArgs {
+  const float* x;
+  int64_t width;
+  const float* norm_weight;  // null: no norm
+  float eps;
+  Codec codec;
+  int64_t tiles;
+  Operand to;
+};
+
+struct LinearArgs {
+  PackedMatrix weight;
+  Operand x;
+  float* y;               // f32[rows][out]
+  const float* residual;  // like y, or null
+};
+
+struct NormArgs {
+  const float* x;
+  float* y;
+  const float* weight;
+  int64_t width;
+  float eps;
+};
+
+struct EmbedArgs {
+  const uint8_t* table;
+  int64_t row_bytes;
+  int64_t width;
+  Codec codec;
+  const int32_t* order;  // stored row of each row, or null
+  const int32_t* ids;
+  float* y;
+};
+
+struct RopeArgs {
+  float* qkv;
+  int64_t row_width;
+  int64_t num_q_heads;
+  int64_t num_k_heads;
+  int64_t head_dim;
+  int64_t half;  // rotary_dim / 2
+  const float* cos;
+  const float* sin;
+  const int32_t* positions;
+  const float* q_weight;  // null: no norm
+  const float* k_weight;
+  float q_eps;
+  float k_eps;
+};
+
+struct GatedArgs {
+  const float* x;  // f32[rows][2 * width], gate first
+  float* y;
+  int64_t width;
+};
+
+// Storage of one layer. Tokens lie in groups of 16; a group of one head is
+//   K f32 [head_dim][16 tokens]              bf16 [head_dim / 2][16 tokens][2]
+//   V f32 [panels][16 tokens][16 of d]       bf16 [panels][8][16 of d][2 tokens]
+// and groups are ordered [block][head][group of the block].
+struct KvLayer {
+  uint8_t* k;
+  uint8_t* v;
+  bool k_bf16;
+  bool v_bf16;
+  int64_t heads;
+  int64_t head_dim;
+  int64_t d_panels;  // head_dim / 16, rounded up
+  int64_t block_size;
+  int64_t k_group_bytes;
+  int64_t v_group_bytes;
+};
+
+struct BatchView {
+  const int32_t* positions;
+  const int32_t* query_start;
+  const int32_t* block_tables;
+  int64_t table_width;
+  int64_t requests;
+  int64_t tokens;
+};
+
+struct KvWriteArgs {
+  KvLayer kv;
+  BatchView batch;
+  const int32_t* request_of;  // of each token
+  const float* qkv;
+  int64_t row_width;
+  int64_t k_column;
+  int64_t v_column;
+};
+
+struct AttentionArgs {
+  KvLayer kv;
+  BatchView batch;
+  const float* qkv;
+  int64_t row_width;
+  int64_t group;  // q heads of one kv head
+  float scale;
+  float* y;  // f32[tokens][heads * group * head_dim]
+};
+
+// Tokens [begin, end) of one request, seen by one kv head.
+struct AttentionItem {
+  int64_t request;
+  int64_t head;
+  int64_t begin;
+  int64_t end;
+};
+
+struct Kernels {
+  const char* level;
+  void (*prepare)(const PrepareArgs&, int64_t row_begin, int64_t row_end);
+  // `scratch` holds linear_scratch_bytes.
+  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
+                 int64_t row_end, void* scratch);
+  int64_t linear_scratch_bytes;
+  void (*rms_norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
+  void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
+  void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);
+  void (*gated_silu)(const GatedArgs&, int64_t row_begin, int64_t row_end);
+  void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
+  // `scratch` holds attention_scratch_bytes(rows, head_dim), rows = tokens of the item * group.
+  void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
+  int64_t (*attention_scratch_bytes)(int64_t rows, int64_t head_dim);
+  // Largest of x[0, n) / divisor; NaN when any is NaN.
+  float (*highest)(const float* x, int64_t n);
+  // y = exp(x / divisor - shift), all f32.
+  void (*exp_shifted)(const float* x, int64_t n, float divisor, float shift, float* y);
+};
+
+}  // namespace headrace

@@ -1,0 +1,52 @@
+#include "kv_cache.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace headrace {
+namespace {
+
+void at_least_one(const char* field, int64_t value) {
+  if (value < 1) {
+    throw std::invalid_argument(std::string(field) + " of a KV cache must be at least 1, not " +
+                                std::to_string(value));
+  }
+}
+
+}  // namespace
+
+KvCache::KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_size,
+                 int64_t blocks, bool k_bf16, bool v_bf16)
+    : layers_(layers), blocks_(blocks), first_{} {
+  at_least_one("num_layers", layers);
+  at_least_one("num_kv_heads", heads);
+  at_least_one("head_dim", head_dim);
+  at_least_one("num_blocks", blocks);
+  if (head_dim % 2 != 0) {
+    throw std::invalid_argument("head_dim " + std::to_string(head_dim) + " is odd; it must be even");
+  }
+  if (block_size != 16 && block_size != 32 && block_size != kSpan) {
+    throw std::invalid_argument("block_size " + std::to_string(block_size) +
+                                " is not one of 16, 32, 64");
+  }
+  first_.k_bf16 = k_bf16;
+  first_.v_bf16 = v_bf16;
+  first_.heads = heads;
+  first_.head_dim = head_dim;
+  first_.d_panels = (head_dim + kLanes - 1) / kLanes;
+  first_.block_size = block_size;
+  first_.k_group_bytes = head_dim * kLanes * (k_bf16 ? 2 : 4);
+  first_.v_group_bytes = first_.d_panels * kLanes * kLanes * (v_bf16 ? 2 : 4);
+  const int64_t groups = layers * blocks * heads * (block_size / kLanes);
+  k_ = Buffer(groups * first_.k_group_bytes);
+  v_ = Buffer(groups * first_.v_group_bytes);
+}
+
+KvLayer KvCache::layer(int64_t index) const {
+  KvLayer layer = first_;
+  layer.k = k_.data() + k_.bytes() / layers_ * index;
+  layer.v = v_.data() + v_.bytes() / layers_ * index;
+  return layer;
+}
+
+}  // namespace headrace

@@ -1,0 +1,29 @@
+// The table of one level. Included last in a level's translation unit, after its vec_*.h.
+
+#pragma once
+
+#include "attention.h"
+#include "elementwise.h"
+#include "kernels.h"
+#include "linear.h"
+#include "operands.h"
+
+namespace {
+
+constexpr headrace::Kernels kKernels = {
+    .level = kLevel,
+    .prepare = prepare,
+    .linear = linear,
+    .linear_scratch_bytes = sizeof(LinearScratch),
+    .rms_norm = rms_norm,
+    .embed = embed,
+    .rope = rope,
+    .gated_silu = gated_silu,
+    .kv_write = kv_write,
+    .attention = attention,
+    .attention_scratch_bytes = attention_scratch_bytes,
+    .highest = highest,
+    .exp_shifted = exp_shifted,
+};
+
+}  // namespace

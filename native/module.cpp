@@ -1,0 +1,374 @@
+// The Python face of the native backend. Arguments are checked here, so that a wrong call raises
+// and never crashes; the interpreter is let go while kernels run.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
+#include "backend.h"
+#include "levels.h"
+#include "view.h"
+
+namespace nb = nanobind;
+
+namespace headrace {
+namespace {
+
+constexpr const char* kCodecNames[] = {"F32", "F16", "BF16", "Q8_0"};
+
+Codec codec_of(const std::string& name) {
+  for (int i = 0; i < 4; ++i) {
+    if (name == kCodecNames[i]) return static_cast<Codec>(i);
+  }
+  refuse("codec " + name + " is unknown; supported: F32, F16, BF16, Q8_0");
+}
+
+// A stored table of rows, with the arrays it lies in kept alive.
+class Rows {
+ public:
+  Rows(const std::string& codec, int64_t width, nb::object data, nb::object order)
+      : codec_(codec_of(codec)), width_(width), data_(data, "data", 2),
+        order_(order, "row_order", 1) {
+    if (codec_ == Codec::q8_0 && width % kTile != 0) {
+      refuse("rows of width " + std::to_string(width) + " cannot be Q8_0: not a multiple of 32");
+    }
+    data_.require(1, row_bytes(codec_, width));
+    if (order_) order_.view().require_below(data_.size(0));
+  }
+
+  Codec codec() const { return codec_; }
+  int64_t width() const { return width_; }
+  int64_t count() const { return order_ ? order_.view().size(0) : data_.size(0); }
+  const uint8_t* data() const { return data_.data(); }
+  const int32_t* order() const { return order_.data(); }
+  const uint8_t* row(int64_t i) const {
+    return data() + (order_ ? order_.data()[i] : i) * row_bytes(codec_, width_);
+  }
+
+ private:
+  Codec codec_;
+  int64_t width_;
+  View<uint8_t> data_;
+  OptionalView<int32_t> order_;
+};
+
+PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::object bias) {
+  if (parts.empty()) refuse("a linear weight needs at least one part");
+  std::vector<const uint8_t*> rows;
+  for (const Rows* part : parts) {
+    if (part->codec() != parts[0]->codec() || part->width() != parts[0]->width()) {
+      refuse("parts of a linear weight must have one codec and one width");
+    }
+    for (int64_t i = 0; i < part->count(); ++i) rows.push_back(part->row(i));
+  }
+  std::vector<float> values;
+  if (!bias.is_none()) {
+    const View<float> view(bias, "bias", 1);
+    view.require(0, static_cast<int64_t>(rows.size()));
+    values.assign(view.data(), view.data() + rows.size());
+  }
+  const nb::gil_scoped_release release;
+  return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
+                          std::move(values));
+}
+
+void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
+            nb::handle norm_weight, float eps, nb::handle residual) {
+  const PackedMatrix matrix = weight.view();
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  const OptionalView<float> norm(norm_weight, "norm weight", 1), add(residual, "residual", 2);
+  from.require(1, matrix.in);
+  to.require(0, from.size(0));
+  to.require(1, matrix.out);
+  norm.require(0, matrix.in);
+  add.require(0, from.size(0));
+  add.require(1, matrix.out);
+  const nb::gil_scoped_release release;
+  backend.linear(matrix, from.data(), from.size(0), norm.data(), eps, add.data(), to.data());
+}
+
+void rms_norm(Backend& backend, nb::handle x, nb::handle y, nb::handle weight, float eps) {
+  const View<float> from(x, "x", 2), to(y, "y", 2, true), by(weight, "norm weight", 1);
+  by.require(0, from.size(1));
+  to.require(0, from.size(0));
+  to.require(1, from.size(1));
+  const nb::gil_scoped_release release;
+  backend.rms_norm({from.data(), to.data(), by.data(), from.size(1), eps}, from.size(0));
+}
+
+void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y) {
+  const View<int32_t> of(ids, "token id", 1);
+  const View<float> to(y, "y", 2, true);
+  of.require_below(table.count());
+  to.require(0, of.size(0));
+  to.require(1, table.width());
+  const nb::gil_scoped_release release;
+  backend.embed({table.data(), row_bytes(table.codec(), table.width()), table.width(),
+                 table.codec(), table.order(), of.data(), to.data()},
+                of.size(0));
+}
+
+void gated_silu(Backend& backend, nb::handle x, nb::handle y) {
+  const View<float> from(x, "gate_up", 2), to(y, "y", 2, true);
+  to.require(0, from.size(0));
+  from.require(1, 2 * to.size(1));
+  const nb::gil_scoped_release release;
+  backend.gated_silu({from.data(), to.data(), to.size(1)}, from.size(0));
+}
+
+void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  const View<int32_t> at(rows, "row", 1);
+  at.require_below(from.size(0));
+  to.require(0, at.size(0));
+  to.require(1, from.size(1));
+  const nb::gil_scoped_release release;
+  backend.take_rows(from.data(), from.size(1), at.data(), at.size(0), to.data());
+}
+
+void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int64_t head_dim,
+          nb::handle cos, nb::handle sin, nb::handle positions, nb::handle q_weight, float q_eps,
+          nb::handle k_weight, float k_eps) {
+  const View<float> rows(qkv, "qkv", 2, true), c(cos, "cos", 2), s(sin, "sin", 2);
+  const View<int32_t> at(positions, "position", 1);
+  const OptionalView<float> q(q_weight, "q norm weight", 1), k(k_weight, "k norm weight", 1);
+  rows.require(1, (heads + 2 * kv_heads) * head_dim);
+  at.require(0, rows.size(0));
+  at.require_below(c.size(0));
+  s.require(0, c.size(0));
+  s.require(1, c.size(1));
+  q.require(0, head_dim);
+  k.require(0, head_dim);
+  if (2 * c.size(1) > head_dim) {
+    refuse("rotary_dim " + std::to_string(2 * c.size(1)) + " exceeds head_dim " +
+           std::to_string(head_dim));
+  }
+  const nb::gil_scoped_release release;
+  backend.rope({rows.data(), rows.size(1), heads, kv_heads, head_dim, c.size(1), c.data(), s.data(),
+                at.data(), q.data(), k.data(), q_eps, k_eps},
+               rows.size(0));
+}
+
+// The arrays of a RaggedBatch, checked against a cache.
+class Batch {
+ public:
+  Batch(const KvCache& cache, int64_t tokens, nb::handle positions, nb::handle query_start,
+        nb::handle block_tables)
+      : positions_(positions, "positions", 1), query_start_(query_start, "query_start", 1),
+        block_tables_(block_tables, "block_tables", 2) {
+    positions_.require(0, tokens);
+    if (query_start_.size(0) < 1) refuse("query_start is empty");
+    const int64_t requests = query_start_.size(0) - 1;
+    block_tables_.require(0, requests);
+    const int32_t* start = query_start_.data();
+    if (start[0] != 0 || start[requests] != tokens) {
+      refuse("query_start must run from 0 to " + std::to_string(tokens));
+    }
+    for (int64_t r = 0; r < requests; ++r) {
+      if (start[r + 1] < start[r]) refuse("query_start falls at request " + std::to_string(r));
+    }
+    for (int64_t r = 0; r < requests; ++r) check_request(cache, r, start[r], start[r + 1]);
+  }
+
+  BatchView view() const {
+    return {positions_.data(), query_start_.data(), block_tables_.data(), block_tables_.size(1),
+            query_start_.size(0) - 1, positions_.size(0)};
+  }
+
+ private:
+  void check_request(const KvCache& cache, int64_t request, int64_t begin, int64_t end) const {
+    if (begin == end) return;
+    const int32_t* position = positions_.data();
+    const std::string where = " of request " + std::to_string(request);
+    for (int64_t i = begin + 1; i < end; ++i) {
+      if (position[i] <= position[i - 1]) refuse("positions" + where + " do not ascend");
+    }
+    const int64_t size = cache.layer(0).block_size, width = block_tables_.size(1);
+    if (position[begin] < 0 || position[end - 1] >= width * size) {
+      refuse("positions" + where + " are not in [0, " + std::to_string(width * size) +
+             "), what its block table covers");
+    }
+    const int32_t* table = block_tables_.data() + request * width;
+    for (int64_t i = 0; i <= position[end - 1] / size; ++i) {
+      if (table[i] < 0 || table[i] >= cache.blocks()) {
+        refuse("block id " + std::to_string(table[i]) + where + " is not in [0, " +
+               std::to_string(cache.blocks()) + ")");
+      }
+    }
+  }
+
+  View<int32_t> positions_;
+  View<int32_t> query_start_;
+  View<int32_t> block_tables_;
+};
+
+void check_heads(const KvCache& cache, int64_t layer, int64_t heads, int64_t kv_heads,
+                 int64_t head_dim) {
+  const KvLayer kv = cache.layer(0);
+  if (kv.heads != kv_heads || kv.head_dim != head_dim) {
+    refuse("the cache holds " + std::to_string(kv.heads) + " heads of " +
+           std::to_string(kv.head_dim) + ", attention has " + std::to_string(kv_heads) + " of " +
+           std::to_string(head_dim));
+  }
+  if (heads < 1 || heads % kv_heads != 0) {
+    refuse("num_heads " + std::to_string(heads) + " is not a multiple of num_kv_heads " +
+           std::to_string(kv_heads));
+  }
+  if (layer < 0 || layer >= cache.layers()) {
+    refuse("layer " + std::to_string(layer) + " is not in [0, " + std::to_string(cache.layers()) +
+           ")");
+  }
+}
+
+void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, int64_t heads,
+              int64_t kv_heads, int64_t head_dim, nb::handle positions, nb::handle query_start,
+              nb::handle block_tables) {
+  check_heads(cache, layer, heads, kv_heads, head_dim);
+  const View<float> rows(qkv, "qkv", 2);
+  rows.require(1, (heads + 2 * kv_heads) * head_dim);
+  const Batch batch(cache, rows.size(0), positions, query_start, block_tables);
+  const nb::gil_scoped_release release;
+  backend.kv_write({cache.layer(layer), batch.view(), nullptr, rows.data(), rows.size(1),
+                    heads * head_dim, (heads + kv_heads) * head_dim});
+}
+
+void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle qkv, nb::handle y,
+               int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, nb::handle positions,
+               nb::handle query_start, nb::handle block_tables) {
+  check_heads(cache, layer, heads, kv_heads, head_dim);
+  const View<float> rows(qkv, "qkv", 2), to(y, "y", 2, true);
+  rows.require(1, (heads + 2 * kv_heads) * head_dim);
+  to.require(0, rows.size(0));
+  to.require(1, heads * head_dim);
+  const Batch batch(cache, rows.size(0), positions, query_start, block_tables);
+  const nb::gil_scoped_release release;
+  backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1), heads / kv_heads,
+                     scale, to.data()});
+}
+
+[[noreturn]] void refuse_row(int32_t status, int64_t row) {
+  const std::string name = "row " + std::to_string(row) + " of logits ";
+  refuse(name + (status == kNoToken ? "holds NaN or +inf"
+                                    : "is -inf everywhere: its mask allows no token"));
+}
+
+void check_logits(const View<float>& logits, int64_t num_tokens) {
+  if (num_tokens < 1 || num_tokens > logits.size(1)) {
+    refuse("num_tokens " + std::to_string(num_tokens) + " is not in [1, " +
+           std::to_string(logits.size(1)) + "], the width of the logits");
+  }
+}
+
+template <class T>
+void check_range(const char* name, T value, bool good, const char* range) {
+  if (!good) refuse(std::string(name) + " " + std::to_string(value) + " is not in " + range);
+}
+
+void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle temperature,
+            nb::handle top_k, nb::handle top_p, nb::handle min_p, nb::handle uniform,
+            nb::handle ids) {
+  const View<float> from(logits, "logits", 2), t(temperature, "temperature", 1),
+      p(top_p, "top_p", 1), m(min_p, "min_p", 1);
+  const View<int32_t> k(top_k, "top_k", 1), to(ids, "ids", 1, true);
+  const View<double> u(uniform, "uniform", 1);
+  check_logits(from, num_tokens);
+  const int64_t rows = from.size(0);
+  t.require(0, rows);
+  k.require(0, rows);
+  p.require(0, rows);
+  m.require(0, rows);
+  u.require(0, rows);
+  to.require(0, rows);
+  std::vector<SampleRow> of;
+  for (int64_t i = 0; i < rows; ++i) {
+    const SampleRow row{t.data()[i], k.data()[i], p.data()[i], m.data()[i], u.data()[i]};
+    check_range("temperature", row.temperature,
+                row.temperature >= 0 && row.temperature <= 3.4e38f, "[0, inf)");
+    check_range("top_k", row.top_k, row.top_k >= 0, "[0, inf)");
+    check_range("top_p", row.top_p, row.top_p > 0 && row.top_p <= 1, "(0, 1]");
+    check_range("min_p", row.min_p, row.min_p >= 0 && row.min_p <= 1, "[0, 1]");
+    check_range("uniform", row.uniform, row.uniform >= 0 && row.uniform < 1, "[0, 1)");
+    of.push_back(row);
+  }
+  int64_t bad = 0;
+  int32_t status;
+  {
+    const nb::gil_scoped_release release;
+    status = backend.sample(from.data(), from.size(1), num_tokens, of, to.data(), &bad);
+  }
+  if (status != 0) refuse_row(status, bad);
+}
+
+void top_logprobs(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle chosen,
+                  nb::handle logprobs, nb::handle ranks, nb::handle ids, nb::handle values) {
+  const View<float> from(logits, "logits", 2), l(logprobs, "logprobs", 1, true),
+      v(values, "values", 2, true);
+  const View<int32_t> c(chosen, "chosen id", 1), r(ranks, "ranks", 1, true), i(ids, "ids", 2, true);
+  check_logits(from, num_tokens);
+  c.require(0, from.size(0));
+  c.require_below(num_tokens);
+  l.require(0, from.size(0));
+  r.require(0, from.size(0));
+  i.require(0, from.size(0));
+  v.require(0, from.size(0));
+  v.require(1, i.size(1));
+  if (i.size(1) > num_tokens) {
+    refuse("k " + std::to_string(i.size(1)) + " is not in [0, " + std::to_string(num_tokens) +
+           "], the number of tokens");
+  }
+  int64_t bad = 0;
+  int32_t status;
+  {
+    const nb::gil_scoped_release release;
+    status = backend.top_logprobs(from.data(), from.size(1), num_tokens, from.size(0), c.data(),
+                                  i.size(1), l.data(), r.data(), i.data(), v.data(), &bad);
+  }
+  if (status != 0) refuse_row(status, bad);
+}
+
+}  // namespace
+}  // namespace headrace
+
+NB_MODULE(_native, m) {
+  using namespace headrace;
+  m.def("levels", &usable_levels);
+
+  nb::class_<Rows>(m, "Rows").def(
+      nb::init<const std::string&, int64_t, nb::object, nb::object>(), nb::arg("codec"),
+      nb::arg("width"), nb::arg("data"), nb::arg("row_order").none());
+  nb::class_<PackedLinear>(m, "PackedLinear").def_prop_ro("nbytes", &PackedLinear::bytes);
+  nb::class_<KvCache>(m, "KvCache")
+      .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool>(),
+           nb::arg("num_layers"), nb::arg("num_kv_heads"), nb::arg("head_dim"),
+           nb::arg("block_size"), nb::arg("num_blocks"), nb::arg("k_bf16"), nb::arg("v_bf16"))
+      .def_prop_ro("nbytes", &KvCache::bytes);
+
+  nb::class_<Backend>(m, "Backend")
+      .def("__init__",
+           [](Backend* self, const std::string& level, int threads) {
+             if (threads < 1 || threads > 1024) {
+               refuse("threads " + std::to_string(threads) + " is not in [1, 1024]");
+             }
+             new (self) Backend(level, threads);
+           })
+      .def_prop_ro("level", &Backend::level)
+      .def_prop_ro("num_threads", [](Backend& b) { return b.pool().size(); })
+      .def("flushing_threads", &Backend::flushing_threads, nb::call_guard<nb::gil_scoped_release>())
+      .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
+      .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
+           nb::arg("norm_weight").none(), nb::arg("eps"), nb::arg("residual").none())
+      .def("rms_norm", &rms_norm)
+      .def("embedding", &embedding)
+      .def("gated_silu", &gated_silu)
+      .def("take_rows", &take_rows)
+      .def("rope", &rope, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
+           nb::arg("head_dim"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),
+           nb::arg("q_weight").none(), nb::arg("q_eps"), nb::arg("k_weight").none(),
+           nb::arg("k_eps"))
+      .def("kv_write", &kv_write)
+      .def("attention", &attention)
+      .def("sample", &sample)
+      .def("top_logprobs", &top_logprobs);
+}

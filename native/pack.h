@@ -1,0 +1,36 @@
+// Weights brought into panels of 16 outputs, once at load. docs/kernels.md shows the layouts.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "buffer.h"
+#include "kernels.h"
+#include "thread_pool.h"
+
+namespace headrace {
+
+class PackedLinear {
+ public:
+  // rows: where each output's stored row begins. Codec q8_0 needs `in` to be a multiple of 32.
+  PackedLinear(ThreadPool& pool, Codec codec, int64_t in, const std::vector<const uint8_t*>& rows,
+               std::vector<float> bias);
+
+  PackedMatrix view() const;
+  int64_t bytes() const { return panels_.bytes(); }
+
+ private:
+  Codec codec_;
+  int64_t out_;
+  int64_t in_;
+  int64_t tiles_;
+  int64_t panel_bytes_;
+  Buffer panels_;
+  std::vector<float> bias_;
+};
+
+// Stored bytes of a row of `width` values.
+int64_t row_bytes(Codec codec, int64_t width);
+
+}  // namespace headrace

@@ -1,0 +1,176 @@
+#include "sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace headrace {
+namespace {
+
+using Bucket = SampleScratch::Bucket;
+
+constexpr int64_t kBuckets = 1 << 16;
+
+// A number that orders as the float does; both zeros are one.
+uint32_t key_of(float x) {
+  uint32_t bits;
+  x += 0.0f;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+// The largest logit, or what keeps the row from being sampled.
+int32_t check_row(const Kernels& kernels, const float* logits, int64_t n, float* most) {
+  *most = kernels.highest(logits, n);
+  if (std::isnan(*most) || *most == std::numeric_limits<float>::infinity()) return kNoToken;
+  return std::isinf(*most) ? kAllMasked : 0;
+}
+
+// Where a walk from the most likely token down stops: at the key `at`, after `ahead` (a count or a
+// mass) of what is likelier.
+template <class Amount>
+struct Stop {
+  uint32_t at;
+  Amount ahead;
+};
+
+// The first key, in descending order, at which the running amount of weight > 0 tokens reaches
+// `limit`; key 0 when none does. Two rounds of 2^16 buckets: the upper half of the key, then the
+// lower, so nothing is sorted.
+template <class Amount, class Of>
+Stop<Amount> walk_down(const float* logits, int64_t n, SampleScratch& scratch, Amount limit,
+                       Amount Bucket::*amount, const Of& of) {
+  const float* weights = scratch.weights.data();
+  uint32_t prefix = 0;
+  Amount ahead = 0;
+  for (int shift = 16; shift >= 0; shift -= 16) {
+    scratch.buckets.assign(kBuckets, Bucket{0, 0.0});
+    Bucket* buckets = scratch.buckets.data();
+    for (int64_t i = 0; i < n; ++i) {
+      if (!(weights[i] > 0)) continue;
+      const uint32_t key = key_of(logits[i]);
+      if (shift == 0 && key >> 16 != prefix) continue;
+      buckets[(key >> shift) & 0xffff].*amount += of(weights[i]);
+    }
+    int64_t b = kBuckets - 1;
+    for (; b >= 0; --b) {
+      if (ahead + buckets[b].*amount >= limit) break;
+      ahead += buckets[b].*amount;
+    }
+    if (b < 0) return {0, ahead};
+    prefix = shift == 16 ? static_cast<uint32_t>(b) : prefix << 16 | static_cast<uint32_t>(b);
+  }
+  return {prefix, ahead};
+}
+
+void keep_top_k(const float* logits, int64_t n, int64_t k, SampleScratch& scratch) {
+  const Stop<int64_t> stop = walk_down<int64_t>(logits, n, scratch, k, &Bucket::count,
+                                                [](float) { return int64_t{1}; });
+  for (int64_t i = 0; i < n; ++i) {
+    if (key_of(logits[i]) < stop.at) scratch.weights[static_cast<size_t>(i)] = 0;
+  }
+}
+
+// Tokens stay while the likelier ones (lower ids first among equals) have not reached top_p.
+void keep_top_p(const float* logits, int64_t n, double top_p, SampleScratch& scratch) {
+  float* weights = scratch.weights.data();
+  double total = 0;
+  for (int64_t i = 0; i < n; ++i) total += static_cast<double>(weights[i]);
+  const double limit = top_p * total;
+  const Stop<double> stop =
+      walk_down<double>(logits, n, scratch, limit, &Bucket::mass,
+                        [](float weight) { return static_cast<double>(weight); });
+  double ahead = stop.ahead;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t key = key_of(logits[i]);
+    if (key > stop.at) continue;
+    const float weight = weights[i];
+    if (key < stop.at || ahead >= limit) weights[i] = 0;
+    if (key == stop.at) ahead += static_cast<double>(weight);
+  }
+}
+
+}  // namespace
+
+int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
+                   SampleScratch& scratch) {
+  float most;
+  const int32_t bad = check_row(kernels, logits, n, &most);
+  if (bad != 0) return bad;
+  if (row.temperature == 0) {
+    return static_cast<int32_t>(std::find(logits, logits + n, most) - logits);
+  }
+  scratch.weights.resize(static_cast<size_t>(n));
+  float* weights = scratch.weights.data();
+  // The largest logit has weight exactly 1.
+  kernels.exp_shifted(logits, n, row.temperature, most / row.temperature, weights);
+  if (row.min_p > 0) {
+    for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] < row.min_p ? 0.0f : weights[i];
+  }
+  if (row.top_k > 0 && row.top_k < n) keep_top_k(logits, n, row.top_k, scratch);
+  if (row.top_p < 1) keep_top_p(logits, n, static_cast<double>(row.top_p), scratch);
+
+  double total = 0;
+  for (int64_t i = 0; i < n; ++i) total += static_cast<double>(weights[i]);
+  const double target = row.uniform * total;
+  double cumulative = 0;
+  int64_t last = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (weights[i] == 0) continue;
+    cumulative += static_cast<double>(weights[i]);
+    last = i;
+    if (cumulative > target) break;
+  }
+  return static_cast<int32_t>(last);
+}
+
+int32_t top_logprobs_row(const Kernels& kernels, const float* logits, int64_t n, int32_t chosen,
+                         int64_t k, float* logprob, int32_t* rank, int32_t* ids, float* values,
+                         SampleScratch& scratch) {
+  float most;
+  const int32_t bad = check_row(kernels, logits, n, &most);
+  if (bad != 0) return bad;
+  scratch.weights.resize(static_cast<size_t>(n));
+  kernels.exp_shifted(logits, n, 1.0f, most, scratch.weights.data());
+  double total = 0;
+  for (const float weight : scratch.weights) total += static_cast<double>(weight);
+  const double log_total = std::log(total) + static_cast<double>(most);
+  const auto logprob_of = [&](int64_t id) {
+    return static_cast<float>(static_cast<double>(logits[id]) - log_total);
+  };
+
+  const float mine = logits[chosen];
+  int64_t ahead = 0;
+  for (int64_t i = 0; i < n; ++i) ahead += logits[i] > mine;
+  for (int64_t i = 0; i < chosen; ++i) ahead += logits[i] == mine;
+  *logprob = logprob_of(chosen);
+  *rank = static_cast<int32_t>(ahead + 1);
+
+  // A heap of the k best so far with the worst of them on top; most tokens fail its one test.
+  using Entry = std::pair<float, int64_t>;
+  const auto better = [](const Entry& a, const Entry& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
+  std::vector<Entry> best;
+  best.reserve(static_cast<size_t>(k));
+  for (int64_t i = 0; i < n && k > 0; ++i) {
+    if (static_cast<int64_t>(best.size()) < k) {
+      best.emplace_back(logits[i], i);
+      std::push_heap(best.begin(), best.end(), better);
+    } else if (logits[i] > best.front().first) {
+      std::pop_heap(best.begin(), best.end(), better);
+      best.back() = {logits[i], i};
+      std::push_heap(best.begin(), best.end(), better);
+    }
+  }
+  std::sort_heap(best.begin(), best.end(), better);
+  for (size_t i = 0; i < best.size(); ++i) {
+    ids[i] = static_cast<int32_t>(best[i].second);
+    values[i] = logprob_of(best[i].second);
+  }
+  return 0;
+}
+
+}  // namespace headrace

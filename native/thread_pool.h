@@ -1,0 +1,72 @@
+// Persistent threads that share the items of one job at a time with the calling thread.
+//
+// Items are claimed one by one from a counter, so a thread that is late (or was never woken) takes
+// none, and the job does not wait for it. Between jobs a thread spins for a moment, then sleeps and
+// uses no CPU. Every thread computes with denormals flushed. A pool is used from one thread at a
+// time (`mutex`), and not across fork(): threads do not survive it.
+
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace headrace {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // counts the caller
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+  std::mutex& mutex() { return mutex_; }
+
+  // Calls fn(item, thread) once for each item in [0, items), thread in [0, size()); returns when
+  // all are done. fn must not throw. Items beyond 2^32 - 2 are not possible.
+  template <class Fn>
+  void for_each(int64_t items, const Fn& fn) {
+    run(items, [](const void* f, int64_t item, int thread) {
+      (*static_cast<const Fn*>(f))(item, thread);
+    }, &fn);
+  }
+
+  // The same for [begin, end) ranges that cut [0, count) into about `pieces` parts.
+  template <class Fn>
+  void for_ranges(int64_t count, int64_t pieces, const Fn& fn) {
+    if (pieces > count) pieces = count;
+    if (pieces < 1) pieces = 1;
+    for_each(pieces, [&](int64_t piece, int thread) {
+      fn(count * piece / pieces, count * (piece + 1) / pieces, thread);
+    });
+  }
+
+ private:
+  using Task = void (*)(const void* fn, int64_t item, int thread);
+
+  void run(int64_t items, Task task, const void* fn);
+  void work(uint32_t job, int thread);
+  void loop(int thread);
+  bool wait_for_job(uint32_t seen, uint32_t& job);
+
+  // High half: number of the job; low half: its next item, or kClosed while a job is being set up.
+  static constexpr uint64_t kClosed = 0xffffffff;
+  alignas(64) std::atomic<uint64_t> ticket_{kClosed};
+  alignas(64) std::atomic<uint64_t> done_{0};
+  alignas(64) std::atomic<Task> task_{nullptr};
+  std::atomic<const void*> fn_{nullptr};
+  std::atomic<uint64_t> items_{0};
+  std::atomic<int> sleeping_{0};
+  std::atomic<bool> stop_{false};
+
+  std::mutex mutex_;
+  std::mutex sleep_mutex_;
+  std::condition_variable wake_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace headrace

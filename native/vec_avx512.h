@@ -1,0 +1,132 @@
+// Sixteen lanes in one AVX-512 register. Include once, in level_avx512.cpp.
+//
+// What a level has to offer the kernels: the types and functions below, all with internal linkage.
+// vec_portable.h has the same names with the same meaning in plain C++.
+
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#define HEADRACE_INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr const char* kLevel = "avx512";
+// Register block of the matrix kernels: 6 rows x 2 panels x (even, odd) = 24 accumulators, which
+// leaves 8 of 32 registers for weights, broadcasts and the row sums.
+constexpr int kBlockRows = 6;
+// Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
+constexpr int kStreamRows = 8;
+
+using F = __m512;      // 16 x f32
+using I = __m512i;     // 16 x 32 bits
+using M = __mmask16;   // 16 x bool
+using Bytes = __m512i;  // 16 x 4 unsigned bytes
+using ISum = __m512i;  // 16 exact integer sums
+
+HEADRACE_INLINE M first(int64_t n) { return static_cast<M>(n >= 16 ? 0xffff : (1u << n) - 1); }
+
+HEADRACE_INLINE F zero() { return _mm512_setzero_ps(); }
+HEADRACE_INLINE F splat(float x) { return _mm512_set1_ps(x); }
+HEADRACE_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
+HEADRACE_INLINE F load_n(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
+HEADRACE_INLINE void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+HEADRACE_INLINE void store_n(float* p, F x, int64_t n) { _mm512_mask_storeu_ps(p, first(n), x); }
+
+HEADRACE_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
+HEADRACE_INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+HEADRACE_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+HEADRACE_INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
+HEADRACE_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+HEADRACE_INLINE F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a * b
+// The larger (smaller) one; `x` where either is NaN.
+HEADRACE_INLINE F at_least(F limit, F x) { return _mm512_max_ps(limit, x); }
+HEADRACE_INLINE F at_most(F limit, F x) { return _mm512_min_ps(limit, x); }
+HEADRACE_INLINE F select(M m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }
+HEADRACE_INLINE bool any_nan(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0; }
+
+// Nearest even.
+HEADRACE_INLINE F nearest(F x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// x * 2^n for whole n.
+HEADRACE_INLINE F scale_by_power(F x, F n) { return _mm512_scalef_ps(x, n); }
+
+// Sum of the lanes, halves first: (i, i + 8), (i, i + 4), (i, i + 2), (0, 1).
+HEADRACE_INLINE float sum(F x) {
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+  const __m128 quarter =
+      _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  const __m128 pair = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+}
+HEADRACE_INLINE float largest(F x) { return _mm512_reduce_max_ps(x); }
+
+HEADRACE_INLINE F load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+HEADRACE_INLINE F load_bf16(const uint16_t* p) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+HEADRACE_INLINE F load_i8(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+// 16 pairs of bf16, and the first or second of each pair as f32.
+HEADRACE_INLINE I load_pairs(const uint16_t* p) { return _mm512_loadu_si512(p); }
+HEADRACE_INLINE F even(I pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
+HEADRACE_INLINE F odd(I pairs) {
+  return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-65536)));
+}
+
+// Nearest bf16, ties to even, still as f32. NaN stays NaN.
+HEADRACE_INLINE F round_bf16(F x) {
+  const I bits = _mm512_castps_si512(x);
+  const I lowest = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const I rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), lowest);
+  const I quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const M nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const I chosen = _mm512_mask_blend_epi32(nan, rounded, quiet);
+  return _mm512_castsi512_ps(_mm512_and_si512(chosen, _mm512_set1_epi32(-65536)));
+}
+// 16 values that are bf16 already.
+HEADRACE_INLINE void store_bf16(uint16_t* p, F x) {
+  const __m256i half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x), 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half);
+}
+
+// Largest magnitude of 32 values; NaN when one is NaN (as bits, NaN is above infinity).
+HEADRACE_INLINE float largest_magnitude(F a, F b) {
+  const I sign = _mm512_set1_epi32(0x7fffffff);
+  const I x = _mm512_and_si512(_mm512_castps_si512(a), sign);
+  const I y = _mm512_and_si512(_mm512_castps_si512(b), sign);
+  return _mm_cvtss_f32(
+      _mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(_mm512_max_epi32(x, y)))));
+}
+// 16 whole numbers in [-127, 127] as bytes; returns their lanes for summing.
+HEADRACE_INLINE I store_i8(int8_t* p, F x) {
+  const I whole = _mm512_cvtps_epi32(x);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(whole));
+  return whole;
+}
+HEADRACE_INLINE int32_t sum_of(I a, I b) { return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b)); }
+
+HEADRACE_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+HEADRACE_INLINE ISum isum(int32_t start) { return _mm512_set1_epi32(start); }
+// Adds, in each lane, 4 unsigned bytes times the 4 signed bytes at x.
+HEADRACE_INLINE ISum dot4(ISum sum, Bytes w, const int8_t* x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
+}
+HEADRACE_INLINE F to_float(ISum sum) { return _mm512_cvtepi32_ps(sum); }
+
+HEADRACE_INLINE void prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
+
+}  // namespace

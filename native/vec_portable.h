@@ -1,0 +1,163 @@
+// Sixteen lanes in plain C++ (the compiler's vector types), for any machine. Include once, in
+// level_portable.cpp. Names and meanings are those of vec_avx512.h; a product and a sum are two
+// roundings here.
+
+#pragma once
+
+#include <cstdint>
+
+#define HEADRACE_INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr const char* kLevel = "portable";
+// A vector takes four 16-byte registers of sixteen: more than one row at a time only spills.
+constexpr int kBlockRows = 2;
+constexpr int kStreamRows = 2;
+
+typedef float F __attribute__((vector_size(64)));
+typedef int32_t I __attribute__((vector_size(64)));
+using M = I;  // all bits of a lane, or none
+typedef uint16_t Half __attribute__((vector_size(32)));
+typedef int8_t Byte __attribute__((vector_size(16)));
+struct Bytes {
+  F b[4];
+};
+using ISum = F;  // whole numbers below 2^24 are exact in f32
+
+HEADRACE_INLINE F as_float(I x) { return reinterpret_cast<F>(x); }
+HEADRACE_INLINE I as_bits(F x) { return reinterpret_cast<I>(x); }
+HEADRACE_INLINE F zero() { return F{}; }
+HEADRACE_INLINE F splat(float x) { return F{} + x; }
+HEADRACE_INLINE I whole(int32_t x) { return I{} + x; }
+
+HEADRACE_INLINE M first(int64_t n) {
+  const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return lane < whole(static_cast<int32_t>(n > 16 ? 16 : n));
+}
+
+template <class V, class T>
+HEADRACE_INLINE V load_as(const T* p) {
+  V x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+HEADRACE_INLINE F load(const float* p) { return load_as<F>(p); }
+HEADRACE_INLINE F load_n(const float* p, int64_t n) {
+  if (n >= 16) return load(p);
+  F x = {};
+  __builtin_memcpy(&x, p, static_cast<uint64_t>(n) * sizeof(float));
+  return x;
+}
+HEADRACE_INLINE void store(float* p, F x) { __builtin_memcpy(p, &x, sizeof x); }
+HEADRACE_INLINE void store_n(float* p, F x, int64_t n) {
+  __builtin_memcpy(p, &x, static_cast<uint64_t>(n >= 16 ? 16 : n) * sizeof(float));
+}
+
+HEADRACE_INLINE F add(F a, F b) { return a + b; }
+HEADRACE_INLINE F sub(F a, F b) { return a - b; }
+HEADRACE_INLINE F mul(F a, F b) { return a * b; }
+HEADRACE_INLINE F div(F a, F b) { return a / b; }
+HEADRACE_INLINE F fma(F a, F b, F c) { return a * b + c; }
+HEADRACE_INLINE F fnma(F a, F b, F c) { return c - a * b; }
+HEADRACE_INLINE F select(M m, F yes, F no) {
+  return as_float((m & as_bits(yes)) | (~m & as_bits(no)));
+}
+HEADRACE_INLINE F at_least(F limit, F x) { return select(x < limit, limit, x); }
+HEADRACE_INLINE F at_most(F limit, F x) { return select(x > limit, limit, x); }
+HEADRACE_INLINE bool any_nan(F x) {
+  const M nan = x != x;
+  int32_t found = 0;
+  for (int i = 0; i < 16; ++i) found |= nan[i];
+  return found != 0;
+}
+
+// 1.5 * 2^23: adding it leaves no fraction bits, and the number itself in the lowest bits.
+constexpr float kMagic = 12582912.0f;
+HEADRACE_INLINE F nearest(F x) { return (x + kMagic) - kMagic; }  // |x| < 2^22
+HEADRACE_INLINE I nearest_whole(F x) { return as_bits(x + kMagic) - as_bits(splat(kMagic)); }
+// In two steps, since 2^n alone may be out of range.
+HEADRACE_INLINE F scale_by_power(F x, F n) {
+  const I power = nearest_whole(n), low = power >> 1, high = power - low;
+  return x * as_float((low + 127) << 23) * as_float((high + 127) << 23);
+}
+
+HEADRACE_INLINE float sum(F x) {
+  float a[8], b[4];
+  for (int i = 0; i < 8; ++i) a[i] = x[i] + x[i + 8];
+  for (int i = 0; i < 4; ++i) b[i] = a[i] + a[i + 4];
+  return (b[0] + b[2]) + (b[1] + b[3]);
+}
+HEADRACE_INLINE float largest(F x) {
+  float most = x[0];
+  for (int i = 1; i < 16; ++i) most = x[i] > most ? x[i] : most;
+  return most;
+}
+
+// A half with a zero exponent is a count of 2^-24; the others only need a new exponent. No
+// subnormal f32 appears, so the result does not depend on denormals being flushed.
+HEADRACE_INLINE F load_f16(const uint16_t* p) {
+  const I bits = __builtin_convertvector(load_as<Half>(p), I);
+  const I sign = (bits & 0x8000) << 16, exponent = bits & 0x7c00, rest = bits & 0x7fff;
+  const I moved = (rest << 13) + (exponent == 0x7c00 ? whole((255 - 31) << 23) : whole(112 << 23));
+  const I small = as_bits(__builtin_convertvector(rest, F) * 0x1p-24f);
+  return as_float((exponent == 0 ? small : moved) | sign);
+}
+HEADRACE_INLINE F load_bf16(const uint16_t* p) {
+  return as_float(__builtin_convertvector(load_as<Half>(p), I) << 16);
+}
+HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
+
+HEADRACE_INLINE I load_pairs(const uint16_t* p) { return load_as<I>(p); }
+HEADRACE_INLINE F even(I pairs) { return as_float(pairs << 16); }
+HEADRACE_INLINE F odd(I pairs) { return as_float(pairs & -65536); }
+
+HEADRACE_INLINE F round_bf16(F x) {
+  const I bits = as_bits(x);
+  const I rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  return as_float((x != x ? bits | 0x400000 : rounded) & -65536);
+}
+HEADRACE_INLINE void store_bf16(uint16_t* p, F x) {
+  const Half half = __builtin_convertvector((as_bits(x) >> 16) & 0xffff, Half);
+  __builtin_memcpy(p, &half, sizeof half);
+}
+
+HEADRACE_INLINE float largest_magnitude(F a, F b) {
+  const I x = as_bits(a) & 0x7fffffff, y = as_bits(b) & 0x7fffffff;
+  const I most = x > y ? x : y;
+  int32_t bits = most[0];
+  for (int i = 1; i < 16; ++i) bits = most[i] > bits ? most[i] : bits;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+HEADRACE_INLINE I store_i8(int8_t* p, F x) {
+  const I n = nearest_whole(x);
+  const Byte bytes = __builtin_convertvector(n, Byte);
+  __builtin_memcpy(p, &bytes, sizeof bytes);
+  return n;
+}
+HEADRACE_INLINE int32_t sum_of(I a, I b) {
+  int32_t total = 0;
+  for (int i = 0; i < 16; ++i) total += a[i] + b[i];
+  return total;
+}
+
+HEADRACE_INLINE Bytes load_bytes(const uint8_t* p) {
+  const I four = load_as<I>(p);
+  Bytes bytes;
+  for (int j = 0; j < 4; ++j) {
+    bytes.b[j] = __builtin_convertvector((four >> (8 * j)) & 0xff, F);
+  }
+  return bytes;
+}
+HEADRACE_INLINE ISum isum(int32_t start) { return splat(static_cast<float>(start)); }
+HEADRACE_INLINE ISum dot4(ISum sum, const Bytes& w, const int8_t* x) {
+  for (int j = 0; j < 4; ++j) sum += w.b[j] * static_cast<float>(x[j]);
+  return sum;
+}
+HEADRACE_INLINE F to_float(ISum sum) { return sum; }
+
+HEADRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+}  // namespace

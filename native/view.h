@@ -1,0 +1,106 @@
+// An array handed in from Python, through the buffer protocol: checked here, trusted afterwards.
+
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace headrace {
+
+[[noreturn]] inline void refuse(const std::string& what) { throw std::invalid_argument(what); }
+
+// A C-contiguous array of T with `ndim` dimensions. Raises ValueError naming it for another type or
+// shape, TypeError for what is no array. bfloat16 has no buffer format: it comes as uint16.
+template <class T>
+class View {
+ public:
+  View(nanobind::handle object, const char* name, int ndim, bool writable = false) : name_(name) {
+    const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, flags) != 0) throw nanobind::python_error();
+    if (buffer_.ndim != ndim || !is_type()) {
+      std::string text = std::string(name_) + " must be a C-contiguous " + type_name() + " array of " +
+                         std::to_string(ndim) + " dimensions, not of " +
+                         std::to_string(buffer_.ndim) + " and format '" + buffer_.format + "'";
+      PyBuffer_Release(&buffer_);
+      refuse(text);
+    }
+  }
+  ~View() { PyBuffer_Release(&buffer_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+
+  T* data() const { return static_cast<T*>(buffer_.buf); }
+  int64_t size(int dimension) const { return buffer_.shape[dimension]; }
+
+  void require(int dimension, int64_t size) const {
+    if (buffer_.shape[dimension] != size) {
+      refuse(std::string(name_) + ": dimension " + std::to_string(dimension) + " is " +
+             std::to_string(buffer_.shape[dimension]) + ", must be " + std::to_string(size));
+    }
+  }
+  // Every value of an index array must lie in [0, limit).
+  void require_below(int64_t limit) const {
+    const int64_t count = buffer_.len / buffer_.itemsize;
+    for (int64_t i = 0; i < count; ++i) {
+      if (data()[i] < 0 || data()[i] >= limit) {
+        refuse(std::string(name_) + " " + std::to_string(data()[i]) + " is not in [0, " + std::to_string(limit) +
+               ")");
+      }
+    }
+  }
+
+ private:
+  bool is_type() const {
+    const char* format = buffer_.format;
+    if (*format == '<' || *format == '=' || *format == '@') ++format;
+    if (buffer_.itemsize != sizeof(T) || std::strlen(format) != 1) return false;
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+      return *format == (sizeof(T) == 4 ? 'f' : 'd');
+    } else if constexpr (std::is_signed_v<T>) {
+      return std::strchr("bhilq", *format) != nullptr;
+    } else {
+      return std::strchr("BHILQ", *format) != nullptr;
+    }
+  }
+  static const char* type_name() {
+    if constexpr (std::is_same_v<T, float>) return "float32";
+    if constexpr (std::is_same_v<T, double>) return "float64";
+    if constexpr (std::is_same_v<T, int32_t>) return "int32";
+    return "uint8";
+  }
+
+  const char* name_;
+  Py_buffer buffer_;
+};
+
+// An array that may be None.
+template <class T>
+class OptionalView {
+ public:
+  OptionalView(nanobind::handle object, const char* name, int ndim)
+      : given_(!object.is_none()) {
+    if (given_) new (&storage_) View<T>(object, name, ndim);
+  }
+  ~OptionalView() {
+    if (given_) view().~View<T>();
+  }
+  OptionalView(const OptionalView&) = delete;
+  OptionalView& operator=(const OptionalView&) = delete;
+
+  explicit operator bool() const { return given_; }
+  T* data() const { return given_ ? view().data() : nullptr; }
+  void require(int dimension, int64_t size) const {
+    if (given_) view().require(dimension, size);
+  }
+  const View<T>& view() const { return *reinterpret_cast<const View<T>*>(&storage_); }
+
+ private:
+  bool given_;
+  alignas(View<T>) unsigned char storage_[sizeof(View<T>)];
+};
+
+}  // namespace headrace

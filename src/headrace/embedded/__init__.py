@@ -1,0 +1,28 @@
+"""The model that ships in the package: one GGUF file beside this one, trained by tools/train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import CheckpointError
+
+
+def embedded_model() -> Path:
+    """The file of the model that ships. Raises CheckpointError where this build has none."""
+    folder = Path(__file__).resolve().parent
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) != 1:
+        held = "none" if not files else ", ".join(file.name for file in files)
+        raise CheckpointError(
+            f"{folder}: one embedded model is expected, there is {held}; "
+            "name a model: a GGUF file or a Hugging Face folder"
+        )
+    return files[0]
+
+
+def resolve_model(model: str) -> Path:
+    """The path `model` names; the embedded model where it is empty.
+
+    Whether anything lies there is for the one who opens it to say.
+    """
+    return Path(model).expanduser() if model else embedded_model()

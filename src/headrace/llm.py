@@ -1,0 +1,284 @@
+"""LLM: the engine in this process, with text on both ends.
+
+    llm = LLM("model.gguf")
+    [result] = llm.generate("def fib(n):", SamplingParams(max_tokens=32), stop=["\\n\\n"])
+
+Requests of one call run together. Several calls may be open at once (a stream half read while
+`generate` runs): every step serves all of them. Not thread-safe. Stop strings live here: the
+engine knows ids only, and a request that reached one is cancelled in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.load import load_engine
+from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit, TokenLogprob
+from headrace.engine.params import SamplingParams
+from headrace.errors import ConfigError, RequestError, TemplateError
+from headrace.text.stream import TextStream
+from headrace.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from headrace.text import ChatTemplate
+
+Prompt = str | Sequence[int]
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class GenerationDelta:
+    """What a step added: text that is settled, and tokens whose text may still be held back.
+
+    The last one has a finish_reason. stop_reason: the stop string or the id from stop_token_ids
+    that ended the text. error: the cause where finish_reason is "error".
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    error: str | None = None
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """One prompt's answer. Fields as in GenerationDelta; logprobs is None if none were asked for.
+
+    token_ids include the id that ended the text and, of a stop string, the token that completed it.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    prompt_token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    stop_reason: str | int | None = None
+    error: str | None = None
+    cached_tokens: int = 0
+
+
+class LLM:
+    """A model loaded into this process. engine_settings: the fields of EngineConfig."""
+
+    def __init__(self, model: str = "", **engine_settings: Any) -> None:
+        """model: a GGUF file or Hugging Face folder; the embedded model without one.
+
+        Raises HeadraceError where it cannot be loaded, ConfigError for a setting that is unknown or
+        out of range.
+        """
+        try:
+            settings = {"model": str(model), **engine_settings}
+            config = msgspec.convert(settings, EngineConfig, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"LLM(...): {error}") from error
+        self._core, checkpoint = load_engine(config)
+        self.tokenizer: Tokenizer = load_tokenizer(checkpoint.tokenizer, checkpoint.eos_token_ids)
+        self._templates = checkpoint.chat_templates
+        self._template: ChatTemplate | None = None
+        self._requests: dict[str, _Open] = {}
+        self._num_requests = 0
+
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine is."""
+        return self._core.info()
+
+    @property
+    def stats(self) -> Stats:
+        """What the engine has done so far."""
+        return self._core.stats()
+
+    def generate(
+        self,
+        prompts: str | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        stop: Sequence[str] = (),
+        cache_salt: str = "",
+    ) -> list[GenerationResult]:
+        """Continue every prompt, all together; results in the order of the prompts.
+
+        prompts: a text, texts, or lists of token ids. params: for all, or one per prompt.
+        Raises RequestError, with nothing left running, where one cannot be served.
+        """
+        listed: Sequence[Prompt] = [prompts] if isinstance(prompts, str) else prompts
+        each = _params_for(listed, params)
+        open_requests: list[_Open] = []
+        try:
+            for prompt, one in zip(listed, each, strict=True):
+                ids = self._encode(prompt)
+                open_requests.append(self._open(ids, one, stop, cache_salt))
+            return [_result(request, list(self._read(request))) for request in open_requests]
+        finally:
+            for request in open_requests:
+                self._close(request)
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        *,
+        stop: Sequence[str] = (),
+        cache_salt: str = "",
+        **variables: Any,
+    ) -> GenerationResult:
+        """The model's next message. variables: of the chat template (enable_thinking, ...).
+
+        Raises TemplateError for a model without a template or messages it refuses.
+        """
+        ids = self.encode_chat(messages, **variables)
+        (result,) = self.generate([ids], params, stop=stop, cache_salt=cache_salt)
+        return result
+
+    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """Token ids of a conversation, ready for the model's next message.
+
+        Control tokens written in a message are text: only the template's own become tokens.
+        """
+        if self._template is None:
+            from headrace.text import ChatTemplate
+
+            if not self._templates:
+                raise TemplateError("this model has no chat template; use generate() with a text")
+            self._template = ChatTemplate(
+                self._templates,
+                bos_token=self.tokenizer.bos_token,
+                eos_token=self.tokenizer.eos_token,
+                special_tokens=self.tokenizer.named_tokens,
+            )
+        segments = self._template.render_segments(
+            messages, control_tokens=self.tokenizer.control_tokens, **variables
+        )
+        return self.tokenizer.encode_segments(segments)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        stop: Sequence[str] = (),
+        cache_salt: str = "",
+    ) -> Iterator[GenerationDelta]:
+        """Continue one prompt, piece by piece; the texts add up to what `generate` gives.
+
+        The request is submitted with the first piece asked for; closing the iterator cancels it.
+        """
+        chosen = params if params is not None else SamplingParams()
+        request = self._open(self._encode(prompt), chosen, stop, cache_salt)
+        try:
+            yield from self._read(request)
+        finally:
+            self._close(request)
+
+    def _encode(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt, add_special_tokens=True)
+        return list(prompt)
+
+    def _open(
+        self, ids: list[int], params: SamplingParams, stop: Sequence[str], cache_salt: str
+    ) -> _Open:
+        stops = (stop,) if isinstance(stop, str) else tuple(stop)
+        request = _Open(
+            request_id=str(self._num_requests),
+            prompt_token_ids=ids,
+            text=TextStream(self.tokenizer, prompt_ids=ids, stops=stops),
+            wants_logprobs=params.logprobs is not None,
+        )
+        self._core.submit(Submit(request.request_id, ids, params, cache_salt=cache_salt))
+        self._num_requests += 1
+        self._requests[request.request_id] = request
+        return request
+
+    def _step(self) -> None:
+        """One step of the engine; what it gave goes to the requests, read or not."""
+        for output in self._core.step():
+            request = self._requests.get(output.request_id)
+            if request is None:
+                continue
+            delta = _delta(request.text, output)
+            request.arrived.append(delta)
+            if delta.finish_reason is not None:
+                self._close(request)
+
+    def _read(self, request: _Open) -> Iterator[GenerationDelta]:
+        while True:
+            while not request.arrived:
+                self._step()
+            delta = request.arrived.popleft()
+            yield delta
+            if delta.finish_reason is not None:
+                return
+
+    def _close(self, request: _Open) -> None:
+        """Hear no more of a request, and give it up in the engine where it has not ended there."""
+        if self._requests.pop(request.request_id, None) is not None:
+            self._core.cancel(request.request_id)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A request on its way, and the pieces of it that nobody has read yet."""
+
+    request_id: str
+    prompt_token_ids: list[int]
+    text: TextStream
+    wants_logprobs: bool
+    arrived: deque[GenerationDelta] = field(default_factory=deque)
+
+
+def _delta(stream: TextStream, output: Output) -> GenerationDelta:
+    """The piece of an output; a stop string in it ends the text, whatever the engine says."""
+    reason = output.finish_reason
+    fed = stream.feed(output.token_ids, hide_last=reason == "stop")
+    text, stop = fed.text, fed.stop
+    if stop is None and reason is not None:
+        rest = stream.finish()
+        text, stop = text + rest.text, rest.stop
+    return GenerationDelta(
+        text=text,
+        token_ids=tuple(output.token_ids[: fed.num_tokens]),
+        logprobs=tuple((output.logprobs or [])[: fed.num_tokens]),
+        finish_reason=reason if stop is None else "stop",
+        stop_reason=output.stop_reason if stop is None else stop,
+        error=output.error,
+        cached_tokens=output.cached_tokens,
+    )
+
+
+def _result(request: _Open, deltas: list[GenerationDelta]) -> GenerationResult:
+    last = deltas[-1]
+    assert last.finish_reason is not None
+    logprobs = tuple(one for delta in deltas for one in delta.logprobs)
+    return GenerationResult(
+        text="".join(delta.text for delta in deltas),
+        token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
+        finish_reason=last.finish_reason,
+        prompt_token_ids=tuple(request.prompt_token_ids),
+        logprobs=logprobs if request.wants_logprobs else None,
+        stop_reason=last.stop_reason,
+        error=last.error,
+        cached_tokens=max(delta.cached_tokens for delta in deltas),
+    )
+
+
+def _params_for(
+    prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+) -> Sequence[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params if params is not None else SamplingParams()] * len(prompts)
+    if len(params) != len(prompts):
+        raise RequestError(
+            f"params has {len(params)} entries for {len(prompts)} prompts; give one, or one each",
+            param="params",
+        )
+    return params

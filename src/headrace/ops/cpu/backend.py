@@ -1,0 +1,277 @@
+"""`CpuOps`: the operations on CPU kernels in C++ (`native/`), with a thread pool of its own.
+
+Arrays are C-contiguous NumPy arrays. This file gives shapes and memory to kernels and nothing
+else: what they compute is defined in docs/kernels.md, arguments are checked by the native module.
+The interpreter lock is released while kernels run. One call at a time uses the pool; calls from
+other threads wait. An instance does not survive os.fork(), which copies no threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import ConfigError
+from headrace.ops.cpu import _native
+from headrace.ops.interface import (
+    AttentionShape,
+    EmbeddingWeight,
+    KVCacheArrays,
+    KVCacheSpec,
+    LinearWeight,
+    Norm,
+    Ops,
+    RaggedBatch,
+    RopeTable,
+    SamplingRows,
+    TopLogprobs,
+)
+from headrace.weights.tensor import Tensor
+
+F32 = npt.NDArray[np.float32]
+
+
+class CpuOps(Ops):
+    """The cpu backend.
+
+    level: "auto" (the best this machine can run) or the name of one; `levels()` lists them.
+    threads: compute threads, the calling one included; None means the CPUs this process may use.
+    Raises ConfigError for a level this machine cannot run and for a number of threads outside
+    [1, 1024].
+    """
+
+    name = "cpu"
+
+    def __init__(self, level: str = "auto", threads: int | None = None) -> None:
+        count = len(os.sched_getaffinity(0)) if threads is None else threads
+        try:
+            self._native = _native.Backend(level, count)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        self.level: str = self._native.level
+        self.num_threads: int = self._native.num_threads
+
+    @staticmethod
+    def levels() -> list[str]:
+        """Names of the levels this machine can run, best first."""
+        return list(_native.levels())
+
+    def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
+        if len(tensor.shape) != 1:
+            raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a vector")
+        return tensor.to_f32() + np.float32(offset)
+
+    def linear_weight(
+        self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
+    ) -> LinearWeight:
+        names = ", ".join(part.name for part in parts)
+        codecs = {part.codec.name for part in parts}
+        widths = {part.shape[-1] for part in parts}
+        if len(codecs) != 1 or len(widths) != 1:
+            raise ValueError(
+                f"{names or 'nothing'} cannot be fused: "
+                f"codecs {sorted(codecs)}, widths {sorted(widths)}"
+            )
+        packed = self._native.pack([_rows(part) for part in parts], _stacked_bias(parts, bias))
+        return LinearWeight(
+            out_features=sum(part.shape[0] for part in parts),
+            in_features=widths.pop(),
+            codec=codecs.pop(),
+            nbytes=packed.nbytes,
+            packed=packed,
+        )
+
+    def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
+        return EmbeddingWeight(
+            tensor.shape[0], tensor.shape[-1], tensor.codec.name, _rows(tensor)
+        )
+
+    def rope_table(
+        self,
+        inv_freq: npt.NDArray[np.float64],
+        positions: int,
+        *,
+        attention_factor: float = 1.0,
+    ) -> RopeTable:
+        if positions < 1:
+            raise ValueError(f"positions of a rope table must be at least 1, not {positions}")
+        angles = np.arange(positions, dtype=np.float64)[:, None] * inv_freq
+        return RopeTable(
+            (np.cos(angles) * attention_factor).astype(np.float32),
+            (np.sin(angles) * attention_factor).astype(np.float32),
+            2 * len(inv_freq),
+        )
+
+    def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
+        codecs = {"f32": False, "bf16": True}
+        for field in ("k_codec", "v_codec"):
+            if getattr(spec, field) not in codecs:
+                raise ValueError(
+                    f"{field} {getattr(spec, field)!r} is unknown; choose one of f32, bf16"
+                )
+        cache = _native.KvCache(
+            spec.num_layers,
+            spec.num_kv_heads,
+            spec.head_dim,
+            spec.block_size,
+            spec.num_blocks,
+            codecs[spec.k_codec],
+            codecs[spec.v_codec],
+        )
+        return KVCacheArrays(spec, cache)
+
+    def embedding(self, weight: EmbeddingWeight, token_ids: npt.NDArray[np.int32]) -> F32:
+        out = np.empty((len(token_ids), weight.width), np.float32)
+        self._native.embedding(weight.packed, token_ids, out)
+        return out
+
+    def rms_norm(self, x: F32, norm: Norm) -> F32:
+        out = np.empty(x.shape, np.float32)
+        self._native.rms_norm(x, out, norm.weight, norm.eps)
+        return out
+
+    def linear(
+        self,
+        x: F32,
+        weight: LinearWeight,
+        *,
+        norm: Norm | None = None,
+        residual: F32 | None = None,
+    ) -> F32:
+        out = np.empty((x.shape[0], weight.out_features), np.float32)
+        if norm is None:
+            self._native.linear(weight.packed, x, out, None, 0.0, residual)
+        else:
+            self._native.linear(weight.packed, x, out, norm.weight, norm.eps, residual)
+        return out
+
+    def rope(
+        self,
+        qkv: F32,
+        shape: AttentionShape,
+        table: RopeTable,
+        positions: npt.NDArray[np.int32],
+        *,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> None:
+        self._native.rope(
+            qkv,
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_dim,
+            table.cos,
+            table.sin,
+            positions,
+            None if q_norm is None else q_norm.weight,
+            0.0 if q_norm is None else q_norm.eps,
+            None if k_norm is None else k_norm.weight,
+            0.0 if k_norm is None else k_norm.eps,
+        )
+
+    def kv_write(
+        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+    ) -> None:
+        self._native.kv_write(
+            kv.arrays,
+            layer,
+            qkv,
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_dim,
+            batch.positions,
+            batch.query_start,
+            batch.block_tables,
+        )
+
+    def paged_attention(
+        self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
+    ) -> F32:
+        out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
+        self._native.attention(
+            kv.arrays,
+            layer,
+            qkv,
+            out,
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_dim,
+            shape.scale,
+            batch.positions,
+            batch.query_start,
+            batch.block_tables,
+        )
+        return out
+
+    def gated_activation(self, gate_up: F32, kind: Literal["silu"]) -> F32:
+        if kind != "silu":
+            raise ValueError(f"activation {kind!r} is unknown; supported: silu")
+        out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
+        self._native.gated_silu(gate_up, out)
+        return out
+
+    def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
+        out = np.empty((len(rows), x.shape[1]), np.float32)
+        self._native.take_rows(x, rows, out)
+        return out
+
+    def sample(
+        self, logits: F32, rows: SamplingRows, num_tokens: int
+    ) -> npt.NDArray[np.int32]:
+        ids = np.empty(len(logits), np.int32)
+        self._native.sample(
+            logits,
+            num_tokens,
+            rows.temperature,
+            rows.top_k,
+            rows.top_p,
+            rows.min_p,
+            rows.uniform,
+            ids,
+        )
+        return ids
+
+    def top_logprobs(
+        self, logits: F32, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
+    ) -> TopLogprobs:
+        if k < 0:
+            raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
+        count = len(logits)
+        result = TopLogprobs(
+            np.empty(count, np.float32),
+            np.empty(count, np.int32),
+            np.empty((count, k), np.int32),
+            np.empty((count, k), np.float32),
+        )
+        self._native.top_logprobs(
+            logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
+        )
+        return result
+
+
+def _rows(tensor: Tensor) -> Any:
+    """The stored rows of a matrix for the native side, which keeps their arrays alive."""
+    if len(tensor.shape) != 2:
+        raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
+    rows = _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
+    return rows
+
+
+def _stacked_bias(
+    parts: Sequence[Tensor], bias: Sequence[Tensor | None] | None
+) -> F32 | None:
+    """All biases one after another, zeros where a part has none; None where no part has one."""
+    if bias is None or all(vector is None for vector in bias):
+        return None
+    if len(bias) != len(parts):
+        raise ValueError(f"{len(bias)} biases for {len(parts)} matrices")
+    vectors = []
+    for part, vector in zip(parts, bias, strict=True):
+        if vector is not None and vector.shape != part.shape[:1]:
+            raise ValueError(f"{vector.name}: shape {vector.shape} does not fit {part.shape[:1]}")
+        vectors.append(np.zeros(part.shape[0], np.float32) if vector is None else vector.to_f32())
+    return np.concatenate(vectors)

@@ -1,0 +1,116 @@
+"""Paged KV storage and attention with an online softmax, one token at a time.
+
+Keys are visited in spans of 64 positions that start at multiples of 64, in ascending order, so
+that what is rounded never depends on how the tokens came into the cache. Per span: scores, the
+running maximum, p = exp(score - maximum), then sums of p and of p * v, older sums scaled down.
+BF16 K meets q rounded to bfloat16; BF16 V meets p rounded to bfloat16, and the sum of p is then
+of the rounded ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from headrace.ops.interface import AttentionShape, KVCacheSpec, KVCodec, RaggedBatch
+from headrace.ops.reference.arithmetic import F32, round_bf16
+
+SPAN = 64
+"""Positions of a span. Part of the arithmetic, not a tuning knob: changing it changes results."""
+
+_DTYPES: dict[KVCodec, npt.DTypeLike] = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
+
+
+@dataclass(frozen=True)
+class PagedKV:
+    """K and V, each [layers, blocks, block_size, kv_heads, head_dim] in its codec's type."""
+
+    k: npt.NDArray[np.generic]
+    v: npt.NDArray[np.generic]
+
+
+def new_cache(spec: KVCacheSpec) -> PagedKV:
+    """Zeroed storage. Raises ValueError naming what `spec` asks that cannot be."""
+    size = spec.block_size
+    if size < 16 or size > SPAN or size & (size - 1):
+        raise ValueError(f"block_size {size} is not a power of two from 16 to {SPAN}")
+    for field in ("num_layers", "num_kv_heads", "head_dim", "num_blocks"):
+        if getattr(spec, field) < 1:
+            raise ValueError(
+                f"{field} of a KV cache must be at least 1, not {getattr(spec, field)}"
+            )
+    for field in ("k_codec", "v_codec"):
+        if getattr(spec, field) not in _DTYPES:
+            raise ValueError(
+                f"{field} {getattr(spec, field)!r} is unknown; choose one of {', '.join(_DTYPES)}"
+            )
+    shape = (spec.num_layers, spec.num_blocks, size, spec.num_kv_heads, spec.head_dim)
+    return PagedKV(np.zeros(shape, _DTYPES[spec.k_codec]), np.zeros(shape, _DTYPES[spec.v_codec]))
+
+
+def write(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: RaggedBatch) -> None:
+    """Store the k and v heads of each new token, rounding to nearest even where bfloat16."""
+    heads, kv_heads = shape.num_heads, shape.num_kv_heads
+    block_size = kv.k.shape[2]
+    rows = qkv.reshape(len(qkv), heads + 2 * kv_heads, shape.head_dim)
+    for request in range(len(batch.query_start) - 1):
+        for row in range(batch.query_start[request], batch.query_start[request + 1]):
+            position = batch.positions[row]
+            block = batch.block_tables[request, position // block_size]
+            slot = (layer, block, position % block_size)
+            kv.k[slot] = rows[row, heads : heads + kv_heads].astype(kv.k.dtype)
+            kv.v[slot] = rows[row, heads + kv_heads :].astype(kv.v.dtype)
+
+
+def attend(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: RaggedBatch) -> F32:
+    """Attention of every new token over positions [0, its own]: f32[N, num_heads * head_dim]."""
+    out = np.empty((len(qkv), shape.num_heads * shape.head_dim), np.float32)
+    width = shape.num_heads * shape.head_dim
+    for request in range(len(batch.query_start) - 1):
+        table = batch.block_tables[request]
+        for row in range(batch.query_start[request], batch.query_start[request + 1]):
+            query = qkv[row, :width].reshape(shape.num_heads, shape.head_dim)
+            length = int(batch.positions[row]) + 1
+            out[row] = _attend_one(query, shape, kv, layer, table, length).reshape(-1)
+    return out
+
+
+def _attend_one(
+    query: F32,
+    shape: AttentionShape,
+    kv: PagedKV,
+    layer: int,
+    table: npt.NDArray[np.int32],
+    length: int,
+) -> F32:
+    """Attention of one token, f32[num_heads, head_dim], over the first `length` positions."""
+    block_size = kv.k.shape[2]
+    round_q = kv.k.dtype == ml_dtypes.bfloat16
+    round_p = kv.v.dtype == ml_dtypes.bfloat16
+    query = round_bf16(query) if round_q else query
+    group = shape.num_heads // shape.num_kv_heads
+    wide_query = query.astype(np.float64).reshape(shape.num_kv_heads, group, 1, shape.head_dim)
+
+    highest = np.full((shape.num_kv_heads, group), -np.inf)
+    total = np.zeros((shape.num_kv_heads, group))
+    mixed = np.zeros((shape.num_kv_heads, group, shape.head_dim))
+    for start in range(0, length, SPAN):
+        positions = np.arange(start, min(start + SPAN, length))
+        slots = (layer, table[positions // block_size], positions % block_size)
+        # [positions, kv_heads, head_dim] -> [kv_heads, 1, positions, head_dim]
+        keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
+        values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]
+        scores = np.add.reduce(wide_query * keys, axis=3) * shape.scale
+        higher = np.maximum(highest, scores.max(axis=2))
+        p = np.exp(scores - higher[:, :, None])
+        if round_p:
+            p = round_bf16(p.astype(np.float32)).astype(np.float64)
+        keep = np.exp(highest - higher)
+        total = total * keep + np.add.reduce(p, axis=2)
+        mixed = mixed * keep[:, :, None] + np.add.reduce(p[:, :, :, None] * values, axis=2)
+        highest = higher
+    out: F32 = (mixed / total[:, :, None]).astype(np.float32)
+    return out.reshape(shape.num_heads, shape.head_dim)

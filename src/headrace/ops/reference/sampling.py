@@ -1,0 +1,110 @@
+"""From logits to a token, and the log probabilities of the raw distribution.
+
+Filters work on probabilities in float64, in vLLM's order: temperature, min_p, top_k, top_p.
+A logit of -inf is a token that was masked out; NaN, +inf and rows without any finite logit are
+refused, because sampling from them would look like a result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.ops.interface import SamplingRows, TopLogprobs
+from headrace.ops.reference.arithmetic import F32, F64
+from headrace.ops.reference.checks import check_ids
+
+
+def sample(logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
+    """One token id per row. Raises ValueError for parameters or logits that mean nothing."""
+    usable = _usable(logits, num_tokens)
+    _check_parameters(rows, len(logits))
+    out = np.empty(len(logits), np.int32)
+    for index, row in enumerate(usable):
+        if rows.temperature[index] == 0:
+            out[index] = np.argmax(row)  # the first of equal maxima
+            continue
+        weights = _filtered(
+            row,
+            float(rows.temperature[index]),
+            float(rows.min_p[index]),
+            int(rows.top_k[index]),
+            float(rows.top_p[index]),
+        )
+        cumulative = np.cumsum(weights)
+        chosen = np.searchsorted(cumulative, rows.uniform[index] * cumulative[-1], side="right")
+        # Rounding may carry the product up to the last sum; the last kept token is then meant.
+        out[index] = min(chosen, np.flatnonzero(weights)[-1])
+    return out
+
+
+def top_logprobs(
+    logits: F32, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
+) -> TopLogprobs:
+    """Log softmax over ids below num_tokens, of `chosen` and of the k largest."""
+    usable = _usable(logits, num_tokens)
+    if not 0 <= k <= num_tokens:
+        raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
+    if len(chosen) != len(logits):
+        raise ValueError(f"{len(chosen)} chosen ids for {len(logits)} rows of logits")
+    check_ids("chosen id", chosen, num_tokens)
+    count = len(logits)
+    result = TopLogprobs(
+        np.empty(count, np.float32),
+        np.empty(count, np.int32),
+        np.empty((count, k), np.int32),
+        np.empty((count, k), np.float32),
+    )
+    for index, row in enumerate(usable):
+        wide = row.astype(np.float64)
+        logprobs = wide - wide.max()
+        logprobs -= np.log(np.exp(logprobs).sum())
+        order = np.argsort(-row, kind="stable")
+        result.chosen[index] = logprobs[chosen[index]]
+        result.rank[index] = 1 + int(np.flatnonzero(order == chosen[index])[0])
+        result.ids[index] = order[:k]
+        result.values[index] = logprobs[order[:k]]
+    return result
+
+
+def _usable(logits: F32, num_tokens: int) -> F32:
+    """The columns of real tokens, when every row can be sampled from."""
+    if logits.ndim != 2 or not 1 <= num_tokens <= logits.shape[1]:
+        raise ValueError(f"num_tokens {num_tokens} does not fit logits {list(logits.shape)}")
+    usable = logits[:, :num_tokens]
+    for index, row in enumerate(usable):
+        if np.isnan(row).any() or np.isposinf(row).any():
+            raise ValueError(f"row {index} of logits holds NaN or +inf")
+        if np.isneginf(row).all():
+            raise ValueError(f"row {index} of logits is -inf everywhere: its mask allows no token")
+    return usable
+
+
+def _check_parameters(rows: SamplingRows, count: int) -> None:
+    temperature, top_p, min_p = rows.temperature, rows.top_p, rows.min_p
+    for name, values, valid, range_text in (
+        ("temperature", temperature, (temperature >= 0) & np.isfinite(temperature), "[0, inf)"),
+        ("top_k", rows.top_k, rows.top_k >= 0, "[0, inf)"),
+        ("top_p", top_p, (top_p > 0) & (top_p <= 1), "(0, 1]"),
+        ("min_p", min_p, (min_p >= 0) & (min_p <= 1), "[0, 1]"),
+        ("uniform", rows.uniform, (rows.uniform >= 0) & (rows.uniform < 1), "[0, 1)"),
+    ):
+        if len(values) != count:
+            raise ValueError(f"{len(values)} values of {name} for {count} rows of logits")
+        if not valid.all():
+            raise ValueError(f"{name} {values[~valid][0]} is not in {range_text}")
+
+
+def _filtered(row: F32, temperature: float, min_p: float, top_k: int, top_p: float) -> F64:
+    """Unnormalised probabilities with what the filters drop set to 0."""
+    scaled = row.astype(np.float64) / temperature
+    weights: F64 = np.exp(scaled - scaled.max())  # the most likely token has weight 1
+    weights[weights < min_p] = 0
+    if 0 < top_k < len(row):
+        weights[weights < np.partition(weights, -top_k)[-top_k]] = 0
+    if top_p < 1:
+        order = np.argsort(-weights, kind="stable")
+        ahead = np.cumsum(weights[order]) - weights[order]
+        # A token stays while the likelier ones have not reached top_p; the first always does.
+        weights[order[ahead >= top_p * weights.sum()]] = 0
+    return weights

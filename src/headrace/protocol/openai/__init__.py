@@ -1,0 +1,1 @@
+"""The OpenAI API's wire format, with vLLM's additions that headrace honours."""

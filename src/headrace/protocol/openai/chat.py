@@ -1,0 +1,241 @@
+"""Chat completions: request, reply, and the chunks of a streamed reply.
+
+A stream is, for each choice: a delta {role, content: ""}, deltas with content, and one chunk with
+`finish_reason` and an empty delta; then, if asked for, one chunk with `choices: []` and the usage.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headrace.errors import RequestError
+from headrace.protocol.openai.sampling import AtLeastOne, SamplingFields, check_stop
+from headrace.protocol.openai.usage import Usage
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+# Message keys a chat template may read; others are named in X-Ignored-Params.
+MESSAGE_KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning"}
+)
+
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+
+
+class ContentPart(msgspec.Struct, frozen=True):
+    """One part of a message's content. Only `type: "text"` is supported."""
+
+    type: str
+    text: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of the conversation. Null and absent are the same."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+Messages = Annotated[list[Message], Meta(min_length=1)]
+
+
+class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[
+        Messages,
+        Meta(
+            description="The conversation: role (" + ", ".join(ROLES) + ") and content, "
+            "a string or a list of text parts.",
+        ),
+    ]
+    max_tokens: Annotated[AtLeastOne | None, Meta(description="Most tokens to generate.")] = None
+    max_completion_tokens: Annotated[
+        AtLeastOne | None, Meta(description="Overrides max_tokens. Default: to the context's end.")
+    ] = None
+    logprobs: Annotated[
+        bool, Meta(description="Return the log probability of each generated token.")
+    ] = False
+    top_logprobs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Also return this many of the likeliest tokens at each position "
+            "(at most `--max-logprobs`).",
+        ),
+    ] = 0
+    add_generation_prompt: Annotated[
+        bool | None,
+        Meta(description="Open the assistant's turn. Default: unless continue_final_message."),
+    ] = None
+    continue_final_message: Annotated[
+        bool, Meta(description="Leave the last message open, so that the model goes on with it.")
+    ] = False
+    chat_template_kwargs: Annotated[
+        dict[str, Any], Meta(description="Further variables for the chat template.")
+    ] = msgspec.field(default_factory=dict)
+    add_special_tokens: Annotated[
+        bool,
+        Meta(description="Let the tokenizer add its own (BOS) tokens to what the template gave."),
+    ] = False
+    reasoning_effort: Annotated[
+        str | None,
+        Meta(description="Given to the chat template; without effect if that does not read it."),
+    ] = None
+
+    @property
+    def wanted_tokens(self) -> int | None:
+        """Most new tokens asked for; None for as many as fit."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def opens_turn(self) -> bool:
+        """Whether the template is to open the assistant's turn."""
+        asked = self.add_generation_prompt
+        return not self.continue_final_message if asked is None else asked
+
+
+def check_messages(messages: list[Message]) -> None:
+    """Raise RequestError for a role or a content part that is not supported, naming it."""
+    for index, message in enumerate(messages):
+        if message.role not in ROLES:
+            raise RequestError(
+                f"messages[{index}].role: {message.role!r} is not supported; "
+                f"accepted: {', '.join(ROLES)}",
+                param=f"messages[{index}].role",
+            )
+        if isinstance(message.content, list):
+            for position, part in enumerate(message.content):
+                _check_part(part, f"messages[{index}].content[{position}]")
+
+
+def check_turn(add_generation_prompt: bool | None, continue_final_message: bool) -> None:
+    """Raise RequestError when a turn is to be opened and continued at once."""
+    if add_generation_prompt and continue_final_message:
+        raise RequestError(
+            "add_generation_prompt and continue_final_message exclude each other; "
+            "set one of them to false",
+            param="continue_final_message",
+        )
+
+
+def check_chat(request: ChatCompletionRequest) -> None:
+    """Rules over several fields; raises RequestError."""
+    check_messages(request.messages)
+    check_stop(request)
+    check_turn(request.add_generation_prompt, request.continue_final_message)
+    if request.top_logprobs and not request.logprobs:
+        raise RequestError(
+            f"top_logprobs: {request.top_logprobs} needs `logprobs: true`", param="top_logprobs"
+        )
+    effort = request.reasoning_effort
+    if effort is not None and effort not in REASONING_EFFORTS:
+        raise RequestError(
+            f"reasoning_effort: {effort!r} is not supported; "
+            f"accepted: {', '.join(REASONING_EFFORTS)}",
+            param="reasoning_effort",
+        )
+
+
+def _check_part(part: ContentPart, path: str) -> None:
+    if part.type != "text":
+        raise RequestError(
+            f"{path}.type: {part.type!r} is not supported; accepted: 'text'", param=f"{path}.type"
+        )
+    if part.text is None:
+        raise RequestError(f"{path}.text: a text part needs a string", param=f"{path}.text")
+
+
+class TopLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """A token and its log probability; `bytes` are its own, which may be part of a character."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class ChatTokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """A generated token and the likeliest tokens at its position."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+    top_logprobs: list[TopLogprob] = []
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True, kw_only=True):
+    """Log probabilities of a choice's tokens, in order."""
+
+    content: list[ChatTokenLogprob] | None = None
+    refusal: None = None
+
+
+class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model said."""
+
+    role: str = "assistant"
+    content: str | None = None
+    refusal: str | None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer. stop_reason (vLLM): the stop string or stop token id that ended it, else null."""
+
+    index: int = 0
+    message: ReplyMessage
+    logprobs: ChatLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    token_ids: list[int] | UnsetType = UNSET
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole reply."""
+
+    id: str
+    object: str = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage | None = None
+    system_fingerprint: str | None = None
+    prompt_token_ids: list[int] | UnsetType = UNSET
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is new in a chunk."""
+
+    role: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+
+
+class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A choice's part of a chunk."""
+
+    index: int = 0
+    delta: Delta
+    logprobs: ChatLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | UnsetType | None = UNSET
+    token_ids: list[int] | UnsetType = UNSET
+
+
+class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a stream. `usage` is absent, null, or, in the last event, the counts."""
+
+    id: str
+    object: str = "chat.completion.chunk"
+    created: int
+    model: str
+    system_fingerprint: str | None = None
+    choices: list[ChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET

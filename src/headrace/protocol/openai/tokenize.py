@@ -1,0 +1,85 @@
+"""/tokenize and /detokenize, in vLLM's shapes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headrace.errors import RequestError
+from headrace.protocol.openai.chat import Messages, check_messages, check_turn
+from headrace.protocol.openai.sampling import TokenId
+
+_MODEL = "A served name; may be left out."
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /tokenize: either `prompt` or `messages`."""
+
+    model: Annotated[str | None, Meta(description=_MODEL)] = None
+    prompt: Annotated[str | None, Meta(description="Text to tokenize, as completions do.")] = None
+    messages: Annotated[
+        Messages | None,
+        Meta(description="Conversation to render and tokenize, instead of `prompt`."),
+    ] = None
+    add_special_tokens: Annotated[
+        bool | None,
+        Meta(
+            description="Let the tokenizer add its own tokens. "
+            "Default: true for a prompt, false for messages."
+        ),
+    ] = None
+    add_generation_prompt: Annotated[
+        bool | None,
+        Meta(description="Open the assistant's turn. Default: unless continue_final_message."),
+    ] = None
+    continue_final_message: Annotated[bool, Meta(description="Leave the last message open.")] = (
+        False
+    )
+    chat_template_kwargs: Annotated[
+        dict[str, Any], Meta(description="Further variables for the chat template.")
+    ] = msgspec.field(default_factory=dict)
+    return_token_strs: Annotated[bool, Meta(description="Also return the tokens as strings.")] = (
+        False
+    )
+
+    @property
+    def opens_turn(self) -> bool:
+        """Whether the template is to open the assistant's turn."""
+        asked = self.add_generation_prompt
+        return not self.continue_final_message if asked is None else asked
+
+
+def check_tokenize(request: TokenizeRequest) -> None:
+    """Rules over several fields; raises RequestError."""
+    if (request.prompt is None) == (request.messages is None):
+        raise RequestError(
+            "give either prompt or messages, and not both",
+            param="prompt" if request.prompt is None else "messages",
+        )
+    check_turn(request.add_generation_prompt, request.continue_final_message)
+    if request.messages is not None:
+        check_messages(request.messages)
+
+
+class TokenizeReply(msgspec.Struct, frozen=True, kw_only=True):
+    """count is len(tokens); max_model_len is the server's limit for prompt and output."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None = None
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /detokenize."""
+
+    model: Annotated[str | None, Meta(description=_MODEL)] = None
+    tokens: Annotated[list[TokenId], Meta(description="Token ids; special ones are written out.")]
+
+
+class DetokenizeReply(msgspec.Struct, frozen=True):
+    """The text of the tokens."""
+
+    prompt: str

@@ -1,0 +1,213 @@
+"""From the bytes of a body to a checked request: exact or refused.
+
+Every key of the JSON object is one of three: honoured (a field of the endpoint's struct), known
+(in its table of fields that are not honoured yet, with the values that change nothing), or unknown.
+A known field with another value is refused, naming it; an unknown one is accepted and reported, so
+that the server can name it in a header. Null means absent; of duplicate keys the last counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace.errors import RequestError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_PATH = re.compile(r" - at `(?:key in )?\$?(.*)`$")
+_REQUIRED = re.compile(r"^Object missing required field `([^`]+)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_SHOWN_CHARS = 80
+
+
+@dataclass(frozen=True)
+class Known:
+    """A field of the API that is not honoured, and when it is harmless.
+
+    accepts: the values that ask for what happens anyway, or a type all of whose values do.
+    why: what those values mean here, for people.
+    """
+
+    name: str
+    accepts: tuple[object, ...] | type
+    why: str
+
+    @property
+    def accepted(self) -> str:
+        """The accepted values as text."""
+        if isinstance(self.accepts, type):
+            return f"any {_KIND_NAMES[self.accepts]}"
+        return " or ".join(_shown(value) for value in self.accepts)
+
+    def check(self, value: object, path: str) -> None:
+        """Raise RequestError unless `value` changes nothing."""
+        if isinstance(self.accepts, type):
+            if type(value) is self.accepts:
+                return
+        elif any(_same(value, one) for one in self.accepts):
+            return
+        remedy = f"accepted: {self.accepted}" if self.accepted else "leave it out"
+        raise RequestError(
+            f"{path}: {_shown(value)} is not supported; {remedy}", param=path, code="unsupported"
+        )
+
+
+_KIND_NAMES = {str: "string", bool: "boolean", dict: "object", list: "list"}
+
+
+def _nothing(_request: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Keys of a field that is an object or a list of objects, sorted out as an endpoint's are."""
+
+    honoured: frozenset[str]
+    known: Mapping[str, Known] = field(default_factory=dict)
+    nested: Mapping[str, Nested] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoint(Generic[T]):
+    """What an endpoint takes.
+
+    known: table of fields not honoured. nested: what lies within a field.
+    check: rules over several fields; raises RequestError.
+    """
+
+    path: str
+    struct: type[T]
+    known: Mapping[str, Known] = field(default_factory=dict)
+    nested: Mapping[str, Nested] = field(default_factory=dict)
+    check: Callable[[T], None] = _nothing
+
+    @property
+    def honoured(self) -> tuple[str, ...]:
+        """Names of the fields that are honoured."""
+        return tuple(one.encode_name for one in msgspec.structs.fields(self.struct))
+
+
+class Parsed(NamedTuple, Generic[T]):
+    """A request, and the sorted names of the fields that were accepted and have no effect."""
+
+    request: T
+    ignored: tuple[str, ...]
+
+
+def parse_request(body: bytes | bytearray | memoryview, endpoint: Endpoint[T]) -> Parsed[T]:
+    """Decode and check the body of a request; raises RequestError naming the field at fault."""
+    values, ignored = _sorted_out(_json_object(body), endpoint)
+    try:
+        request = msgspec.convert(values, endpoint.struct)
+    except msgspec.ValidationError as error:
+        raise _readable(str(error), values) from None
+    except RecursionError:
+        raise RequestError("the body is nested too deeply") from None
+    endpoint.check(request)
+    return Parsed(request, tuple(sorted(ignored)))
+
+
+def _json_object(body: bytes | bytearray | memoryview) -> dict[str, Any]:
+    try:
+        values = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise RequestError("the body is nested too deeply") from None
+    if not isinstance(values, dict):
+        raise RequestError(f"the body must be a JSON object, not {_shown(values)}")
+    return values
+
+
+def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str, Any], set[str]]:
+    """The honoured fields and the names of unknown ones; known ones are checked and dropped."""
+    honoured = set(endpoint.honoured)
+    kept: dict[str, Any] = {}
+    ignored: set[str] = set()
+    for name, value in values.items():
+        if name in honoured:
+            if value is not None:
+                kept[name] = value
+                if name in endpoint.nested:
+                    _look_into(value, endpoint.nested[name], name, name, ignored)
+        elif name in endpoint.known:
+            if value is not None:
+                endpoint.known[name].check(value, name)
+        else:
+            ignored.add(name)
+    return kept, ignored
+
+
+def _look_into(value: object, rules: Nested, path: str, name: str, ignored: set[str]) -> None:
+    """Sort out the keys below a field. `path` has list indices, for errors; `name` has not.
+
+    Wrong types are passed over: they are reported, with their path, when the struct is made.
+    """
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, dict):
+                _look_into(item, rules, f"{path}[{index}]", f"{name}[]", ignored)
+        return
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        if inner is None:
+            continue
+        if key in rules.nested:
+            _look_into(inner, rules.nested[key], f"{path}.{key}", f"{name}.{key}", ignored)
+        elif key in rules.known:
+            rules.known[key].check(inner, f"{path}.{key}")
+        elif key not in rules.honoured:
+            ignored.add(f"{name}.{key}")
+
+
+def _readable(message: str, values: object) -> RequestError:
+    """msgspec's message with its JSON path as `param` and the value that was given."""
+    path = ""
+    if match := _PATH.search(message):
+        path = match.group(1).removeprefix(".")
+        message = message[: match.start()]
+    if missing := _REQUIRED.match(message):
+        param = f"{path}.{missing.group(1)}" if path else missing.group(1)
+        return RequestError(f"{param}: this field is required", param=param)
+    message = message[:1].lower() + message[1:]
+    found, value = _value_at(values, path)
+    if found:
+        message = f"{message.partition(', got ')[0]}, got {_shown(value)}"
+    return RequestError(f"{path or 'body'}: {message}", param=path or None)
+
+
+def _value_at(values: object, path: str) -> tuple[bool, object]:
+    """The value a path like `messages[0].role` leads to, if it can be followed to its end."""
+    at = 0
+    path = "." + path
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            return False, None
+        key, index = step.group(1), step.group(2)
+        if isinstance(values, dict) and key in values:
+            values = values[key]
+        elif isinstance(values, list) and index is not None and int(index) < len(values):
+            values = values[int(index)]
+        else:
+            return False, None
+        at = step.end()
+    return True, values
+
+
+def _same(value: object, other: object) -> bool:
+    """Equality of JSON values: 1 and 1.0 are equal, 1 and true are not."""
+    return isinstance(value, bool) is isinstance(other, bool) and value == other
+
+
+def _shown(value: object) -> str:
+    """A value as short JSON for an error message."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"

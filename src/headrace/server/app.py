@@ -1,0 +1,57 @@
+"""The routes as one ASGI app."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.server.api_error import ApiError
+from headrace.server.call import EndpointApp, Handler
+from headrace.server.headers import REQUEST_ID, request_id_from
+from headrace.server.reply import error_reply
+from headrace.server.routes.chat import chat_completions
+from headrace.server.routes.completions import completions
+from headrace.server.routes.health import health, metrics
+from headrace.server.routes.models import list_models, one_model
+from headrace.server.routes.tokenize import detokenize, tokenize_text
+from headrace.server.state import ServerState
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/v1/chat/completions", chat_completions),
+    ("POST", "/v1/completions", completions),
+    ("GET", "/v1/models", list_models),
+    ("GET", "/v1/models/{model:path}", one_model),
+    ("POST", "/tokenize", tokenize_text),
+    ("POST", "/detokenize", detokenize),
+    ("GET", "/health", health),
+    ("GET", "/metrics", metrics),
+)
+
+
+def build_app(state: ServerState) -> Starlette:
+    """The app. It serves at once; what needs the model answers 503 until `state.set_model`."""
+
+    async def refuse(request: Request, failure: Exception) -> Response:
+        """404 for unknown paths, 405 for known ones, in OpenAI's shape."""
+        assert isinstance(failure, HTTPException)
+        message, code = f"{request.url.path} does not exist here", "not_found"
+        if failure.status_code == 405:
+            allowed = (failure.headers or {}).get("Allow", "")
+            message = f"{request.method} {request.url.path} is not supported; allowed: {allowed}"
+            code = "method_not_allowed"
+        headers = dict(failure.headers or {})
+        headers[REQUEST_ID] = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
+        state.http.answered("other", failure.status_code)
+        return error_reply(ApiError(failure.status_code, message, code=code), headers)
+
+    routes = [
+        Route(path, EndpointApp(path, handler, state), methods=[method])
+        for method, path, handler in ROUTES
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
+    # A redirect would be built from the Host header, and clients drop the body on the way.
+    app.router.redirect_slashes = False
+    return app

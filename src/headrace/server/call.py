@@ -1,0 +1,88 @@
+"""One HTTP call on its way through the server, and the ASGI app that wraps each endpoint.
+
+A handler gets a Call and returns a response; whatever it raises becomes an error reply of its own,
+so one bad request ends that request only. Every reply carries the request's id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headrace.protocol.request import Endpoint, parse_request
+from headrace.server.api_error import ClientGoneError, api_error
+from headrace.server.connection import read_json
+from headrace.server.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
+from headrace.server.reply import error_reply
+from headrace.server.state import ServerState
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+# nginx's status for a client that closed the connection; only metrics and logs see it.
+CLIENT_GONE = 499
+
+
+@dataclass
+class Call:
+    """A call and what its reply has to carry. arrival_s: of the state's clock."""
+
+    http: Request
+    state: ServerState
+    request_id: str
+    arrival_s: float
+    ignored: str = ""
+
+    async def parse(self, endpoint: Endpoint[S]) -> S:
+        """The body as the endpoint's request; unknown fields are noted for the reply's header."""
+        parsed = parse_request(await read_json(self.http), endpoint)
+        self.state.note_ignored(parsed.ignored)
+        self.ignored = ignored_params(parsed.ignored)
+        return parsed.request
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers every reply to this call has."""
+        headers = {REQUEST_ID: self.request_id}
+        if self.ignored:
+            headers[IGNORED_PARAMS] = self.ignored
+        return headers
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class EndpointApp:
+    """ASGI app of one route. `path` is the route's, for metrics."""
+
+    def __init__(self, path: str, handler: Handler, state: ServerState) -> None:
+        self._path = path
+        self._handler = handler
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one call."""
+        state = self._state
+        http = Request(scope, receive)
+        request_id = request_id_from(http.headers.get(REQUEST_ID), state.new_id())
+        call = Call(http, state, request_id, state.clock())
+        try:
+            response = await self._handler(call)
+        except ClientGoneError:
+            logger.info("request %s: the client closed the connection", request_id)
+            state.http.answered(self._path, CLIENT_GONE)
+            return
+        except Exception as failure:  # shown as a reply, and logged by api_error if unforeseen
+            response = error_reply(api_error(failure, request_id))
+        for name, value in call.headers.items():
+            response.headers[name] = value
+        state.http.answered(self._path, response.status_code)
+        await response(scope, receive, send)

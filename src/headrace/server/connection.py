@@ -1,0 +1,77 @@
+"""A client's connection: reading the body within limits, and noticing that the client has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.types import Receive
+
+from headrace.server.api_error import ApiError, ClientGoneError
+
+T = TypeVar("T")
+
+# A million token ids, or 16 MiB of text: far more than any context; memory is the limit here.
+MAX_BODY_BYTES = 16 * 2**20
+
+
+async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """The body; ApiError 413 when it is too large, 415 when it says it is not JSON.
+
+    A browser page of another origin can post any type but JSON without being asked for leave, so
+    the check also keeps such pages away from a server on a private address.
+    """
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
+    if kind.lower() != "application/json":
+        raise ApiError(
+            415, f"content-type: {kind!r} is not supported; send application/json", code=None
+        )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > max_bytes:
+        raise _too_large(int(length), max_bytes)
+    body = bytearray()
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        body += message.get("body", b"")
+        if len(body) > max_bytes:
+            raise _too_large(len(body), max_bytes)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large(size: int, limit: int) -> ApiError:
+    return ApiError(
+        413,
+        f"the body has {size} bytes or more, at most {limit} are allowed; send less per request",
+        code="body_too_large",
+    )
+
+
+async def gone(receive: Receive) -> None:
+    """Return once the client has closed the connection. The body has to be read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`; it is cancelled, and ClientGoneError raised, if the client goes."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(gone(receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        return task.result()
+    finally:
+        await end_tasks(task, watch)
+
+
+async def end_tasks(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel what is not done and wait until it is; results and failures are dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,85 @@
+"""A streamed reply: server-sent events, keep-alive comments, and an end as soon as nobody reads.
+
+Each item of the source is one write. A failure after the headers is sent becomes an error event,
+and the stream ends there, without [DONE].
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headrace.protocol import sse
+from headrace.server.api_error import ApiError, api_error
+from headrace.server.connection import end_tasks, gone
+from headrace.server.headers import EVENT_STREAM
+
+# Proxies and clients give up on a silent connection after 30 s or more.
+KEEP_ALIVE_S = 15.0
+
+
+class EventStream(Response):
+    """Sends `events`; closes that generator when the client goes or the server ends."""
+
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        *,
+        request_id: str,
+        clock: Callable[[], float],
+        headers: Mapping[str, str],
+        keep_alive_s: float = KEEP_ALIVE_S,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers({**EVENT_STREAM, **headers})
+        self._events = events
+        self._request_id = request_id
+        self._clock = clock
+        self._keep_alive_s = keep_alive_s
+        self._sent_s = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run to the end of the source, or until the client has gone."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        self._sent_s = self._clock()
+        pump = asyncio.ensure_future(self._pump(send))
+        watch = asyncio.ensure_future(gone(receive))
+        beat = asyncio.ensure_future(self._keep_alive(send))
+        try:
+            await asyncio.wait({pump, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if pump.done():
+                pump.result()
+        finally:
+            await end_tasks(pump, watch, beat)
+
+    async def _pump(self, send: Send) -> None:
+        async with aclosing(self._events):
+            try:
+                async for event in self._events:
+                    await self._write(send, event)
+            except Exception as failure:
+                await self._write(send, error_event(api_error(failure, self._request_id)))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, send: Send, data: bytes) -> None:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._sent_s = self._clock()
+
+    async def _keep_alive(self, send: Send) -> None:
+        while True:
+            silent_s = self._clock() - self._sent_s
+            if silent_s >= self._keep_alive_s:
+                await self._write(send, sse.KEEP_ALIVE)
+                silent_s = 0.0
+            await asyncio.sleep(self._keep_alive_s - silent_s)
+
+
+def error_event(error: ApiError) -> bytes:
+    """The last event of a stream that failed."""
+    return sse.data_event(msgspec.json.encode(error.body))

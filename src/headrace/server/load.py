@@ -1,0 +1,121 @@
+"""The text side of a model: tokenizer, chat template, names and fingerprint, without its weights.
+
+Loaded in the server's process while the engine's process loads the weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from headrace import __version__
+from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.embedded import resolve_model
+from headrace.engine.messages import EngineInfo
+from headrace.errors import ConfigError
+from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.open import open_checkpoint
+from headrace.weights.tensor import Tensor
+
+# Bytes of each tensor that enter the fingerprint: enough to tell weights apart, and one page read.
+_SAMPLE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class TextSide:
+    """What the server itself knows of the model. weights_digest: of config and samples of weights.
+
+    template is None for a model without one.
+    """
+
+    names: tuple[str, ...]
+    root: str
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    eos_token_ids: frozenset[int]
+    weights_digest: bytes
+
+
+def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
+    """Open the checkpoint and make what text needs; raises HeadraceError where that fails."""
+    path = resolve_model(engine_config.model)
+    checkpoint = open_checkpoint(path)
+    tokenizer = load_tokenizer(checkpoint.tokenizer, checkpoint.eos_token_ids)
+    return TextSide(
+        names=server_config.served_model_name or (default_name(path),),
+        root=str(path),
+        tokenizer=tokenizer,
+        template=_template(checkpoint, tokenizer, server_config.chat_template),
+        eos_token_ids=frozenset(checkpoint.eos_token_ids),
+        weights_digest=weights_digest(checkpoint),
+    )
+
+
+def default_name(path: Path) -> str:
+    """The file's or folder's name, without ".gguf"."""
+    name = path.resolve().name
+    return name.removesuffix(".gguf") or name
+
+
+def _template(
+    checkpoint: Checkpoint, tokenizer: Tokenizer, file: str | None
+) -> ChatTemplate | None:
+    """The model's chat template, or the one in `file` in its place."""
+    templates = dict(checkpoint.chat_templates)
+    if file is not None:
+        try:
+            templates = {"default": Path(file).read_text(encoding="utf-8")}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--chat-template {file}: cannot be read: {error}") from error
+    if not templates:
+        return None
+    return ChatTemplate(
+        templates,
+        bos_token=tokenizer.bos_token,
+        eos_token=tokenizer.eos_token,
+        special_tokens=tokenizer.named_tokens,
+    )
+
+
+def weights_digest(checkpoint: Checkpoint) -> bytes:
+    """A digest of config, and of name, shape, codec and some bytes of each tensor."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(msgspec.json.encode(_plain(checkpoint.config), order="deterministic"))
+    for name in sorted(checkpoint.tensors):
+        tensor = checkpoint.tensors[name]
+        digest.update(f"{name} {tensor.shape} {tensor.codec.name}".encode())
+        digest.update(_sample(tensor))
+    return digest.digest()
+
+
+def _sample(tensor: Tensor) -> bytes:
+    flat = tensor.data.reshape(-1)
+    middle = max(0, (flat.size - _SAMPLE_BYTES) // 2)
+    return flat[middle : middle + _SAMPLE_BYTES].tobytes()
+
+
+def fingerprint(weights: bytes, info: EngineInfo) -> str:
+    """`fp_` and 12 digits that change with anything that changes results of a seeded request."""
+    facts = (
+        __version__,
+        info.model_type,
+        info.backend,
+        info.cpu_level,
+        info.kv_cache_dtype,
+        str(info.max_model_len),
+    )
+    return "fp_" + hashlib.blake2b(b"\0".join(_encoded(facts)) + weights, digest_size=6).hexdigest()
+
+
+def _encoded(facts: Iterable[str]) -> list[bytes]:
+    return [fact.encode() for fact in facts]
+
+
+def _plain(value: object) -> object:
+    """Config values as JSON can hold them: arrays of GGUF files become lists."""
+    return msgspec.to_builtins(value, enc_hook=lambda other: other.tolist(), str_keys=True)

@@ -1,0 +1,1 @@
+"""One file per endpoint: from a parsed request to a reply."""

@@ -1,0 +1,120 @@
+"""POST /v1/completions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.responses import Response
+
+from headrace.engine.messages import Submit
+from headrace.protocol.openai.completions import (
+    DEFAULT_MAX_TOKENS,
+    Completion,
+    CompletionRequest,
+    prompts_of,
+)
+from headrace.protocol.openai.fields import COMPLETIONS
+from headrace.server.call import Call
+from headrace.server.completion_reply import CompletionReply
+from headrace.server.connection import unless_gone
+from headrace.server.event_stream import EventStream
+from headrace.server.generation import Piece, generate, merge
+from headrace.server.params import check_logprobs, check_prompt_ids, output_tokens, sampling_params
+from headrace.server.prompt import tokenize
+from headrace.server.reply import Head, json_reply
+from headrace.server.served import ServedModel
+
+
+async def completions(call: Call) -> Response:
+    """Continue one or several prompts, whole or as events."""
+    request = await call.parse(COMPLETIONS)
+    serving = call.state.serving()
+    model = serving.model
+    model.check_name(request.model)
+    check_logprobs(request.logprobs or 0, model.max_logprobs, "logprobs")
+    prompts = await _token_ids(call, model, request)
+    head = Head(
+        f"cmpl-{call.state.new_id()}", int(call.state.wall_clock()), model.name, model.fingerprint
+    )
+    submits = [
+        _submit(request, model, ids, index, len(prompts), head.id)
+        for index, ids in enumerate(prompts)
+    ]
+    sources = [
+        generate(
+            model,
+            submit,
+            request,
+            arrival_s=call.arrival_s,
+            metrics=serving.requests,
+            pulse=serving.pulse,
+        )
+        for submit in submits
+    ]
+    reply = CompletionReply(head, request, prompts, model.tokenizer)
+    merged = merge(sources)
+    if request.stream:
+        return EventStream(
+            _events(merged, reply),
+            request_id=call.request_id,
+            clock=call.state.clock,
+            headers=call.headers,
+            keep_alive_s=call.state.keep_alive_s,
+        )
+    return json_reply(await unless_gone(call.http.receive, _whole(merged, reply)))
+
+
+async def _token_ids(call: Call, model: ServedModel, request: CompletionRequest) -> list[list[int]]:
+    ids = []
+    for prompt in prompts_of(request):
+        if isinstance(prompt, str):
+            prompt = await tokenize(
+                call.state.workers, model, prompt, add_special_tokens=request.add_special_tokens
+            )
+        ids.append(prompt)
+    return ids
+
+
+def _submit(
+    request: CompletionRequest,
+    model: ServedModel,
+    prompt_ids: list[int],
+    index: int,
+    count: int,
+    reply_id: str,
+) -> Submit:
+    """The engine's request for one prompt, within the model's limits; raises RequestError."""
+    param = "prompt" if count == 1 else f"prompt[{index}]"
+    vocab_size = model.engine.info.vocab_size
+    check_prompt_ids(prompt_ids, param, vocab_size)
+    max_tokens = output_tokens(
+        len(prompt_ids),
+        request.max_tokens,
+        model.context_tokens,
+        prompt_param=param,
+        tokens_param="max_tokens",
+        default=DEFAULT_MAX_TOKENS,
+    )
+    params = sampling_params(request, max_tokens, request.logprobs, vocab_size)
+    return Submit(f"{reply_id}-{index}", prompt_ids, params, request.cache_salt or "")
+
+
+async def _events(
+    merged: AsyncGenerator[tuple[int, Piece], None], reply: CompletionReply
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(merged):
+        async for index, piece in merged:
+            for event in reply.events(index, piece):
+                yield event
+    for event in reply.last_events():
+        yield event
+
+
+async def _whole(
+    merged: AsyncGenerator[tuple[int, Piece], None], reply: CompletionReply
+) -> Completion:
+    async with aclosing(merged):
+        async for index, piece in merged:
+            reply.add(index, piece)
+    return reply.whole()

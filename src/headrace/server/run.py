@@ -1,0 +1,217 @@
+"""`headrace serve`: an engine process, the HTTP server in front of it, and their common end.
+
+The engine starts first and loads weights while this process imports the HTTP side and loads the
+tokenizer. The server listens at once and answers 503 until the model is there. The first SIGINT or
+SIGTERM lets open requests go on for a moment, the second ends them; then the engine ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.server.listen import listen, url_of
+
+if TYPE_CHECKING:
+    from headrace.engine.client import EngineClient
+    from headrace.server.http import HttpServer
+    from headrace.server.load import TextSide
+    from headrace.server.state import ServerState
+
+logger = logging.getLogger(__name__)
+
+# How long open requests may go on after the first signal.
+GRACE_S = 5
+# How often the engine is looked at, to say in the log that it has ended.
+LOOK_EVERY_S = 1.0
+
+
+def serve(
+    engine_config: EngineConfig, server_config: ServerConfig, *, as_json: bool = False
+) -> int:
+    """Serve until a signal comes; the exit code is 0 then.
+
+    Prints one line once the model can be used: for people, or as JSON. Raises HeadraceError when
+    the model cannot be loaded or the address cannot be listened on.
+    """
+    started_s = time.perf_counter()
+    logging.basicConfig(
+        level=server_config.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    # uvicorn's own notes (started, waiting for connections) say what ours say.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    with listen(server_config.host, server_config.port) as sock:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(engine_config, server_config, sock, started_s, as_json))
+    return 0
+
+
+class _Signals(NamedTuple):
+    """stop is set by the first signal, hurry by the second."""
+
+    stop: asyncio.Event
+    hurry: asyncio.Event
+
+
+async def _serve(
+    engine_config: EngineConfig,
+    server_config: ServerConfig,
+    sock: socket.socket,
+    started_s: float,
+    as_json: bool,
+) -> None:
+    with _signals() as signals:
+        from headrace.engine.client import EngineClient
+
+        engine_task = asyncio.ensure_future(EngineClient.start(engine_config))
+        await asyncio.sleep(0)  # the process is spawned before the imports below
+        from headrace.server.app import build_app
+        from headrace.server.http import HttpServer
+        from headrace.server.state import ServerState
+
+        state = ServerState()
+        http = HttpServer(build_app(state), sock, grace_s=GRACE_S)
+        text_task = asyncio.ensure_future(
+            asyncio.to_thread(_load_text, engine_config, server_config)
+        )
+        try:
+            http.start()
+            ready = asyncio.gather(engine_task, text_task)
+            if await _done_before(ready, signals.stop):
+                engine, text = ready.result()
+                _set_model(state, engine, text, engine_config)
+                _announce(state, url_of(sock), time.perf_counter() - started_s, as_json)
+                await _until_stopped(engine, signals.stop)
+        finally:
+            http.stop()
+            await _wait_for_requests(http, signals.hurry)
+            await _end(engine_task, text_task)
+            await http.ended()
+            state.close()
+
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    signals = _Signals(asyncio.Event(), asyncio.Event())
+
+    def note() -> None:
+        (signals.hurry if signals.stop.is_set() else signals.stop).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, note)
+    try:
+        yield signals
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
+    from headrace.server.load import load_text
+
+    return load_text(engine_config, server_config)
+
+
+async def _done_before(work: asyncio.Future[Any], stop: asyncio.Event) -> bool:
+    """Whether `work` was done before the signal, which cancels it; its failure is left in it."""
+    signalled = asyncio.ensure_future(stop.wait())
+    both: set[asyncio.Future[Any]] = {work, signalled}
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        signalled.cancel()
+    done = work.done()
+    if not done:
+        work.cancel()
+    return done
+
+
+def _set_model(
+    state: ServerState, engine: EngineClient, text: TextSide, config: EngineConfig
+) -> None:
+    from headrace.server.load import fingerprint
+    from headrace.server.served import ServedModel
+
+    model = ServedModel(
+        names=text.names,
+        root=text.root,
+        engine=engine,
+        tokenizer=text.tokenizer,
+        template=text.template,
+        eos_token_ids=text.eos_token_ids,
+        fingerprint=fingerprint(text.weights_digest, engine.info),
+        created_s=int(state.wall_clock()),
+        max_logprobs=config.max_logprobs,
+    )
+    state.set_model(model, prefix_caching=config.enable_prefix_caching)
+
+
+class _Announcement(msgspec.Struct, frozen=True):
+    """What `--json` prints. url has no path; ready_s counts from the call of `serve`."""
+
+    url: str
+    model: str
+    ready_s: float
+    max_model_len: int
+    phases_s: dict[str, float]
+
+
+def _announce(state: ServerState, url: str, ready_s: float, as_json: bool) -> None:
+    model = state.serving().model
+    if as_json:
+        info = model.engine.info
+        facts = _Announcement(
+            url, model.name, round(ready_s, 4), model.context_tokens, info.phases_s
+        )
+        line = msgspec.json.encode(facts).decode()
+    else:
+        line = f"headrace serves {model.name} at {url}/v1 (ready in {ready_s:.2f} s)"
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def _until_stopped(engine: EngineClient, stop: asyncio.Event) -> None:
+    """Return at the signal. An engine that ends is logged; the server says 503 from then on."""
+    known_dead = False
+    while not stop.is_set():
+        if not known_dead and not engine.alive:
+            known_dead = True
+            logger.critical("the engine has ended; every request is answered with 503 from now on")
+        try:
+            await asyncio.wait_for(stop.wait(), LOOK_EVERY_S)
+        except TimeoutError:
+            continue
+
+
+async def _wait_for_requests(http: HttpServer, hurry: asyncio.Event) -> None:
+    """Let open requests end by themselves, for the grace, or until a second signal."""
+    ended = asyncio.ensure_future(http.ended(GRACE_S))
+    hurried = asyncio.ensure_future(hurry.wait())
+    try:
+        await asyncio.wait({ended, hurried}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        hurried.cancel()
+        ended.cancel()
+
+
+async def _end(engine_task: asyncio.Future[EngineClient], text_task: asyncio.Future[Any]) -> None:
+    """End the engine, whether it is there or still loading. Failures were raised before."""
+    engine_task.cancel()
+    text_task.cancel()
+    await asyncio.gather(engine_task, text_task, return_exceptions=True)
+    if not engine_task.cancelled() and engine_task.exception() is None:
+        await engine_task.result().close()

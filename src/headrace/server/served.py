@@ -1,0 +1,76 @@
+"""The model that is served: its names, its engine and its text side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.errors import RequestError, TemplateError
+from headrace.protocol.openai.sampling import SamplingFields
+from headrace.server.api_error import MODEL_NOT_FOUND
+from headrace.server.engine import EngineLike
+from headrace.text import TextStream
+
+if TYPE_CHECKING:
+    from headrace.text import ChatTemplate, Tokenizer
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """Everything a request needs once the model is loaded.
+
+    names: what clients may call it; the first is in replies. fingerprint: changes with weights,
+    quantization and settings that change results. created_s: Unix time the server was started.
+    eos_token_ids: what the engine ends at unless told not to.
+    """
+
+    names: tuple[str, ...]
+    engine: EngineLike
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    eos_token_ids: frozenset[int]
+    fingerprint: str
+    created_s: int
+    max_logprobs: int
+    root: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name in replies."""
+        return self.names[0]
+
+    @property
+    def context_tokens(self) -> int:
+        """Most tokens of prompt and output together: the model's limit, or the KV cache's."""
+        info = self.engine.info
+        return min(info.max_model_len, info.num_blocks * info.block_size)
+
+    def check_name(self, asked: str | None) -> None:
+        """Raise RequestError (a 404) for a name that is not served; None stands for the model."""
+        if asked is None or asked in self.names:
+            return
+        raise RequestError(
+            f"the model {asked!r} does not exist here; served: {', '.join(self.names)}",
+            param="model",
+            code=MODEL_NOT_FOUND,
+        )
+
+    def chat_template(self) -> ChatTemplate:
+        """The template; TemplateError for a model that has none."""
+        if self.template is None:
+            raise TemplateError(
+                f"{self.name} has no chat template; use /v1/completions, or start the server with "
+                "--chat-template FILE"
+            )
+        return self.template
+
+    def text_stream(self, prompt_ids: Sequence[int], fields: SamplingFields) -> TextStream:
+        """A fresh stream from the ids that follow `prompt_ids` to the text the client wants."""
+        return TextStream(
+            self.tokenizer,
+            prompt_ids=prompt_ids,
+            stops=fields.stop_strings,
+            skip_special_tokens=fields.skip_special_tokens,
+            include_stop=fields.include_stop_str_in_output,
+        )

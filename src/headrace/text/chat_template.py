@@ -1,0 +1,260 @@
+"""Chat messages to the prompt text a model was trained on, by the template that came with it.
+
+Byte for byte what transformers' apply_chat_template gives for the same messages; work and output
+are bounded. Importing this is cheap: jinja2 is imported by the first rendering.
+`render_segments` tells template text from text users wrote, so that a control token in a message
+stays ordinary text.
+Knows no token ids: what is rendered is encoded with add_special_tokens=False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import RequestError, TemplateError
+from headrace.text.template_limits import Budget, RenderLimits
+from headrace.text.template_messages import normalized_messages, plain
+from headrace.text.user_text import Disguise, disguises, segments_of
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from headrace.text.template_traits import TemplateTraits
+    from headrace.text.tokenizer import Segment
+
+# Ends the message to continue; private-use characters, which no template looks for. The space
+# tells whether the template trims.
+_CONTINUE_MARK = "\U0010fffc\U0010fffd "
+
+
+class ChatTemplate:
+    """One checkpoint's chat templates, compiled once. Safe to use from several threads.
+
+    source: the template, or templates by name: "default", and "tool_use" for requests with tools.
+    bos_token, eos_token: their texts, None for none. special_tokens: further names templates may
+    use ("pad_token", ...). media: content parts the model takes beside text, by their type. clock:
+    what `strftime_now` shows. limits: what one rendering may do.
+    """
+
+    def __init__(
+        self,
+        source: str | Mapping[str, str],
+        *,
+        bos_token: str | None = None,
+        eos_token: str | None = None,
+        special_tokens: Mapping[str, str] | None = None,
+        media: Collection[str] = (),
+        clock: Callable[[], datetime] = datetime.now,
+        limits: RenderLimits | None = None,
+    ) -> None:
+        self._sources = {"default": source} if isinstance(source, str) else dict(source)
+        self._variables = {
+            **(special_tokens or {}),
+            "bos_token": bos_token or "",
+            "eos_token": eos_token or "",
+        }
+        self._media = frozenset(media)
+        self._clock = clock
+        self._limits = limits or RenderLimits()
+        self._compiled: dict[str, tuple[jinja2.Template, TemplateTraits]] = {}
+
+    def compile(self) -> None:
+        """Compile every template now. Raises TemplateError where one does not parse."""
+        for name in self._sources:
+            self._template(name)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
+        template_name: str | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """The prompt text.
+
+        continue_final_message: leave the last message open for the model to go on. kwargs: further
+        variables of the template (enable_thinking, ...). An empty `tools` is none.
+        Raises RequestError for messages it cannot be, TemplateError with the template's own words
+        where it refuses them, and when it exceeds the limits.
+        """
+        name = self._name(template_name, tools)
+        inputs = self._inputs(
+            name, messages, add_generation_prompt, tools, documents, continue_final_message, kwargs
+        )
+        return self._render(name, inputs, continue_final_message)
+
+    def render_segments(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        control_tokens: Iterable[str],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        continue_final_message: bool = False,
+        template_name: str | None = None,
+        **kwargs: Any,
+    ) -> list[Segment]:
+        """The text of `render` in pieces, for Tokenizer.encode_segments.
+
+        Pieces that say False came from a message, a tool or a document and could begin a control
+        token. The joined pieces equal `render` exactly. Where the template itself looks for
+        control tokens in messages, so that telling them apart would change its output, everything
+        says True, as other engines treat everything. Roles count as the template's.
+        """
+        name = self._name(template_name, tools)
+        inputs = self._inputs(
+            name, messages, add_generation_prompt, tools, documents, continue_final_message, kwargs
+        )
+        text = self._render(name, inputs, continue_final_message)
+        for disguise in disguises(inputs, tuple(control_tokens)):
+            segments = self._segments(name, inputs, continue_final_message, disguise)
+            if segments is not None and "".join(piece for piece, _ in segments) == text:
+                return segments
+        return [(text, True)]
+
+    def _segments(
+        self, name: str, inputs: dict[str, Any], continued: bool, disguise: Disguise
+    ) -> list[Segment] | None:
+        try:
+            return segments_of(self._render(name, disguise.apply(inputs), continued), disguise)
+        except TemplateError:
+            # It renders undisguised: what it looked for is what was disguised.
+            return None
+
+    def _name(self, wanted: str | None, tools: Sequence[Any] | None) -> str:
+        name = wanted or ("tool_use" if tools and "tool_use" in self._sources else "default")
+        if name not in self._sources:
+            known = ", ".join(sorted(self._sources)) or "none"
+            raise TemplateError(
+                f"this model has no chat template named {name!r} (it has: {known}); use raw "
+                "completions or give a chat template"
+            )
+        return name
+
+    def _inputs(
+        self,
+        name: str,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] | None,
+        documents: Sequence[Mapping[str, Any]] | None,
+        continue_final_message: bool,
+        kwargs: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        if continue_final_message and add_generation_prompt:
+            raise RequestError(
+                "continue_final_message and add_generation_prompt exclude each other; set "
+                "add_generation_prompt to false to continue the last message",
+                param="continue_final_message",
+            )
+        chat = normalized_messages(messages, self._template(name)[1], self._media)
+        if continue_final_message:
+            _mark_end(chat)
+        return {
+            **self._variables,
+            **kwargs,
+            "messages": chat,
+            "tools": plain(tools) if tools else None,
+            "documents": plain(documents) if documents else None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+
+    def _render(self, name: str, inputs: Mapping[str, Any], continued: bool) -> str:
+        from headrace.text.template_sandbox import BUDGET
+
+        template, _ = self._template(name)
+        budget = Budget(self._limits)
+        pieces: list[str] = []
+        length = 0
+        with _errors_named("the chat template refuses these messages"):
+            for piece in template.generate({**inputs, BUDGET: budget}):
+                length += len(piece)
+                budget.charge_chars(len(piece))
+                budget.check_chars(length)
+                pieces.append(piece)
+        text = "".join(pieces)
+        return _cut_at_mark(text) if continued else text
+
+    def _template(self, name: str) -> tuple[jinja2.Template, TemplateTraits]:
+        compiled = self._compiled.get(name)
+        if compiled is None:
+            from headrace.text.template_traits import traits_of
+
+            source = self._sources[name]
+            with _errors_named(f"chat template {name!r} does not parse"):
+                tree = self._environment.parse(source)
+                compiled = self._environment.from_string(source), traits_of(tree, source)
+            self._compiled[name] = compiled
+        return compiled
+
+    @cached_property
+    def _environment(self) -> jinja2.Environment:
+        from headrace.text.template_sandbox import SandboxEnvironment
+
+        return SandboxEnvironment(self._clock, self._limits)
+
+
+def _mark_end(chat: list[dict[str, Any]]) -> None:
+    """Put the mark behind the text of the last message."""
+    content = chat[-1]["content"] if chat else None
+    if isinstance(content, str):
+        chat[-1]["content"] = content + _CONTINUE_MARK
+    elif isinstance(content, list) and content and "text" in content[-1]:
+        content[-1]["text"] += _CONTINUE_MARK
+    else:
+        raise RequestError(
+            "continue_final_message needs a last message with a text to continue",
+            param="continue_final_message",
+        )
+
+
+def _cut_at_mark(text: str) -> str:
+    """What stands before the mark; without trailing spaces where the template trims messages."""
+    mark = _CONTINUE_MARK.rstrip()
+    at = text.rfind(mark)
+    if at < 0:
+        raise TemplateError(
+            "continue_final_message is not possible: this chat template leaves out the last "
+            "message's text"
+        )
+    kept = text.startswith(_CONTINUE_MARK, at)
+    return text[:at] if kept else text[:at].rstrip()
+
+
+@contextmanager
+def _errors_named(what: str) -> Iterator[None]:
+    """Whatever template code raises, as a TemplateError; a template's own words stay as they are.
+
+    A template is foreign code: it may raise what any expression may raise.
+    """
+    import jinja2
+
+    try:
+        yield
+    except TemplateError:
+        raise
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{what}: line {error.lineno}: {error.message}") from error
+    except jinja2.TemplateRuntimeError as error:
+        raise TemplateError(f"{what}: {error.message}") from error
+    except jinja2.TemplateError as error:
+        raise TemplateError(str(error)) from error
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise TemplateError(f"{what}: {type(error).__name__}: {error}") from error

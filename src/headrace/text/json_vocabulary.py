@@ -1,0 +1,131 @@
+"""Tokenizers read from a tokenizer.json by the `tokenizers` library, with tokenizer_config.json.
+
+What the file's post-processor adds is what `add_special_tokens` adds, as in transformers; only
+where it adds nothing is `add_bos_token: true` of the config honoured (older Llama classes did that
+themselves). Truncation and padding stored in the file are switched off: a prompt is never cut.
+How pieces spell bytes is read off the decoder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import CheckpointError
+from headrace.text.byte_alphabet import SPACE_MARK, Spelling
+from headrace.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+_ROLES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+_LISTS = ("additional_special_tokens", "extra_special_tokens")
+
+
+def vocabulary_from_json(
+    path: Path, config: Mapping[str, Any], eos_token_ids: tuple[int, ...]
+) -> Vocabulary:
+    """Read `path` (tokenizer.json). config: tokenizer_config.json, or {}.
+
+    Raises CheckpointError when the file is absent or no tokenizer.json.
+    """
+    from tokenizers import Tokenizer
+
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing: the folder holds no tokenizer this can read")
+    try:
+        backend = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise CheckpointError(f"{path} is not a usable tokenizer.json: {error}") from error
+    backend.no_truncation()
+    backend.no_padding()
+    named = {role: text for role in _ROLES if (text := _text(config.get(role)))}
+    _add_config_tokens(backend, config, named)
+
+    added = backend.get_added_tokens_decoder()
+    spelling, strips, marked = _spelling(backend)
+    bos_id = _id(backend, named.get("bos_token"))
+    eos_id = _id(backend, named.get("eos_token"))
+    prefix, suffix = _affixes(backend)
+    if not prefix and not suffix:
+        prefix = (bos_id,) if config.get("add_bos_token") is True and bos_id is not None else ()
+        suffix = (eos_id,) if config.get("add_eos_token") is True and eos_id is not None else ()
+
+    def printed(text: str) -> str:
+        return text.replace(SPACE_MARK, " ") if marked else text
+
+    return Vocabulary(
+        backend=backend,
+        piece=lambda token_id: backend.id_to_token(token_id) if token_id >= 0 else None,
+        spelling=spelling,
+        literal={token_id: printed(token.content) for token_id, token in added.items()},
+        special_ids=frozenset(token_id for token_id, token in added.items() if token.special),
+        prefix_ids=prefix,
+        suffix_ids=suffix,
+        strips_first_space=strips,
+        bos_token_id=bos_id,
+        eos_token_ids=eos_token_ids or (() if eos_id is None else (eos_id,)),
+        count=backend.get_vocab_size,
+        limit=lambda: max(backend.get_vocab().values(), default=-1) + 1,
+        named=named,
+    )
+
+
+def _text(value: Any) -> str | None:
+    """A token in tokenizer_config.json: its text, or a mapping that holds it."""
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) and value else None
+
+
+def _id(backend: Backend, text: str | None) -> int | None:
+    return None if text is None else backend.token_to_id(text)
+
+
+def _add_config_tokens(backend: Backend, config: Mapping[str, Any], named: dict[str, str]) -> None:
+    """Register the special tokens only tokenizer_config.json names; ids the file lacks stay out."""
+    from tokenizers import AddedToken
+
+    texts = list(named.values())
+    for key in _LISTS:
+        values = config.get(key) or ()
+        entries = values.values() if isinstance(values, Mapping) else values
+        texts += [text for value in entries if (text := _text(value))]
+    known = {token.content for token in backend.get_added_tokens_decoder().values()}
+    missing = [
+        AddedToken(text, special=True, normalized=False)
+        for text in dict.fromkeys(texts)
+        if text not in known and backend.token_to_id(text) is not None
+    ]
+    if missing:
+        backend.add_tokens(missing)
+
+
+def _affixes(backend: Backend) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the post-processor puts before and after one text, found with a probe."""
+    probe = backend.encode("a", add_special_tokens=True)
+    own = [index for index, special in enumerate(probe.special_tokens_mask) if not special]
+    first, last = (own[0], own[-1] + 1) if own else (len(probe.ids), len(probe.ids))
+    return tuple(probe.ids[:first]), tuple(probe.ids[last:])
+
+
+def _spelling(backend: Backend) -> tuple[Spelling | str, bool, bool]:
+    """(spelling, whether the first space of a text is stripped, whether U+2581 is a space)."""
+    decoder = backend.decoder
+    if decoder is None:
+        return "no decoder", False, False
+    state = json.loads(decoder.__getstate__())
+    steps = state["decoders"] if state["type"] == "Sequence" else [state]
+    by_type = {step["type"]: step for step in steps}
+    if "ByteLevel" in by_type:
+        return "bytes", False, False
+    if "ByteFallback" in by_type or "Metaspace" in by_type:
+        strip = by_type.get("Strip", {})
+        stripped = strip.get("content") == " " and strip.get("start", 0) > 0
+        metaspace = by_type.get("Metaspace")
+        if metaspace is not None and metaspace.get("prepend_scheme", "always") != "never":
+            stripped = True
+        return "sentencepiece", stripped, True
+    return f"decoder {state['type']}", False, False

@@ -1,0 +1,89 @@
+"""Ids to the text a client gets: detokenizer and stop strings of one choice of one request.
+
+Several ids may come at once (speculation). When one of them completes a stop string the ids after
+it were never generated as far as the client is concerned: `num_tokens` says where to cut usage and
+log probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.text.detokenizer import Detokenizer
+from headrace.text.stop import StopStrings
+
+if TYPE_CHECKING:
+    from headrace.text.tokenizer import Tokenizer
+
+
+class TextDelta(NamedTuple):
+    """What a batch of ids led to.
+
+    text: released now. num_tokens: how many of the ids count, the one that completed a stop string
+    included. stop: the stop string that ended the text. text_offsets: for each counted id, where
+    its text begins, in characters of the generated text; ids within one character share it.
+    """
+
+    text: str
+    num_tokens: int = 0
+    stop: str | None = None
+    text_offsets: tuple[int, ...] = ()
+
+
+class TextStream:
+    """Text of one choice. `feed` until it tells a stop, then nothing; else `finish` at the end.
+
+    prompt_ids: what the ids continue. text_offset: added to every text offset (the length of the
+    prompt's text where it is echoed). Raises RequestError for an empty stop string.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        prompt_ids: Sequence[int] = (),
+        stops: Sequence[str] = (),
+        include_stop: bool = False,
+        skip_special_tokens: bool = True,
+        text_offset: int = 0,
+    ) -> None:
+        self._detokenizer = Detokenizer(
+            tokenizer, prompt_ids=prompt_ids, skip_special_tokens=skip_special_tokens
+        )
+        self._stops = StopStrings(stops, include_stop=include_stop)
+        self._offset = text_offset
+        self._stopped = False
+
+    def feed(self, ids: Sequence[int], *, hide_last: bool = False) -> TextDelta:
+        """Take generated ids in order.
+
+        hide_last: the last id ended the text (an end id or one of stop_token_ids): it counts and
+        has an offset, and its text is left out. After a stop no id counts.
+        """
+        if self._stopped:
+            return TextDelta("")
+        pieces: list[str] = []
+        offsets: list[int] = []
+        last = len(ids) - 1
+        for index, token_id in enumerate(ids):
+            offsets.append(self._offset)
+            if hide_last and index == last:
+                break
+            text = self._detokenizer.feed((token_id,))
+            if text:
+                self._offset += len(text)
+                released, stop = self._stops.feed(text)
+                pieces.append(released)
+                if stop is not None:
+                    self._stopped = True
+                    return TextDelta("".join(pieces), index + 1, stop, tuple(offsets))
+        return TextDelta("".join(pieces), len(ids), None, tuple(offsets))
+
+    def finish(self) -> TextDelta:
+        """The text still held, when generation ended for another reason than a stop string."""
+        if self._stopped:
+            return TextDelta("")
+        self._stopped = True
+        released, stop = self._stops.feed(self._detokenizer.flush())
+        return TextDelta(released + self._stops.flush(), 0, stop)

@@ -1,0 +1,130 @@
+"""Chat messages as a template expects them, from messages as the API takes them.
+
+Copies everything into plain dicts, lists and scalars, so that a template sees no object with
+methods of its own. What cannot be brought into the template's form is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import RequestError
+
+if TYPE_CHECKING:
+    from headrace.text.template_traits import TemplateTraits
+
+_TEXT_KEYS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+# The first is what templates read; the others are older names for the same.
+_REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+
+
+def normalized_messages(
+    messages: Sequence[Mapping[str, Any]],
+    traits: TemplateTraits,
+    media: Collection[str] = (),
+) -> list[dict[str, Any]]:
+    """Messages for a template with these traits, of a model that takes these media.
+
+    Content parts are joined by a newline where the template takes text (as vLLM does), a text is
+    made one part where it takes only parts; missing content is "" or, where the template tells the
+    two apart, None; arguments of tool calls are objects, or JSON text where the template prints
+    them as they are; "developer" is "system" where the template does not know it; reasoning is
+    given under the names templates use.
+    Raises RequestError naming the message for what is no message, content parts that are neither
+    text nor in `media`, and arguments that are no JSON object.
+    """
+    return [
+        _message(message, f"messages[{i}]", traits, media) for i, message in enumerate(messages)
+    ]
+
+
+def _message(
+    message: Any, at: str, traits: TemplateTraits, media: Collection[str]
+) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise RequestError(f"{at} is no object with role and content", param=at)
+    result = {key: plain(value) for key, value in message.items()}
+    role = result.get("role")
+    if not isinstance(role, str):
+        raise RequestError(f"{at}.role is {role!r}; a role name is required", param=f"{at}.role")
+    if role == "developer" and not traits.knows_developer:
+        result["role"] = "system"
+    result["content"] = _content(result.get("content"), f"{at}.content", traits, media)
+    calls = result.get("tool_calls")
+    if calls:
+        result["tool_calls"] = [
+            _tool_call(call, f"{at}.tool_calls[{i}]", traits) for i, call in enumerate(calls)
+        ]
+    elif calls is not None:
+        del result["tool_calls"]
+    reasoning = next((result[k] for k in _REASONING_KEYS if result.get(k) is not None), None)
+    if reasoning is not None:
+        result.setdefault("thinking", reasoning)
+        result["reasoning_content"] = reasoning
+    return result
+
+
+def _content(content: Any, at: str, traits: TemplateTraits, media: Collection[str]) -> Any:
+    if content is None:
+        return None if traits.tests_none else ""
+    if isinstance(content, str):
+        return content if traits.takes_text else [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        raise RequestError(f"{at} is neither a text nor a list of parts", param=at)
+    kept = media if traits.takes_parts else ()
+    parts = [_part(part, f"{at}[{i}]", kept) for i, part in enumerate(content)]
+    return parts if traits.takes_parts else "\n".join(part["text"] for part in parts)
+
+
+def _part(part: Any, at: str, media: Collection[str]) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    kind = part.get("type", "text") if isinstance(part, dict) else None
+    if kind in media:
+        return dict(part)
+    text = part.get(_TEXT_KEYS[kind]) if kind in _TEXT_KEYS else None
+    if not isinstance(text, str):
+        raise RequestError(
+            f"{at} has type {kind!r}; this model takes text: send parts of type 'text' with a text",
+            param=at,
+        )
+    return {"type": "text", "text": text}
+
+
+def _tool_call(call: Any, at: str, traits: TemplateTraits) -> Any:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or "arguments" not in function:
+        return call
+    arguments = function["arguments"]
+    if traits.arguments_as_text:
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+    elif isinstance(arguments, str):
+        arguments = _parsed(arguments, f"{at}.function.arguments")
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _parsed(arguments: str, at: str) -> Any:
+    try:
+        # Some clients send "" for a call without arguments.
+        parsed = json.loads(arguments) if arguments.strip() else {}
+    except ValueError as error:
+        raise RequestError(f"{at} is no JSON ({error}); send an object", param=at) from error
+    if not isinstance(parsed, dict):
+        raise RequestError(f"{at} is JSON but no object; send an object", param=at)
+    return parsed
+
+
+def plain(value: Any) -> Any:
+    """A copy made of dict, list, str, int, float, bool and None only."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise RequestError(f"a message holds a {type(value).__name__}, which is no JSON value")

@@ -1,0 +1,140 @@
+"""What a chat template expects of its messages, read off its syntax tree.
+
+Templates differ in what they take: content as a text or as a list of parts, None or "" where there
+is none, tool-call arguments as an object or as JSON text. Nothing says which; how the template uses
+the values does.
+Importing this imports jinja2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jinja2 import nodes
+
+# Filters that take a list of parts apart.
+_PART_FILTERS = frozenset(("selectattr", "rejectattr", "map", "select", "reject"))
+_OBJECT_FILTERS = frozenset(("tojson", "items", "dictsort"))
+_TEXT_FILTERS = frozenset(("trim", "string", "replace", "lower", "upper", "indent", "safe", "e"))
+_TEXT_METHODS = frozenset(
+    ("strip", "lstrip", "rstrip", "split", "rsplit", "startswith", "endswith", "replace")
+)
+_TYPE_TESTS = frozenset(("string", "iterable", "sequence", "mapping"))
+
+
+@dataclass(frozen=True)
+class TemplateTraits:
+    """takes_parts: content may be a list of parts. takes_text: it may be a text (both may hold).
+    tests_none: tells content that is none apart. arguments_as_text: prints a tool call's
+    arguments as they are. knows_developer: names the role "developer"."""
+
+    takes_parts: bool
+    takes_text: bool
+    tests_none: bool
+    arguments_as_text: bool
+    knows_developer: bool
+
+
+def traits_of(template: nodes.Template, source: str) -> TemplateTraits:
+    """Traits of a parsed template and its source text."""
+    uses = list(_uses(template, "content"))
+    loops = any(_is_loop(use) for use in uses)
+    tells_apart = any(_is_test(use, _TYPE_TESTS) for use in uses)
+    as_text = any(_is_text(use) for use in uses)
+    return TemplateTraits(
+        takes_parts=loops and (tells_apart or not as_text),
+        takes_text=tells_apart or as_text or not loops,
+        tests_none=any(_is_test(use, ("none",)) or _compares_none(use) for use in uses),
+        arguments_as_text=_as_text(list(_uses(template, "arguments"))),
+        knows_developer="developer" in source,
+    )
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One place where a value is used: the node that uses it, and it as that node's child."""
+
+    user: nodes.Node
+    value: nodes.Node
+
+
+def _uses(template: nodes.Template, key: str) -> Iterator[_Use]:
+    """Where `x.key`, `x['key']`, `x.get('key')`, or a name set from one of them, is used."""
+    names = _names_for(template, key)
+    pending: list[nodes.Node] = [template]
+    while pending:
+        node = pending.pop()
+        for child in node.iter_child_nodes():
+            pending.append(child)
+            if _means(child, key, names):
+                yield _Use(node, child)
+
+
+def _means(node: nodes.Node, key: str, names: set[str]) -> bool:
+    if isinstance(node, nodes.Name):
+        return node.ctx == "load" and node.name in names
+    if isinstance(node, nodes.Getattr):
+        return node.attr == key
+    if isinstance(node, nodes.Getitem):
+        return isinstance(node.arg, nodes.Const) and node.arg.value == key
+    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr) and node.args:
+        first = node.args[0]
+        return node.node.attr == "get" and isinstance(first, nodes.Const) and first.value == key
+    return False
+
+
+def _names_for(template: nodes.Template, key: str) -> set[str]:
+    """Names that are set to such a value, or are a macro's parameter for one."""
+    macros = {macro.name: macro for macro in template.find_all(nodes.Macro)}
+    names: set[str] = set()
+    while True:
+        before = len(names)
+        for assign in template.find_all(nodes.Assign):
+            if isinstance(assign.target, nodes.Name) and _means(assign.node, key, names):
+                names.add(assign.target.name)
+        for call in template.find_all(nodes.Call):
+            macro = macros.get(call.node.name) if isinstance(call.node, nodes.Name) else None
+            if macro is not None:
+                given = zip(macro.args, call.args, strict=False)
+                names |= {name.name for name, value in given if _means(value, key, names)}
+        if len(names) == before:
+            return names
+
+
+def _is_loop(use: _Use) -> bool:
+    if isinstance(use.user, nodes.For):
+        return use.user.iter is use.value
+    return isinstance(use.user, nodes.Filter) and use.user.name in _PART_FILTERS
+
+
+def _is_text(use: _Use) -> bool:
+    user = use.user
+    if isinstance(user, nodes.Filter):
+        return user.name in _TEXT_FILTERS
+    if isinstance(user, nodes.Getattr):
+        return user.attr in _TEXT_METHODS
+    return isinstance(user, (nodes.Output, nodes.Add, nodes.Concat))
+
+
+def _is_test(use: _Use, names: tuple[str, ...] | frozenset[str]) -> bool:
+    return isinstance(use.user, nodes.Test) and use.user.name in names
+
+
+def _compares_none(use: _Use) -> bool:
+    return isinstance(use.user, nodes.Compare) and any(
+        isinstance(operand.expr, nodes.Const) and operand.expr.value is None
+        for operand in use.user.ops
+    )
+
+
+def _as_text(uses: list[_Use]) -> bool:
+    """Printed or joined as it is, and nowhere taken as an object."""
+    taken_as_object = any(
+        _is_loop(use)
+        or _is_test(use, _TYPE_TESTS)
+        or (isinstance(use.user, nodes.Filter) and use.user.name in _OBJECT_FILTERS)
+        or (isinstance(use.user, nodes.Getattr) and use.user.attr in ("items", "keys"))
+        for use in uses
+    )
+    return any(_is_text(use) for use in uses) and not taken_as_object

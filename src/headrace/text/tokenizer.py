@@ -1,0 +1,242 @@
+"""Text to token ids and back, one interface for every kind of file.
+
+Decoding is by bytes: `decode(ids)` is the joined bytes of the ids as UTF-8, invalid sequences
+replaced, without the first space where the vocabulary adds one. Everything that streams
+(detokenizer, logprobs) uses the same bytes, so pieces add up to `decode`.
+No clean-up of spaces before punctuation is done, whatever a config says.
+Knows no request and no model.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.text.byte_alphabet import bytes_of_byte_level, bytes_of_sentencepiece
+from headrace.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
+    from tokenizers import Tokenizer as Backend
+
+    from headrace.weights.checkpoint import TokenizerData
+
+Segment = tuple[str, bool]
+"""A piece of text and whether special tokens are recognised in it."""
+
+_SPELLINGS = {"bytes": bytes_of_byte_level, "sentencepiece": bytes_of_sentencepiece}
+
+
+def load_tokenizer(
+    data: TokenizerData, eos_token_ids: tuple[int, ...] = (), *, pre: str | None = None
+) -> Tokenizer:
+    """Make the tokenizer a checkpoint describes.
+
+    eos_token_ids: every end id the checkpoint knows; () takes those the tokenizer's data names.
+    pre: the pre-tokenizer's name, instead of the one in a GGUF file.
+    Raises CheckpointError for absent or damaged data, UnsupportedModelError for a kind of
+    tokenizer or pre-tokenizer that is not implemented.
+    """
+    if data.kind == "gguf":
+        from headrace.text.gguf_vocabulary import vocabulary_from_gguf
+
+        return Tokenizer(vocabulary_from_gguf(data.gguf, eos_token_ids, pre))
+    if data.kind == "tokenizer.json" and data.json_path is not None:
+        from headrace.text.json_vocabulary import vocabulary_from_json
+
+        return Tokenizer(vocabulary_from_json(data.json_path, data.config, eos_token_ids))
+    raise CheckpointError(
+        "this checkpoint holds no tokenizer: put a tokenizer.json beside the weights"
+    )
+
+
+class Tokenizer:
+    """Encodes and decodes; safe to use from several threads."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._bytes: dict[int, bytes] = {}
+        self.bos_token_id = vocabulary.bos_token_id
+        self.eos_token_ids = vocabulary.eos_token_ids
+        self.strips_first_space = vocabulary.strips_first_space
+        self.named_tokens = vocabulary.named
+
+    @property
+    def add_bos(self) -> bool:
+        """Whether `add_special_tokens` begins a text with the beginning-of-text token."""
+        return self.bos_token_id is not None and self.bos_token_id in self._vocabulary.prefix_ids
+
+    @property
+    def bos_token(self) -> str | None:
+        """Text of the beginning-of-text token, as chat templates print it."""
+        return self.named_tokens.get("bos_token")
+
+    @property
+    def eos_token(self) -> str | None:
+        """Text of the end-of-text token, as chat templates print it."""
+        return self.named_tokens.get("eos_token")
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """How many ids exist. There may be gaps: ids run up to `id_limit`."""
+        return self._vocabulary.count()
+
+    @cached_property
+    def id_limit(self) -> int:
+        """The highest id + 1; a model's padded vocabulary goes further, with ids of no meaning."""
+        return self._vocabulary.limit()
+
+    @cached_property
+    def control_tokens(self) -> tuple[str, ...]:
+        """Texts that become special tokens where they are parsed, longest first."""
+        literal, special = self._vocabulary.literal, self._vocabulary.special_ids
+        texts = {literal[token_id] for token_id in special if literal[token_id]}
+        return tuple(sorted(texts, key=lambda text: (-len(text), text)))
+
+    def encode(
+        self, text: str, *, add_special_tokens: bool, parse_special: bool = True
+    ) -> list[int]:
+        """Token ids of a text.
+
+        add_special_tokens: begin and end as the tokenizer does for a raw text (True for raw
+        completions, False for rendered chats). parse_special: control tokens written in the text
+        become those tokens; with False they are ordinary text. Lone surrogates count as U+FFFD.
+        """
+        backend = self._vocabulary.backend if parse_special else self._plain_backends[0]
+        return self._framed(_ids(backend, text), add_special_tokens)
+
+    def encode_segments(
+        self, segments: Sequence[Segment], *, add_special_tokens: bool = False
+    ) -> list[int]:
+        """Token ids of joined segments, control tokens recognised only in segments that allow it.
+
+        Where no control token touches a segment that forbids it, this is `encode` of the joined
+        text, exactly. A control token must lie wholly within allowed text.
+        """
+        text = "".join(piece for piece, _ in segments)
+        allowed = _allowed_runs(segments)
+        starts = [start for start, _ in allowed]
+        for match in self._control_pattern.finditer(text):
+            run = bisect_left(starts, match.start() + 1) - 1
+            if run < 0 or match.end() > allowed[run][1]:
+                return self._framed(self._encode_guarded(text, allowed), add_special_tokens)
+        return self.encode(text, add_special_tokens=add_special_tokens)
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
+        """Text of token ids. Ids that do not exist have no text."""
+        hidden = self._vocabulary.special_ids if skip_special_tokens else frozenset()
+        joined = b"".join(self.token_bytes(token_id) for token_id in ids if token_id not in hidden)
+        text = joined.decode("utf-8", "replace")
+        return text[1:] if self.strips_first_space and text.startswith(" ") else text
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Bytes a token adds to a text, a special token's text included; b"" for no such id.
+
+        Raises UnsupportedModelError where the vocabulary's spelling is not known.
+        """
+        known = self._bytes.get(token_id)
+        if known is None:
+            known = self._bytes[token_id] = self._spell(token_id)
+        return known
+
+    def token_text(self, token_id: int) -> str:
+        """Text of one token, for people; a token that is part of a character shows U+FFFD."""
+        return self.token_bytes(token_id).decode("utf-8", "replace")
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether the token is hidden when special tokens are skipped."""
+        return token_id in self._vocabulary.special_ids
+
+    def token_to_id(self, text: str) -> int | None:
+        """Id of a vocabulary entry spelled as in the vocabulary; None where there is none."""
+        token_id: int | None = self._vocabulary.backend.token_to_id(text)
+        return token_id
+
+    def has_double_bos(self, ids: Sequence[int]) -> bool:
+        """Whether ids begin with two beginning-of-text tokens: a template and an encoder each
+        added one, which costs quality."""
+        return self.bos_token_id is not None and list(ids[:2]) == [self.bos_token_id] * 2
+
+    def _framed(self, ids: list[int], add_special_tokens: bool) -> list[int]:
+        if not add_special_tokens:
+            return ids
+        return [*self._vocabulary.prefix_ids, *ids, *self._vocabulary.suffix_ids]
+
+    def _spell(self, token_id: int) -> bytes:
+        literal = self._vocabulary.literal.get(token_id)
+        if literal is not None:
+            return literal.encode("utf-8", "replace")
+        spell = _SPELLINGS.get(self._vocabulary.spelling)
+        if spell is None:
+            raise UnsupportedModelError(
+                f"this tokenizer cannot be decoded ({self._vocabulary.spelling}); text is made "
+                f"with byte-level or SentencePiece vocabularies"
+            )
+        piece = self._vocabulary.piece(token_id)
+        return b"" if piece is None else spell(piece)
+
+    def _encode_guarded(self, text: str, allowed: list[tuple[int, int]]) -> list[int]:
+        """Split at the control tokens found within allowed runs; the rest is encoded as plain."""
+        added = self._added_by_text
+        ids: list[int] = []
+        done = 0
+        strip_next = False
+        matches = [m for run in allowed for m in self._control_pattern.finditer(text, *run)]
+        for match in [*matches, None]:
+            plain = text[done : match.start() if match else len(text)]
+            if strip_next:
+                plain = plain.lstrip()
+            token_id, token = added[match.group()] if match else (-1, None)
+            if token is not None and token.lstrip:
+                plain = plain.rstrip()
+            ids += _ids(self._plain_backends[0 if done == 0 else 1], plain)
+            if match and token is not None:
+                ids.append(token_id)
+                done, strip_next = match.end(), token.rstrip
+        return ids
+
+    @cached_property
+    def _added_by_text(self) -> dict[str, tuple[int, AddedToken]]:
+        added = self._vocabulary.backend.get_added_tokens_decoder()
+        return {token.content: (token_id, token) for token_id, token in added.items()}
+
+    @cached_property
+    def _control_pattern(self) -> re.Pattern[str]:
+        # Without control tokens: a pattern that matches nowhere.
+        return re.compile("|".join(map(re.escape, self.control_tokens)) or "(?!)")
+
+    @cached_property
+    def _plain_backends(self) -> tuple[Backend, Backend]:
+        """Backends that read control tokens as text: for the start of a text, and for later."""
+        from headrace.text.plain_backend import plain_backend
+
+        first = plain_backend(self._vocabulary.backend, text_start=True)
+        return first, plain_backend(self._vocabulary.backend, text_start=False)
+
+
+def _ids(backend: Backend, text: str) -> list[int]:
+    try:
+        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+    except TypeError:  # what the library makes of a lone surrogate
+        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids = backend.encode(whole, add_special_tokens=False).ids
+    return ids
+
+
+def _allowed_runs(segments: Sequence[Segment]) -> list[tuple[int, int]]:
+    """Spans [start, end) of the joined text in which special tokens are recognised."""
+    runs: list[tuple[int, int]] = []
+    position = 0
+    for piece, allowed in segments:
+        end = position + len(piece)
+        if allowed and piece:
+            if runs and runs[-1][1] == position:
+                runs[-1] = (runs[-1][0], end)
+            else:
+                runs.append((position, end))
+        position = end
+    return runs

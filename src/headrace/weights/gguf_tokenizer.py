@@ -1,0 +1,84 @@
+"""What a GGUF file says of its tokenizer, its chat templates and its ends of turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import CheckpointError
+from headrace.weights.checkpoint import TokenizerData
+from headrace.weights.gguf_values import Metadata
+
+TOKENIZER_PREFIX = "tokenizer.ggml."
+TEMPLATE_KEY = "tokenizer.chat_template"
+END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
+
+
+def tokenizer_of_gguf(metadata: Metadata) -> TokenizerData:
+    """The `tokenizer.ggml.*` entries; kind "none" where the file has no tokens.
+
+    Raises CheckpointError where an array has the wrong type or not one entry per token.
+    """
+    model = metadata.scalar(f"{TOKENIZER_PREFIX}model")
+    if f"{TOKENIZER_PREFIX}tokens" not in metadata or model in (None, "none", "no_vocab"):
+        return TokenizerData("none")
+    entries = metadata.strip_prefix(TOKENIZER_PREFIX)
+    n_tokens = entries.length("tokens")
+    for key, kinds in (("tokens", "U"), ("merges", "U"), ("scores", "f"), ("token_type", "iu")):
+        if key not in entries:
+            continue
+        full_key = TOKENIZER_PREFIX + key
+        if kinds == "U":
+            right = entries.is_strings(key)
+        else:
+            value = entries[key]
+            right = isinstance(value, np.ndarray) and value.dtype.kind in kinds
+            if right and len(value) != n_tokens:
+                raise CheckpointError(
+                    f"{metadata.path}: metadata {full_key!r} has {len(value)} entries; "
+                    f"one for each of the {n_tokens} tokens is required"
+                )
+        if not right:
+            kind = {"U": "strings", "f": "floats", "iu": "integers"}[kinds]
+            raise CheckpointError(
+                f"{metadata.path}: metadata {full_key!r} must be an array of {kind}"
+            )
+    return TokenizerData("gguf", gguf=entries)
+
+
+def templates_of_gguf(metadata: Metadata) -> dict[str, str]:
+    """Chat templates by name; the one without a name is "default".
+
+    Raises CheckpointError where one is not a string.
+    """
+    templates = {}
+    for key in metadata:
+        if key == TEMPLATE_KEY or key.startswith(f"{TEMPLATE_KEY}."):
+            value = metadata.scalar(key)
+            if not isinstance(value, str):
+                raise CheckpointError(
+                    f"{metadata.path}: metadata {key!r} is {value!r}; a string is required"
+                )
+            templates[key.removeprefix(TEMPLATE_KEY).removeprefix(".") or "default"] = value
+    return templates
+
+
+def end_ids_of_gguf(metadata: Mapping[str, Any], vocab_size: int) -> tuple[int, ...]:
+    """Ids of eos, eot and eom inside the vocabulary, ascending.
+
+    Converters write 4294967295 (that is -1) for an id the model does not have.
+    """
+    ids = (metadata.get(TOKENIZER_PREFIX + key) for key in END_KEYS)
+    return tuple(
+        sorted(
+            {
+                token
+                for token in ids
+                if isinstance(token, int)
+                and not isinstance(token, bool)
+                and 0 <= token < vocab_size
+            }
+        )
+    )

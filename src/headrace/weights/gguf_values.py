@@ -1,0 +1,176 @@
+"""Values of GGUF metadata in memory: their types, string arrays read on first use, and the mapping.
+
+A vocabulary of 150 000 strings takes longer to decode than everything else in a header, and half of
+the commands never look at it; so a string array is kept as offsets into the mapped file until then.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from headrace.errors import CheckpointError
+
+
+class ValueType(IntEnum):
+    """Type ids of metadata values (the GGUF specification, gguf_metadata_value_type)."""
+
+    UINT8 = 0
+    INT8 = 1
+    UINT16 = 2
+    INT16 = 3
+    UINT32 = 4
+    INT32 = 5
+    FLOAT32 = 6
+    BOOL = 7
+    STRING = 8
+    ARRAY = 9
+    UINT64 = 10
+    INT64 = 11
+    FLOAT64 = 12
+
+
+# Little-endian always: big-endian files are refused by the reader. BOOL is one byte, 0 or 1.
+NUMBER_DTYPES: Mapping[ValueType, np.dtype[Any]] = {
+    ValueType.UINT8: np.dtype("u1"),
+    ValueType.INT8: np.dtype("i1"),
+    ValueType.UINT16: np.dtype("<u2"),
+    ValueType.INT16: np.dtype("<i2"),
+    ValueType.UINT32: np.dtype("<u4"),
+    ValueType.INT32: np.dtype("<i4"),
+    ValueType.FLOAT32: np.dtype("<f4"),
+    ValueType.BOOL: np.dtype("?"),
+    ValueType.UINT64: np.dtype("<u8"),
+    ValueType.INT64: np.dtype("<i8"),
+    ValueType.FLOAT64: np.dtype("<f8"),
+}
+
+
+class Typed(NamedTuple):
+    """A metadata value whose stored type matters (a Python int could be any of eight)."""
+
+    type: ValueType
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class StringArray(Sequence[str]):
+    """Strings that lie in a mapped file; each is decoded when asked for.
+
+    starts: byte offset of each string's first character in `data`; ends: one past its last.
+    Raises CheckpointError naming the entry when one is not UTF-8.
+    """
+
+    path: Path
+    key: str
+    data: memoryview
+    starts: array[int]
+    ends: array[int]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self._decode(self.starts[index], self.ends[index])
+        one = slice(index, index + 1 or None)
+        return self._decode(self.starts[one], self.ends[one])[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_list())
+
+    def to_list(self) -> list[str]:
+        """All strings."""
+        return self._decode(self.starts, self.ends)
+
+    def _decode(self, starts: Sequence[int], ends: Sequence[int]) -> list[str]:
+        if not starts:
+            return []
+        # One copy of the span, then slices of bytes: twice as fast as decoding out of the view.
+        base = starts[0]
+        span = bytes(self.data[base : max(base, ends[-1])])
+        try:
+            return [
+                span[start - base : end - base].decode()
+                for start, end in zip(starts, ends, strict=False)
+            ]
+        except UnicodeDecodeError as error:
+            raise CheckpointError(
+                f"{self.path}: metadata {self.key!r} holds a string that is not UTF-8: {error}"
+            ) from error
+
+
+class Metadata(Mapping[str, Any]):
+    """Metadata of one file by key, in file order. String arrays become lists when first read.
+
+    Scalars are int, float, bool or str; arrays of numbers are read-only NumPy arrays over the
+    mapped file (perhaps unaligned); arrays of arrays are lists.
+    """
+
+    def __init__(self, path: Path, values: dict[str, Any], types: Mapping[str, ValueType]) -> None:
+        self.path = path
+        self._values = values
+        self._types = types
+        self._decoded: dict[str, list[str]] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._values[key]
+        if not isinstance(value, StringArray):
+            return value
+        if key not in self._decoded:
+            self._decoded[key] = value.to_list()
+        return self._decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def scalar(self, key: str, default: int | float | str | None = None) -> Any:
+        """The int, float, bool or str under `key`, or `default`; CheckpointError for an array."""
+        if key not in self._values:
+            return default
+        if self._types[key] is ValueType.ARRAY:
+            raise CheckpointError(
+                f"{self.path}: metadata {key!r} is an array; a single value is required"
+            )
+        return self._values[key]
+
+    def is_strings(self, key: str) -> bool:
+        """Whether `key` is an array of strings."""
+        value = self._values.get(key)
+        if isinstance(value, StringArray):
+            return True
+        return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+    def length(self, key: str) -> int | None:
+        """Entries of the array `key`, without decoding it; None when absent or no array."""
+        value = self._values.get(key)
+        return len(value) if isinstance(value, (StringArray, np.ndarray, list)) else None
+
+    def typed(self, key: str) -> Typed:
+        """The value with the type it is stored as; string arrays stay undecoded."""
+        return Typed(self._types[key], self._values[key])
+
+    def strip_prefix(self, prefix: str) -> Metadata:
+        """The entries whose key starts with `prefix`, without it."""
+        kept = {k.removeprefix(prefix): k for k in self._values if k.startswith(prefix)}
+        return Metadata(
+            self.path,
+            {short: self._values[key] for short, key in kept.items()},
+            {short: self._types[key] for short, key in kept.items()},
+        )

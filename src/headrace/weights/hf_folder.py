@@ -1,0 +1,180 @@
+"""A Hugging Face folder as a checkpoint: config.json, safetensors and what lies beside them.
+
+tokenizer.json is named, not parsed: making a tokenizer of it is the business of `headrace.text`.
+Pickled weights (pytorch_model.bin) are never opened, because reading them runs code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CheckpointError
+from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from headrace.weights.json_file import read_json_object, read_text
+from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.tensor import Tensor
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+# Where transformers has put named templates over time.
+_TEMPLATE_FOLDERS = ("chat_templates", "additional_chat_templates")
+
+
+def open_hf_folder(folder: Path) -> Checkpoint:
+    """The model in `folder`; raises CheckpointError naming what is missing or damaged."""
+    config = read_json_object(folder / "config.json")
+    generation = read_json_object(folder / "generation_config.json", required=False)
+    tensors, metadata = _read_tensors(folder)
+    tokenizer_config = _tokenizer_config(folder)
+    templates = _chat_templates(folder, tokenizer_config.pop("chat_template", None))
+    json_path = folder / "tokenizer.json"
+    tokenizer = TokenizerData("none", config=tokenizer_config)
+    if json_path.is_file():
+        tokenizer = TokenizerData("tokenizer.json", json_path, config=tokenizer_config)
+    return Checkpoint(
+        path=folder,
+        format="safetensors",
+        config=config,
+        conventions=Conventions(),
+        tensors=tensors,
+        tokenizer=tokenizer,
+        chat_templates=templates,
+        generation_config=generation,
+        eos_token_ids=_end_ids(folder, config, generation, tokenizer),
+        metadata=metadata,
+    )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of `folder` in name order: one, or the parts an index lists.
+
+    Raises CheckpointError when there are none, or several and no index.
+    """
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if (folder / INDEX).is_file():
+        return [folder / name for name in sorted(set(_weight_map(folder / INDEX).values()))]
+    found = sorted(folder.glob("*.safetensors"))
+    if len(found) == 1:
+        return found
+    if found:
+        names = ", ".join(path.name for path in found[:5])
+        raise CheckpointError(f"{folder}: several safetensors files ({names}) but no {INDEX}")
+    pickled = any(folder.glob("pytorch_model*.bin"))
+    remedy = (
+        "pytorch_model.bin is a pickle and is not read; convert it to safetensors"
+        if pickled
+        else f"{SINGLE} or {INDEX} is required"
+    )
+    raise CheckpointError(f"{folder}: no safetensors file; {remedy}")
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    mapping = read_json_object(index).get("weight_map")
+    if not isinstance(mapping, dict) or not mapping:
+        raise CheckpointError(f"{index}: weight_map is missing or empty; fetch the file again")
+    for name, file in mapping.items():
+        # A file name from a stranger must not lead out of the folder.
+        if not isinstance(file, str) or Path(file).name != file or file in (".", ".."):
+            raise CheckpointError(
+                f"{index}: weight_map[{name!r}] is {file!r}; a plain file name is required"
+            )
+    return mapping
+
+
+def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    tensors: dict[str, Tensor] = {}
+    metadata: dict[str, str] = {}
+    for path in weight_files(folder):
+        part = read_safetensors(path)
+        if twice := tensors.keys() & part.tensors.keys():
+            raise CheckpointError(f"{path}: tensor {min(twice)!r} is in another file as well")
+        tensors.update(part.tensors)
+        metadata.update(part.metadata)
+    if not (folder / SINGLE).is_file() and (folder / INDEX).is_file():
+        for name, file in _weight_map(folder / INDEX).items():
+            if name not in tensors:
+                raise CheckpointError(
+                    f"{folder / file}: tensor {name!r} is missing, which {INDEX} says is there"
+                )
+    return tensors, metadata
+
+
+def _tokenizer_config(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json; names of special tokens it lacks from special_tokens_map.json."""
+    config = read_json_object(folder / "tokenizer_config.json", required=False)
+    return read_json_object(folder / "special_tokens_map.json", required=False) | config
+
+
+def _chat_templates(folder: Path, stated: object) -> dict[str, str]:
+    """Templates by name; files win over tokenizer_config.json, as in transformers."""
+    templates: dict[str, str] = {}
+    if isinstance(stated, str):
+        templates["default"] = stated
+    elif isinstance(stated, list):
+        for entry in stated:
+            name = entry.get("name") if isinstance(entry, dict) else None
+            template = entry.get("template") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or not isinstance(template, str):
+                raise CheckpointError(
+                    f"{folder / 'tokenizer_config.json'}: chat_template must be a string or a list "
+                    "of {name, template}"
+                )
+            templates[name] = template
+    elif stated is not None:
+        raise CheckpointError(
+            f"{folder / 'tokenizer_config.json'}: chat_template is {type(stated).__name__}; "
+            "a string or a list is required"
+        )
+    for name in _TEMPLATE_FOLDERS:
+        for path in sorted((folder / name).glob("*.jinja")):
+            templates[path.stem] = read_text(path)
+    if (folder / "chat_template.jinja").is_file():
+        templates["default"] = read_text(folder / "chat_template.jinja")
+    return templates
+
+
+def _end_ids(
+    folder: Path,
+    config: Mapping[str, Any],
+    generation: Mapping[str, Any],
+    tokenizer: TokenizerData,
+) -> tuple[int, ...]:
+    """Every eos id config.json and generation_config.json name, ascending.
+
+    Where neither names one, the eos_token of the tokenizer is looked up.
+    """
+    ids: set[int] = set()
+    for file, source in (("config.json", config), ("generation_config.json", generation)):
+        value = source.get("eos_token_id")
+        for token in value if isinstance(value, list) else [value]:
+            if token is None:
+                continue
+            if not isinstance(token, int) or isinstance(token, bool):
+                raise CheckpointError(
+                    f"{folder / file}: eos_token_id is {value!r}; an id or a list of ids"
+                )
+            ids.add(token)
+    vocab_size = config.get("vocab_size")
+    if isinstance(vocab_size, int):
+        ids = {token for token in ids if 0 <= token < vocab_size}
+    if not ids:
+        name = token_text(tokenizer.config.get("eos_token"))
+        if name is not None and tokenizer.json_path is not None:
+            ids = {
+                entry["id"]
+                for entry in read_json_object(tokenizer.json_path).get("added_tokens", [])
+                if isinstance(entry, dict)
+                and entry.get("content") == name
+                and isinstance(entry.get("id"), int)
+            }
+    return tuple(sorted(ids))
+
+
+def token_text(entry: object) -> str | None:
+    """The text of a special token as tokenizer_config.json states it: a string, or an object."""
+    if isinstance(entry, dict):
+        entry = entry.get("content")
+    return entry if isinstance(entry, str) else None

@@ -1,0 +1,50 @@
+"""Opening a checkpoint from a path, whatever container it is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import CheckpointError
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.gguf_checkpoint import open_gguf
+from headrace.weights.gguf_file import MAGIC
+from headrace.weights.hf_folder import open_hf_folder
+
+
+def open_checkpoint(path: str | Path) -> Checkpoint:
+    """The model at `path`: a GGUF file, a Hugging Face folder, or a folder with one GGUF file.
+
+    Nothing is converted and no weight is read. Raises CheckpointError when there is no model or it
+    is damaged, UnsupportedModelError when it is one that is not supported.
+    """
+    path = Path(path).expanduser()
+    if path.is_file():
+        return _open_file(path)
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{path}: no such file or folder; "
+            "a GGUF file or a folder with config.json and safetensors is required"
+        )
+    files = sorted(path.glob("*.gguf"))
+    # Repositories of GGUF files often keep the original's config.json beside them.
+    if (path / "config.json").is_file() and (any(path.glob("*.safetensors")) or not files):
+        return open_hf_folder(path)
+    if len(files) == 1:
+        return open_gguf(files[0])
+    if files:
+        names = ", ".join(file.name for file in files[:5])
+        raise CheckpointError(f"{path}: holds {len(files)} GGUF files ({names}); name one of them")
+    raise CheckpointError(f"{path}: holds neither config.json nor a .gguf file")
+
+
+def _open_file(path: Path) -> Checkpoint:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(MAGIC))
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    if start != MAGIC and path.suffix == ".safetensors":
+        raise CheckpointError(
+            f"{path}: weights alone; name the folder, which must hold config.json as well"
+        )
+    return open_gguf(path)

@@ -1,0 +1,102 @@
+"""What rotary embeddings leave in files: row orders of Q and K, frequency factors of Llama 3.
+
+A converter of the llama family stores each head's rows with dimensions i and i + head_dim/2 next to
+each other. Blocks run along a row, so putting rows back in order is exact for every codec.
+
+Sources: convert_hf_to_gguf.py (permute; rope_freqs), transformers modeling_rope_utils.py (llama3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError
+
+
+def heads_to_half(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
+    """int32[num_heads * head_dim]: puts rows stored "interleaved" in "half" order.
+
+    `stored.select_rows(order)` is the matrix as Hugging Face has it; a bias is `bias[order]`.
+    Row h*head_dim + s*head_dim/2 + j of the result is stored row h*head_dim + 2*j + s.
+    Raises ValueError when head_dim is odd.
+    """
+    return _rows(num_heads, head_dim).reshape(num_heads, head_dim // 2, 2).swapaxes(1, 2).ravel()
+
+
+def heads_to_interleaved(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
+    """The inverse of `heads_to_half`: the order in which a GGUF file of the llama family stores."""
+    return _rows(num_heads, head_dim).reshape(num_heads, 2, head_dim // 2).swapaxes(1, 2).ravel()
+
+
+def _rows(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
+    if head_dim % 2:
+        raise ValueError(f"head_dim is {head_dim}; rotary pairs need an even number")
+    return np.arange(num_heads * head_dim, dtype=np.int32)
+
+
+def llama3_factors(
+    head_dim: int, theta: float, scaling: Mapping[str, Any]
+) -> npt.NDArray[np.float32]:
+    """float32[head_dim / 2]: what each rotary frequency is divided by under rope_type "llama3".
+
+    1 for wavelengths shorter than original_max / high_freq_factor, `factor` for those longer than
+    original_max / low_freq_factor, and in between 1 / ((1 - t) / factor + t), where t goes from 0
+    to 1 with original_max / wavelength. Raises CheckpointError naming a missing or bad value.
+    """
+    values = {}
+    for key in (
+        "factor",
+        "low_freq_factor",
+        "high_freq_factor",
+        "original_max_position_embeddings",
+    ):
+        value = scaling.get(key)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+            raise CheckpointError(f"rope_scaling.{key} is {value!r}; a positive number is required")
+        values[key] = float(value)
+    factor, low, high, original = values.values()
+    if not low < high:
+        raise CheckpointError(
+            f"rope_scaling.low_freq_factor is {low}; it must be below high_freq_factor {high}"
+        )
+    factors = np.empty(head_dim // 2, np.float32)
+    for index in range(head_dim // 2):
+        wavelength = 2 * math.pi * theta ** (2 * index / head_dim)
+        if wavelength < original / high:
+            factors[index] = 1
+        elif wavelength > original / low:
+            factors[index] = factor
+        else:
+            share = (original / wavelength - low) / (high - low)
+            factors[index] = 1 / ((1 - share) / factor + share)
+    return factors
+
+
+def llama3_scaling_of(
+    factors: npt.NDArray[np.float32], head_dim: int, theta: float
+) -> dict[str, Any] | None:
+    """The rope_scaling entry that gives these factors, or None.
+
+    A GGUF file keeps only the factors. The four numbers cannot be solved for, but every published
+    Llama 3 model uses low 1, high 4 and 8192 positions; they are tried and checked. The tolerance
+    is float32's: converters computed the factors in float32.
+    """
+    if factors.shape != (head_dim // 2,) or not np.isfinite(factors).all():
+        return None
+    factor = float(factors.max(initial=0.0))
+    scaling = {
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    if factor <= 0:
+        return None
+    expected = llama3_factors(head_dim, theta, scaling)
+    return scaling if np.allclose(factors, expected, rtol=1e-5, atol=0) else None

@@ -1,0 +1,320 @@
+"""From bytes to a request: every field is honoured, refused by name, or reported as ignored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.errors import RequestError
+from headrace.protocol.openai.chat import ROLES
+from headrace.protocol.openai.completions import MAX_PROMPTS, prompts_of
+from headrace.protocol.openai.fields import (
+    CHAT,
+    COMPLETIONS,
+    DETOKENIZE,
+    ENDPOINTS,
+    TOKENIZE,
+)
+from headrace.protocol.openai.sampling import MAX_STOP_STRINGS
+from headrace.protocol.request import Endpoint, parse_request
+
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+BASE: dict[str, dict[str, Any]] = {
+    CHAT.path: HELLO,
+    COMPLETIONS.path: {"prompt": "hello"},
+    TOKENIZE.path: {"prompt": "hello"},
+    DETOKENIZE.path: {"tokens": [1]},
+}
+
+
+def parse(endpoint: Endpoint[Any], **fields: Any) -> Any:
+    return parse_request(json.dumps({**BASE[endpoint.path], **fields}).encode(), endpoint)
+
+
+def refusal(endpoint: Endpoint[Any], **fields: Any) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        parse(endpoint, **fields)
+    return caught.value
+
+
+# Names of the fields in OpenAI's openapi.yaml of August 2026.
+OPENAI_FIELDS = {
+    CHAT: "audio frequency_penalty function_call functions logit_bias logprobs "
+    "max_completion_tokens max_tokens messages metadata modalities model moderation n "
+    "parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_options "
+    "prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier "
+    "stop store stream stream_options temperature tool_choice tools top_logprobs top_p user "
+    "verbosity web_search_options",
+    COMPLETIONS: "best_of echo frequency_penalty logit_bias logprobs max_tokens model n "
+    "presence_penalty prompt seed stop stream stream_options suffix temperature top_p user",
+}
+# Fields of vLLM's that a client may send, beside those in its snapshot among the shared assets.
+VLLM_FIELDS = (
+    "structured_outputs allowed_token_ids bad_words priority request_id cache_salt "
+    "kv_transfer_params vllm_xargs return_tokens_as_token_ids return_token_ids"
+)
+
+
+@pytest.mark.parametrize("endpoint", [CHAT, COMPLETIONS], ids=lambda endpoint: endpoint.path)
+def test_fields_of_openai_and_vllm_are_honoured_or_known(endpoint: Endpoint[Any]) -> None:
+    fields = set(OPENAI_FIELDS[endpoint].split()) | set(VLLM_FIELDS.split())
+    assert fields <= set(endpoint.honoured) | set(endpoint.known)
+
+
+def test_fields_of_a_vllm_server_are_honoured_or_known(shared_assets: Any) -> None:
+    spec = json.loads((shared_assets / "api-specs" / "vllm" / "api_spec.json").read_text())
+    schemas = spec["components"]["schemas"]
+    for endpoint, names in {
+        CHAT: ["ChatCompletionRequest"],
+        COMPLETIONS: ["CompletionRequest"],
+        TOKENIZE: ["TokenizeCompletionRequest", "TokenizeChatRequest"],
+        DETOKENIZE: ["DetokenizeRequest"],
+    }.items():
+        fields = {field for name in names for field in schemas[name]["properties"]}
+        assert fields
+        assert fields <= set(endpoint.honoured) | set(endpoint.known), endpoint.path
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+def test_no_field_is_both_honoured_and_known(endpoint: Endpoint[Any]) -> None:
+    assert not set(endpoint.honoured) & set(endpoint.known)
+
+
+KNOWN = [(e, row) for e in ENDPOINTS for row in e.known.values()]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "row"), KNOWN, ids=[f"{e.path} {row.name}" for e, row in KNOWN]
+)
+def test_known_fields_accept_what_changes_nothing_and_refuse_the_rest(
+    endpoint: Endpoint[Any], row: Any
+) -> None:
+    samples = {str: ["x", ""], bool: [True, False], dict: [{}, {"a": "b"}], list: [[], [1]]}
+    accepted = samples[row.accepts] if isinstance(row.accepts, type) else row.accepts
+    for value in [*accepted, None]:
+        assert parse(endpoint, **{row.name: value}).ignored == ()
+    for value in (0.25, 12345, "surprise", True, False, ["x"], {"x": 1}, [{"x": 1}]):
+        kind = row.accepts
+        harmless = type(value) is kind if isinstance(kind, type) else value in kind
+        if harmless and not (isinstance(value, bool) and value not in [0, 1]):
+            continue
+        error = refusal(endpoint, **{row.name: value})
+        assert error.param == row.name
+        assert row.name in str(error)
+        shown = json.dumps(value, separators=(",", ":"))
+        assert shown in str(error)
+        assert "accepted: " in str(error) or "leave it out" in str(error)
+
+
+def test_a_boolean_is_no_number() -> None:
+    assert refusal(CHAT, n=True).param == "n"
+    assert refusal(CHAT, frequency_penalty=False).param == "frequency_penalty"
+    assert refusal(CHAT, store=0).param == "store"
+    assert parse(CHAT, n=1.0, frequency_penalty=0.0, repetition_penalty=1.0).ignored == ()
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+def test_null_is_absent(endpoint: Endpoint[Any]) -> None:
+    base = set(BASE[endpoint.path])
+    names = [name for name in (*endpoint.honoured, *endpoint.known) if name not in base]
+    with_nulls = parse(endpoint, **dict.fromkeys(names))
+    assert with_nulls == parse(endpoint)
+    assert with_nulls.ignored == ()
+
+
+def test_unknown_fields_are_accepted_and_named() -> None:
+    parsed = parse(CHAT, zeta=1, alpha=None, stream_options={"include_usage": True, "extra": 1})
+    assert parsed.ignored == ("alpha", "stream_options.extra", "zeta")
+    assert parsed.request.include_usage
+
+
+def test_unknown_keys_within_messages_are_named_once() -> None:
+    part = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+    message = {"role": "user", "content": [part, part], "weight": 1, "name": "ann"}
+    parsed = parse(CHAT, messages=[message, message])
+    assert parsed.ignored == ("messages[].content[].cache_control", "messages[].weight")
+
+
+def test_messages_of_another_server_can_be_sent_back() -> None:
+    """What the openai package gives for a reply's message, nulls and all."""
+    message = {
+        "role": "assistant", "content": "hi", "refusal": None, "annotations": [], "audio": None,
+        "function_call": None, "tool_calls": None,
+    }  # fmt: skip
+    assert parse(CHAT, messages=[message]).ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("refusal", "no"), ("audio", {"id": "a"}), ("function_call", {"name": "f"})],
+)
+def test_message_fields_that_cannot_be_honoured(key: str, value: Any) -> None:
+    error = refusal(CHAT, messages=[{"role": "assistant", "content": "x", key: value}])
+    assert error.param == f"messages[0].{key}"
+
+
+WRONG = [
+    (CHAT, {"temperature": "hot"}, "temperature", '"hot"'),
+    (CHAT, {"temperature": -0.1}, "temperature", "-0.1"),
+    (CHAT, {"top_p": 1.01}, "top_p", "1.01"),
+    (CHAT, {"min_p": 2}, "min_p", "2"),
+    (CHAT, {"top_k": -2}, "top_k", "-2"),
+    (CHAT, {"top_k": 1.5}, "top_k", "1.5"),
+    (CHAT, {"seed": 2**63}, "seed", str(2**63)),
+    (CHAT, {"seed": "1"}, "seed", '"1"'),
+    (CHAT, {"max_tokens": 0}, "max_tokens", "0"),
+    (CHAT, {"max_completion_tokens": -1}, "max_completion_tokens", "-1"),
+    (CHAT, {"stream": "yes"}, "stream", '"yes"'),
+    (CHAT, {"stream_options": 1}, "stream_options", "1"),
+    (CHAT, {"stream_options": {"include_usage": 1}}, "stream_options.include_usage", "1"),
+    (CHAT, {"logprobs": 3}, "logprobs", "3"),
+    (CHAT, {"top_logprobs": -1, "logprobs": True}, "top_logprobs", "-1"),
+    (CHAT, {"top_logprobs": 2}, "top_logprobs", "logprobs: true"),
+    (CHAT, {"stop": ["a", 5]}, "stop[1]", "5"),
+    (CHAT, {"stop": ""}, "stop", "empty"),
+    (CHAT, {"stop": ["a", ""]}, "stop[1]", "empty"),
+    (CHAT, {"stop": ["x"] * (MAX_STOP_STRINGS + 1)}, "stop", str(MAX_STOP_STRINGS)),
+    (CHAT, {"stop": "x" * 2000}, "stop", "2000"),
+    (CHAT, {"stop_token_ids": [1, -1]}, "stop_token_ids[1]", "-1"),
+    (CHAT, {"stop_token_ids": [True]}, "stop_token_ids[0]", "true"),
+    (CHAT, {"cache_salt": ""}, "cache_salt", '""'),
+    (CHAT, {"chat_template_kwargs": []}, "chat_template_kwargs", "[]"),
+    (CHAT, {"reasoning_effort": "much"}, "reasoning_effort", "xhigh"),
+    (CHAT, {"messages": []}, "messages", "[]"),
+    (CHAT, {"messages": "hello"}, "messages", '"hello"'),
+    (CHAT, {"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "5"),
+    (CHAT, {"messages": [{"content": "x"}]}, "messages[0].role", "required"),
+    (CHAT, {"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "assistant"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
+     "messages[0].content[0].type", "required"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+     "messages[0].content[0].text", "string"),
+    (CHAT, {"messages": [{"role": "user", "content": [
+        {"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]}]},
+     "messages[0].content[1].type", "image_url"),
+    (CHAT, {"add_generation_prompt": True, "continue_final_message": True},
+     "continue_final_message", "exclude"),
+    (CHAT, {"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "[]"),
+    (CHAT, {"tool_choice": "required"}, "tool_choice", "none"),
+    (CHAT, {"response_format": {"type": "json_object"}}, "response_format", "text"),
+    (CHAT, {"service_tier": "flex"}, "service_tier", "auto"),
+    (CHAT, {"modalities": ["text", "audio"]}, "modalities", "text"),
+    (CHAT, {"stream_options": {"continuous_usage_stats": True}},
+     "stream_options.continuous_usage_stats", "false"),
+    (COMPLETIONS, {"prompt": []}, "prompt", "empty"),
+    (COMPLETIONS, {"prompt": 5}, "prompt", "5"),
+    (COMPLETIONS, {"prompt": [1, -5]}, "prompt[1]", "-5"),
+    (COMPLETIONS, {"prompt": [[1], [2, "x"]]}, "prompt[1][1]", '"x"'),
+    (COMPLETIONS, {"logprobs": True}, "logprobs", "true"),
+    (COMPLETIONS, {"echo": True}, "echo", "false"),
+    (COMPLETIONS, {"suffix": "}"}, "suffix", '"}"'),
+    (COMPLETIONS, {"best_of": 2}, "best_of", "1"),
+    (TOKENIZE, {"messages": HELLO["messages"]}, "messages", "both"),
+    (TOKENIZE, {"prompt": None}, "prompt", "either"),
+    (DETOKENIZE, {"tokens": None}, "tokens", "required"),
+    (DETOKENIZE, {"tokens": [0, 1.5]}, "tokens[1]", "1.5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields", "param", "said"), WRONG, ids=[json.dumps(w[1])[:60] for w in WRONG]
+)
+def test_what_is_wrong_is_named(
+    endpoint: Endpoint[Any], fields: dict[str, Any], param: str, said: str
+) -> None:
+    error = refusal(endpoint, **fields)
+    assert error.param == param
+    assert param.rpartition(".")[2] in str(error)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"nonsense", b"[]", b'"text"', b"null", b"3", b'{"prompt": "a",}',
+        b'{"prompt": "a"} x', b'{"prompt": "\xff\xfe"}', b'{"prompt": "\\ud800"}',
+        b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "a", "temperature": 1e999}',
+        b"[" * 200_000, b'{"a":' * 200_000, b'{"prompt": "a", "zeta": ' + b"[" * 100_000,
+    ],
+    ids=lambda body: repr(body[:30]),
+)  # fmt: skip
+def test_bodies_that_are_no_requests(body: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse_request(body, COMPLETIONS)
+    assert len(str(caught.value)) < 400
+
+
+def test_the_last_of_duplicate_keys_counts() -> None:
+    body = b'{"prompt": "first", "prompt": "last", "n": 5, "n": 1}'
+    assert parse_request(body, COMPLETIONS).request.prompt == "last"
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    error = refusal(COMPLETIONS, suffix="x" * 10_000)
+    assert len(str(error)) < 250
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_roles(role: str) -> None:
+    message = {"role": role, "content": "x"}
+    assert parse(CHAT, messages=[message]).request.messages[0].role == role
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ("a", ["a"]),
+        (["a", "b"], ["a", "b"]),
+        ([1, 2], [[1, 2]]),
+        ([[1, 2], [3]], [[1, 2], [3]]),
+        ([[]], [[]]),
+        ("", [""]),
+    ],
+)
+def test_the_four_kinds_of_prompt(prompt: Any, prompts: list[Any]) -> None:
+    assert prompts_of(parse(COMPLETIONS, prompt=prompt).request) == prompts
+
+
+@pytest.mark.parametrize("prompt", [[1, "a"], ["a", 1], ["a", [1]], [[1], "a"], [[1], 1]])
+def test_kinds_of_prompt_cannot_be_mixed(prompt: Any) -> None:
+    assert "mixed" in str(refusal(COMPLETIONS, prompt=prompt))
+
+
+def test_the_number_of_prompts_is_bounded() -> None:
+    assert len(prompts_of(parse(COMPLETIONS, prompt=["a"] * MAX_PROMPTS).request)) == MAX_PROMPTS
+    assert str(MAX_PROMPTS) in str(refusal(COMPLETIONS, prompt=["a"] * (MAX_PROMPTS + 1)))
+    # A long list of ids is one prompt.
+    assert len(prompts_of(parse(COMPLETIONS, prompt=[1] * 5000).request)) == 1
+
+
+def test_defaults_are_those_of_openai() -> None:
+    request = parse(CHAT).request
+    assert (request.temperature, request.top_p, request.top_k, request.min_p) == (1, 1, 0, 0)
+    assert request.wanted_tokens is None
+    assert request.stop_strings == ()
+    assert request.opens_turn
+    assert not parse(CHAT, continue_final_message=True).request.opens_turn
+    assert not parse(CHAT, add_generation_prompt=False).request.opens_turn
+
+
+def test_max_completion_tokens_goes_before_max_tokens() -> None:
+    assert parse(CHAT, max_tokens=5).request.wanted_tokens == 5
+    assert parse(CHAT, max_tokens=5, max_completion_tokens=7).request.wanted_tokens == 7
+
+
+def test_stop_as_string_and_as_list() -> None:
+    assert parse(CHAT, stop="END").request.stop_strings == ("END",)
+    assert parse(CHAT, stop=["a", "b"]).request.stop_strings == ("a", "b")
+    assert parse(CHAT, stop=[]).request.stop_strings == ()
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+def test_every_honoured_field_has_a_description(endpoint: Endpoint[Any]) -> None:
+    hints = msgspec.inspect.type_info(endpoint.struct)
+    assert isinstance(hints, msgspec.inspect.StructType)
+    for field in hints.fields:
+        assert isinstance(field.type, msgspec.inspect.Metadata), field.name
+        assert (field.type.extra_json_schema or {}).get("description"), field.name

@@ -1,0 +1,1 @@
+"""The trainer of headrace's embedded model: corpus, tokenizer, model, training, export."""
