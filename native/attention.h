@@ -34,50 +34,70 @@ static int64_t attention_scratch_bytes(int64_t rows, int64_t head_dim) {
   return rows * (2 * padded + 2 * kLanes) * static_cast<int64_t>(sizeof(float));
 }
 
-// Where the span's groups of 16 tokens lie.
+// Where the span's groups of 16 tokens lie, and how far from each the same group of the next span
+// does (0 where there is none).
 struct SpanGroups {
   const uint8_t* k[kGroups];
   const uint8_t* v[kGroups];
+  int64_t k_ahead[kGroups];
+  int64_t v_ahead[kGroups];
 };
 
-// scores [MR][64] of the first `groups` groups.
-template <int MR, class Pairs>
-HEADRACE_INLINE void score_span(const AttentionArgs& a, const SpanGroups& span, int64_t groups,
-                                const float* q, float* scores) {
-  using C = Chains<MR, 1, Pairs>;
-  using T = typename Pairs::T;
-  const F scale = splat(a.scale);
-  const int64_t d = a.kv.head_dim;
-  for (int64_t g = 0; g < groups; ++g) {
-    const T* k = reinterpret_cast<const T*>(span.k[g]);
-    F sums[MR];
-    for (int i = 0; i < MR; ++i) sums[i] = zero();
-    for (int64_t begin = 0; begin < d; begin += kTile) {
-      const int64_t end = d - begin < kTile ? d : begin + kTile;
-      C c;
-      C::clear(c);
-      for (int64_t at = begin; at < end; at += 2) {
-        C::pair(c, q + at, d, k, 0);
-        k += Pairs::kPair;
-      }
-      for (int i = 0; i < MR; ++i) sums[i] = add(sums[i], add(c.e[i][0], c.o[i][0]));
+// With few rows attention waits for memory, and groups lie scattered: those of the next span are
+// asked for while these are computed.
+template <bool Stream, class Pairs>
+HEADRACE_INLINE void ask_ahead(const typename Pairs::T* at, int64_t ahead) {
+  if constexpr (Stream) {
+    constexpr int64_t kBytes = Pairs::kPair * sizeof(typename Pairs::T);
+    for (int64_t b = 0; b < kBytes; b += 64) {
+      prefetch(reinterpret_cast<const uint8_t*>(at) + ahead + b);
     }
-    for (int i = 0; i < MR; ++i) store(scores + i * kSpan + g * kLanes, mul(sums[i], scale));
   }
 }
 
-// Scores of one row become its p; returns what older sums have to be scaled by.
-HEADRACE_INLINE float soften(float* scores, int64_t tokens, bool round, float* most, float* total) {
+// q.K [MR][64] of groups [g, g + NP). Sums wait in memory between tiles: the chains need all the
+// registers.
+template <int MR, int NP, class Pairs, bool Stream>
+HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float* q, int64_t d,
+                                 float* scores) {
+  using C = Chains<MR, NP, Pairs>;
+  using T = typename Pairs::T;
+  const T* k = reinterpret_cast<const T*>(span.k[g]);
+  const int64_t apart = NP == 1 ? 0 : reinterpret_cast<const T*>(span.k[g + NP - 1]) - k;
+  for (int64_t begin = 0; begin < d; begin += kTile) {
+    const int64_t pairs = (d - begin < kTile ? d - begin : kTile) / 2;
+    C c;
+    C::clear(c);
+    for (int64_t p = 0; p < pairs; ++p) {
+      for (int j = 0; j < NP; ++j) ask_ahead<Stream, Pairs>(k + j * apart, span.k_ahead[g + j]);
+      C::pair(c, q + begin + 2 * p, d, k, apart);
+      k += Pairs::kPair;
+    }
+    for (int i = 0; i < MR; ++i) {
+      for (int j = 0; j < NP; ++j) {
+        float* sum = scores + i * kSpan + (g + j) * kLanes;
+        const F tile = add(c.e[i][j], c.o[i][j]);
+        store(sum, begin == 0 ? tile : add(load(sum), tile));
+      }
+    }
+  }
+}
+
+// q.K of one row become its p; returns what older sums have to be scaled by.
+HEADRACE_INLINE float soften(float* scores, int64_t tokens, float scale, bool round, float* most,
+                             float* total) {
   const int64_t groups = (tokens + kLanes - 1) / kLanes;
   const F none = splat(-__builtin_inff());
   F high = none;
   for (int64_t g = 0; g < groups; ++g) {
-    const F s = select(first(tokens - g * kLanes), load(scores + g * kLanes), none);
-    high = at_least(s, high);
+    const F s = mul(load(scores + g * kLanes), splat(scale));
+    store(scores + g * kLanes, s);
+    high = at_least(select(first(tokens - g * kLanes), s, none), high);
   }
   const float top = largest(high), now = top > *most ? top : *most;
   const F shift = splat(now);
-  const F keep = exp(sub(splat(*most), shift));
+  // exp(0) is 1, so an unchanged maximum needs no exponential.
+  const F keep = now == *most ? splat(1.0f) : exp(sub(splat(*most), shift));
   F sum_p = mul(load(total), keep);
   for (int64_t g = 0; g < groups; ++g) {
     F p = exp(sub(load(scores + g * kLanes), shift));
@@ -94,19 +114,12 @@ HEADRACE_INLINE float soften(float* scores, int64_t tokens, bool round, float* m
 }
 
 // mixed = mixed * keep + p . V over the first `tokens` tokens, for MR rows and NP panels of d.
-template <int MR, int NP, class Pairs>
-HEADRACE_INLINE void mix_panels(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
-                                int64_t panel, const float* p, const float* keep, float* mixed) {
+template <int MR, int NP, class Pairs, bool Stream>
+HEADRACE_APART void mix_panels(const SpanGroups& span, int64_t tokens, int64_t panel,
+                               const float* p, const float* keep, float* mixed, int64_t width) {
   using C = Chains<MR, NP, Pairs>;
   using T = typename Pairs::T;
-  const int64_t width = a.kv.d_panels * kLanes;
   constexpr int64_t kPanel = 8 * Pairs::kPair;
-  F sums[MR][NP];
-  for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NP; ++j) {
-      sums[i][j] = mul(load(mixed + i * width + (panel + j) * kLanes), splat(keep[i]));
-    }
-  }
   for (int64_t begin = 0; begin < tokens; begin += kTile) {
     C c;
     C::clear(c);
@@ -114,65 +127,78 @@ HEADRACE_INLINE void mix_panels(const AttentionArgs& a, const SpanGroups& span, 
     for (int64_t at = begin; at < end; at += kLanes) {
       const T* v = reinterpret_cast<const T*>(span.v[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
-      int64_t t = 0;
-      for (; t + 2 <= n; t += 2) {
+      for (int64_t t = 0; t + 2 <= n; t += 2) {
+        for (int j = 0; j < NP; ++j) {
+          ask_ahead<Stream, Pairs>(v + j * kPanel, span.v_ahead[at / kLanes]);
+        }
         C::pair(c, p + at + t, kSpan, v, kPanel);
         v += Pairs::kPair;
       }
-      if (t < n) C::single(c, p + at + t, kSpan, v, kPanel);
+      if (n % 2 != 0) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
     for (int i = 0; i < MR; ++i) {
-      for (int j = 0; j < NP; ++j) sums[i][j] = add(sums[i][j], add(c.e[i][j], c.o[i][j]));
+      for (int j = 0; j < NP; ++j) {
+        float* sum = mixed + i * width + (panel + j) * kLanes;
+        const F older = begin == 0 ? mul(load(sum), splat(keep[i])) : load(sum);
+        store(sum, add(older, add(c.e[i][j], c.o[i][j])));
+      }
     }
-  }
-  for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NP; ++j) store(mixed + i * width + (panel + j) * kLanes, sums[i][j]);
   }
 }
 
 // One span for MR rows that see the same `tokens` of it.
-template <int MR, class KPairs, class VPairs>
+template <int MR, class KPairs, class VPairs, bool Stream>
 static void span_rows(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
                       const RowState& s) {
   alignas(64) float scores[MR * kSpan];
   float keep[MR];
-  score_span<MR, KPairs>(a, span, (tokens + kLanes - 1) / kLanes, s.q, scores);
+  const int64_t groups = (tokens + kLanes - 1) / kLanes;
+  int64_t g = 0;
+  for (; g + 2 <= groups; g += 2) {
+    score_groups<MR, 2, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
+  }
+  if (g < groups) score_groups<MR, 1, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
   for (int i = 0; i < MR; ++i) {
-    keep[i] = soften(scores + i * kSpan, tokens, a.kv.v_bf16, s.most + i * kLanes,
+    keep[i] = soften(scores + i * kSpan, tokens, a.scale, a.kv.v_bf16, s.most + i * kLanes,
                      s.total + i * kLanes);
   }
+  const int64_t width = a.kv.d_panels * kLanes;
   int64_t panel = 0;
   for (; panel + 2 <= a.kv.d_panels; panel += 2) {
-    mix_panels<MR, 2, VPairs>(a, span, tokens, panel, scores, keep, s.mixed);
+    mix_panels<MR, 2, VPairs, Stream>(span, tokens, panel, scores, keep, s.mixed, width);
   }
   if (panel < a.kv.d_panels) {
-    mix_panels<MR, 1, VPairs>(a, span, tokens, panel, scores, keep, s.mixed);
+    mix_panels<MR, 1, VPairs, Stream>(span, tokens, panel, scores, keep, s.mixed, width);
   }
 }
 
 // One span for `rows` rows from `row` on.
 template <class KPairs, class VPairs>
 static void span_all(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
-                     const RowState& s, int64_t row, int64_t rows) {
+                     const RowState& s, int64_t row, int64_t rows, bool stream) {
   const int64_t width = a.kv.d_panels * kLanes;
-  for (int64_t i = row; i < row + rows; i += kBlockRows) {
+  for (int64_t i = row; i < row + rows; i += kSpanRows) {
     const int64_t left = row + rows - i;
     const RowState at{s.q + i * a.kv.head_dim, s.mixed + i * width, s.total + i * kLanes,
                       s.most + i * kLanes};
-    with_rows<kBlockRows>(left < kBlockRows ? left : kBlockRows, [&]<int MR>() {
-      span_rows<MR, KPairs, VPairs>(a, span, tokens, at);
+    with_rows<kSpanRows>(left < kSpanRows ? left : kSpanRows, [&]<int MR>() {
+      if (stream) {
+        span_rows<MR, KPairs, VPairs, true>(a, span, tokens, at);
+      } else {
+        span_rows<MR, KPairs, VPairs, false>(a, span, tokens, at);
+      }
     });
   }
 }
 
 HEADRACE_INLINE void run_span(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
-                              const RowState& s, int64_t row, int64_t rows) {
+                              const RowState& s, int64_t row, int64_t rows, bool stream) {
   if (a.kv.k_bf16) {
-    if (a.kv.v_bf16) return span_all<BF16Pairs, BF16Pairs>(a, span, tokens, s, row, rows);
-    return span_all<BF16Pairs, F32Pairs>(a, span, tokens, s, row, rows);
+    if (a.kv.v_bf16) return span_all<BF16Pairs, BF16Pairs>(a, span, tokens, s, row, rows, stream);
+    return span_all<BF16Pairs, F32Pairs>(a, span, tokens, s, row, rows, stream);
   }
-  if (a.kv.v_bf16) return span_all<F32Pairs, BF16Pairs>(a, span, tokens, s, row, rows);
-  return span_all<F32Pairs, F32Pairs>(a, span, tokens, s, row, rows);
+  if (a.kv.v_bf16) return span_all<F32Pairs, BF16Pairs>(a, span, tokens, s, row, rows, stream);
+  return span_all<F32Pairs, F32Pairs>(a, span, tokens, s, row, rows, stream);
 }
 
 // q of every row of the item (rounded where K is), and empty sums.
@@ -192,6 +218,21 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
   }
 }
 
+// Where the groups of the span from `start` lie; `known` positions of the request exist.
+HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& item, int64_t start,
+                                 int64_t known, SpanGroups* span) {
+  const KvLayer& kv = a.kv;
+  const int32_t* table = a.batch.block_tables + item.request * a.batch.table_width;
+  const int64_t per_block = kv.block_size / kLanes;
+  for (int64_t g = 0; g < kGroups && start + g * kLanes < known; ++g) {
+    const int64_t at = start / kLanes + g;
+    const int64_t group = (table[at / per_block] * kv.heads + item.head) * per_block +
+                          at % per_block;
+    span->k[g] = kv.k + group * kv.k_group_bytes;
+    span->v[g] = kv.v + group * kv.v_group_bytes;
+  }
+}
+
 static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
   const KvLayer& kv = a.kv;
   const int64_t tokens = item.end - item.begin, rows = tokens * a.group;
@@ -204,25 +245,26 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   start_rows(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
-  const int32_t* table = a.batch.block_tables + item.request * a.batch.table_width;
-  const int64_t groups_of_block = kv.block_size / kLanes;
-  const int64_t last = positions[tokens - 1];
+  const int64_t known = positions[tokens - 1] + 1;
+  const bool stream = rows <= kStreamRows;
+  SpanGroups span = {}, next = {};
+  find_groups(a, item, 0, known, &next);
   int64_t seeing = 0;  // the first token that sees anything of the span
-  for (int64_t start = 0; start <= last; start += kSpan) {
-    const int64_t known = last + 1 - start;
-    SpanGroups span;
-    for (int64_t g = 0; g < kGroups && g * kLanes < known; ++g) {
-      const int64_t at = start / kLanes + g, block = table[at / groups_of_block];
-      const int64_t group = (block * kv.heads + item.head) * groups_of_block + at % groups_of_block;
-      span.k[g] = kv.k + group * kv.k_group_bytes;
-      span.v[g] = kv.v + group * kv.v_group_bytes;
+  for (int64_t start = 0; start < known; start += kSpan) {
+    span = next;
+    find_groups(a, item, start + kSpan, known, &next);
+    for (int64_t g = 0; g < kGroups; ++g) {
+      span.k_ahead[g] = next.k[g] - span.k[g];
+      span.v_ahead[g] = next.v[g] - span.v[g];
     }
     while (positions[seeing] < start) ++seeing;
     int64_t token = seeing;
     for (; token < tokens && positions[token] + 1 < start + kSpan; ++token) {
-      run_span(a, span, positions[token] + 1 - start, s, token * a.group, a.group);
+      run_span(a, span, positions[token] + 1 - start, s, token * a.group, a.group, stream);
     }
-    if (token < tokens) run_span(a, span, kSpan, s, token * a.group, (tokens - token) * a.group);
+    if (token < tokens) {
+      run_span(a, span, kSpan, s, token * a.group, (tokens - token) * a.group, stream);
+    }
   }
 
   for (int64_t row = 0; row < rows; ++row) {

@@ -1,7 +1,7 @@
 // y = W x for rows of x and panels of 16 outputs, over every codec.
 //
-// A call takes some panels and some rows. Few rows: weights stream from memory once and stay in
-// registers only (what matters is bandwidth). Many rows: k is cut into blocks whose weights fit in
+// A call takes some panels and some rows. Few rows: panels stream from memory, once or twice over
+// (what matters is bandwidth). Many rows: k is cut into blocks whose weights fit in
 // the first-level cache, decoded to f32 once, and every block of rows runs over them (what matters
 // is multiplies). The order in which a sum is built is the same in both, so the result is.
 
@@ -111,6 +111,27 @@ HEADRACE_INLINE void with_rows(int64_t rows, const Fn& fn) {
   }
 }
 
+// How many of `left` rows the next block takes: as few blocks as can be, all about as large.
+HEADRACE_INLINE int64_t block_rows(int64_t left) {
+  const int64_t blocks = (left + kBlockRows - 1) / kBlockRows;
+  return (left + blocks - 1) / blocks;
+}
+
+// The weights the next block of k will want, asked for in steps while this one is computed.
+struct NextBlock {
+  const uint8_t* at;
+  int64_t panel;  // bytes from one panel to the next
+  int64_t bytes;  // of each
+
+  HEADRACE_INLINE void ask(const NextBlock& n, int64_t count, int64_t done, int64_t more,
+                           int64_t all) {
+    const int64_t begin = n.bytes * done / all / 64 * 64, end = n.bytes * (done + more) / all;
+    for (int64_t j = 0; j < count; ++j) {
+      for (int64_t b = begin; b < end; b += 64) prefetch_far(n.at + j * n.panel + b);
+    }
+  }
+};
+
 HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
   for (int64_t i = 0; i < rows * 2; ++i) store(sums + i * kLanes, zero());
 }
@@ -178,6 +199,7 @@ template <class Pairs>
 static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
                         int64_t rows, LinearScratch* s) {
   constexpr bool kDecoded = sizeof(typename Pairs::T) == sizeof(float);
+  constexpr int64_t kTileElements = kTile * kLanes;
   for (int64_t tile = 0; tile < a.weight.tiles; tile += kBlockTiles) {
     const int64_t left = a.weight.tiles - tile, tiles = left < kBlockTiles ? left : kBlockTiles;
     const float* w = s->weights;
@@ -188,10 +210,17 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
     } else {
       decode_block<Pairs>(a, panel, count, tile, tiles, s->weights);
     }
-    for (int64_t i = 0; i < rows; i += kBlockRows) {
+    const bool ends = tile + tiles == a.weight.tiles;
+    const NextBlock ahead = {
+        reinterpret_cast<const uint8_t*>(panel_at<Pairs>(a, ends ? panel + 2 : panel) +
+                                         (ends ? 0 : tile + tiles) * kTileElements),
+        a.weight.panel_bytes, tiles * kTileElements * static_cast<int64_t>(sizeof(typename Pairs::T))};
+    for (int64_t i = 0, n; i < rows; i += n) {
+      n = block_rows(rows - i);
+      NextBlock::ask(ahead, count, i, n, rows);
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       float* sums = s->sums + i * 2 * kLanes;
-      with_rows<kBlockRows>(rows - i < kBlockRows ? rows - i : kBlockRows, [&]<int MR>() {
+      with_rows<kBlockRows>(n, [&]<int MR>() {
         if (count == 2) {
           float_tiles<MR, 2, F32Pairs, false>(x, a.x.stride, w, next, tiles, sums);
         } else {
@@ -208,13 +237,20 @@ static void block_q8(const LinearArgs& a, int64_t panel, int64_t count, int64_t 
   for (int64_t tile = 0; tile < all; tile += kQ8BlockTiles) {
     const int64_t tiles = all - tile < kQ8BlockTiles ? all - tile : kQ8BlockTiles;
     const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes + tile * kQ8BlockBytes;
-    for (int64_t i = 0; i < rows; i += kBlockRows) {
+    const bool ends = tile + tiles == all;
+    const NextBlock ahead = {
+        a.weight.panels + (ends ? panel + 2 : panel) * a.weight.panel_bytes +
+            (ends ? 0 : tile + tiles) * kQ8BlockBytes,
+        a.weight.panel_bytes, tiles * kQ8BlockBytes};
+    for (int64_t i = 0, n; i < rows; i += n) {
+      n = block_rows(rows - i);
+      NextBlock::ask(ahead, count, i, n, rows);
       const int64_t at = (row + i) * all + tile;
       const int8_t* q = a.x.q + at * kTile;
       const float* d = a.x.d + at;
       const int32_t* offset = a.x.offset + at;
       float* sums = s->sums + i * 2 * kLanes;
-      with_rows<kBlockRows>(rows - i < kBlockRows ? rows - i : kBlockRows, [&]<int MR>() {
+      with_rows<kBlockRows>(n, [&]<int MR>() {
         if (count == 2) {
           q8_tiles<MR, 2, false>(q, d, offset, all, w, a.weight.panel_bytes, tiles, sums);
         } else {
@@ -229,8 +265,9 @@ static void linear(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, 
                    int64_t row_end, void* scratch) {
   LinearScratch* s = static_cast<LinearScratch*>(scratch);
   const Codec codec = a.weight.codec;
-  const bool few = row_end - row_begin <= kStreamRows;
-  const int64_t step = few ? 1 : 2, chunk = few ? kStreamRows : kChunkRows;
+  const int64_t all = row_end - row_begin, halves = all > kStreamRows ? 2 : 1;
+  const bool few = all <= 2 * kStreamRows;
+  const int64_t step = few ? 1 : 2, chunk = few ? (all + halves - 1) / halves : kChunkRows;
   for (int64_t row = row_begin; row < row_end; row += chunk) {
     const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
     for (int64_t panel = panel_begin; panel < panel_end; panel += step) {

@@ -10,6 +10,8 @@
 #include <cstdint>
 
 #define HEADRACE_INLINE static inline __attribute__((always_inline))
+// For inner loops: inlined into their callers they run out of registers.
+#define HEADRACE_APART static __attribute__((noinline))
 
 namespace {
 
@@ -19,6 +21,8 @@ constexpr const char* kLevel = "avx512";
 constexpr int kBlockRows = 6;
 // Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
 constexpr int kStreamRows = 8;
+// Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
+constexpr int kSpanRows = 4;
 
 using F = __m512;      // 16 x f32
 using I = __m512i;     // 16 x 32 bits
@@ -127,6 +131,10 @@ HEADRACE_INLINE F to_float(ISum sum) { return _mm512_cvtepi32_ps(sum); }
 
 HEADRACE_INLINE void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
+// Into the second level only.
+HEADRACE_INLINE void prefetch_far(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
 }  // namespace

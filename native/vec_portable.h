@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #define HEADRACE_INLINE static inline __attribute__((always_inline))
+// For inner loops: inlined into their callers they run out of registers.
+#define HEADRACE_APART static __attribute__((noinline))
 
 namespace {
 
@@ -14,6 +16,7 @@ constexpr const char* kLevel = "portable";
 // A vector takes four 16-byte registers of sixteen: more than one row at a time only spills.
 constexpr int kBlockRows = 2;
 constexpr int kStreamRows = 2;
+constexpr int kSpanRows = 2;
 
 typedef float F __attribute__((vector_size(64)));
 typedef int32_t I __attribute__((vector_size(64)));
@@ -159,5 +162,6 @@ HEADRACE_INLINE ISum dot4(ISum sum, const Bytes& w, const int8_t* x) {
 HEADRACE_INLINE F to_float(ISum sum) { return sum; }
 
 HEADRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+HEADRACE_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace

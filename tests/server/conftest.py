@@ -80,12 +80,11 @@ class Running:
         return {name: float(value) for name, _, value in samples}
 
 
-def served_model(engine: MockEngine, tokenizer: Tokenizer, **changes: Any) -> ServedModel:
+def served_model(engine: MockEngine, **changes: Any) -> ServedModel:
     """A model around a mock engine."""
     facts: dict[str, Any] = {
         "names": (MODEL, "alias"),
         "engine": engine,
-        "tokenizer": tokenizer,
         "template": ChatTemplate(CHAT_TEMPLATE),
         "eos_token_ids": frozenset({EOS, IM_END}),
         "fingerprint": "fp_0123456789ab",
@@ -146,7 +145,7 @@ def start(uvicorn_thread: Uvicorn, tokenizer: Tokenizer) -> Iterator[Callable[..
             state = ServerState(keep_alive_s=keep_alive_s)
             ends.callback(state.close)
             if loaded:
-                state.set_model(served_model(engine, tokenizer, **changes))
+                state.set_model(served_model(engine, **{"tokenizer": tokenizer, **changes}))
             uvicorn_thread.switch.app = build_app(state)
             url = uvicorn_thread.url
             # Without TLS there is nothing to verify, and making the context takes long.

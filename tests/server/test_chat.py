@@ -310,3 +310,20 @@ def test_a_large_conversation_is_rendered_in_a_worker_thread(start: Start) -> No
     small, large = threads
     assert large.startswith("headrace-text")
     assert not small.startswith("headrace-text")
+
+
+@pytest.mark.parametrize("depth", [100, 900])
+def test_deeply_nested_values(start: Start, depth: int) -> None:
+    """Whatever depth the JSON decoder lets through ends this request only, as a 400 at worst."""
+    nested = "[" * depth + "]" * depth
+    body = (
+        '{"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"a": ' + nested
+    )
+    call = '{"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": ' + nested
+    also = '{"messages": [{"role": "assistant", "tool_calls": [' + call + "}}}]}]}"
+    server = start(MockEngine(says("x")), template=ChatTemplate("{{ messages | tojson }}"))
+    for content in (body + "}}", also):
+        headers = {"content-type": "application/json"}
+        reply = server.client.post("/v1/chat/completions", content=content, headers=headers)
+        assert reply.status_code in (200, 400), reply.text
+    assert server.chat()["choices"][0]["message"]["content"] == "x"

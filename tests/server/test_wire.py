@@ -77,7 +77,7 @@ def test_headers_of_a_stream(server: Running, path: str, body: Any) -> None:
 def test_unknown_fields_are_named_in_a_header(server: Running, path: str, body: Any) -> None:
     reply = server.post(path, {**body, "zeta": 1, "alpha": [2], "ö ,\r\n": 3})
     assert reply.status_code == 200
-    assert reply.headers["x-ignored-params"] == "?____?".replace("_", "?")[:5] + ",alpha,zeta"
+    assert reply.headers["x-ignored-params"] == "?????,alpha,zeta"
     assert "x-ignored-params" not in server.post(path, body).headers
 
 
@@ -104,10 +104,8 @@ def test_the_header_of_ignored_fields_is_bounded() -> None:
     assert ignored_params([]) == ""
 
 
-@pytest.mark.parametrize(("path", "body"), POSTS)
+@pytest.mark.parametrize(("path", "body"), POSTS[:3])
 def test_known_fields_that_cannot_be_honoured(server: Running, path: str, body: Any) -> None:
-    if path == "/detokenize":
-        pytest.skip("detokenize has no such field")
     field = {"tools": [{"type": "function"}]} if "completions" not in path else {"n": 2}
     error = error_of(server.post(path, {**body, **field}), 400)
     assert error["param"] == next(iter(field))

@@ -203,6 +203,10 @@ def test_damaged_preambles(tmp_path: Path) -> None:
         ([entry("k", ARRAY, struct.pack("<IQQ", STRING, 1, 2**63))], "runs past the end"),
         ([entry("k", ARRAY, struct.pack("<IQQ", STRING, 1, 2**64 - 8))], "runs past the end"),
         (
+            [entry("k", ARRAY, struct.pack("<IQQQ", STRING, 2, 2**64 - 8, 0))],
+            "string 0 of 2 .* runs",
+        ),
+        (
             [entry("k", ARRAY, struct.pack("<IQ", ARRAY, 1) * 9 + bytes(12))],
             f"deeper than {MAX_ARRAY_DEPTH}",
         ),

@@ -59,7 +59,7 @@ class Sampler:
         except ValueError as error:
             if len(requests) == 1:
                 return [Draw(error=f"the model's output cannot be sampled from: {error}")]
-        alone = [self._ops.take_rows(logits, np.array([row])) for row in range(len(requests))]
+        alone = [self._ops.take_rows(logits, np.array([row], np.int32)) for row in range(len(requests))]
         return [
             draw
             for row, request in zip(alone, requests, strict=True)

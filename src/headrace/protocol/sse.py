@@ -18,6 +18,10 @@ MAX_EVENT_BYTES = 64 * 2**20
 
 _BOM = b"\xef\xbb\xbf"
 
+# NEL, LS and PS end no line of a stream, but they do for clients that cut text with
+# str.splitlines (httpx's iter_lines); as JSON escapes they are harmless to everybody.
+_ESCAPED = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+
 
 class Event(NamedTuple):
     """One event. `data` has its lines joined by LF; `event` is its type, "message" if unnamed."""
@@ -34,6 +38,9 @@ class StreamTooLargeError(ValueError):
 
 def data_event(json: bytes) -> bytes:
     """The event that carries one line of JSON; `json` must hold no raw line ends."""
+    for raw, escaped in _ESCAPED:
+        if raw in json:
+            json = json.replace(raw, escaped)
     return b"data: " + json + b"\n\n"
 
 

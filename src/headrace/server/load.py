@@ -57,8 +57,11 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
 
 
 def default_name(path: Path) -> str:
-    """The file's or folder's name, without ".gguf"."""
-    name = path.resolve().name
+    """The file's or folder's name, without ".gguf".
+
+    Links keep their own name: what they lead to may be named by a digest, as in the hub's cache.
+    """
+    name = path.name if path.name not in ("", "..") else path.resolve().name
     return name.removesuffix(".gguf") or name
 
 

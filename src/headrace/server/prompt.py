@@ -82,7 +82,10 @@ async def render(
         )
         return tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
 
-    ids = await off_loop(workers, _chars(messages), work)
+    try:
+        ids = await off_loop(workers, _chars(messages), work)
+    except RecursionError:
+        raise RequestError("messages: an object in them is nested too deeply") from None
     if tokenizer.has_double_bos(ids):
         logger.warning(
             "a conversation begins with two beginning-of-text tokens, which costs quality: the "

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.errors import HeadraceError
 from headrace.server.listen import listen, url_of
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ async def _serve(
                 engine, text = ready.result()
                 _set_model(state, engine, text, engine_config)
                 _announce(state, url_of(sock), time.perf_counter() - started_s, as_json)
+                state.workers.submit(_compile_template, text)
                 await _until_stopped(engine, signals.stop)
         finally:
             http.stop()
@@ -126,6 +128,16 @@ def _load_text(engine_config: EngineConfig, server_config: ServerConfig) -> Text
     return load_text(engine_config, server_config)
 
 
+def _compile_template(text: TextSide) -> None:
+    """Spare the first conversation the import and compilation; say early what cannot be used."""
+    if text.template is None:
+        return
+    try:
+        text.template.compile()
+    except HeadraceError as error:
+        logger.warning("conversations will be refused: %s", error)
+
+
 async def _done_before(work: asyncio.Future[Any], stop: asyncio.Event) -> bool:
     """Whether `work` was done before the signal, which cancels it; its failure is left in it."""
     signalled = asyncio.ensure_future(stop.wait())
@@ -137,6 +149,7 @@ async def _done_before(work: asyncio.Future[Any], stop: asyncio.Event) -> bool:
     done = work.done()
     if not done:
         work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
     return done
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,10 @@ class ChatTemplate:
         for name in self._sources:
             self._template(name)
 
+    def traits(self, template_name: str = "default") -> TemplateTraits:
+        """What a template expects of messages. Raises TemplateError where it does not parse."""
+        return self._template(self._name(template_name, None))[1]
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -85,11 +90,16 @@ class ChatTemplate:
         Raises RequestError for messages it cannot be, TemplateError with the template's own words
         where it refuses them, and when it exceeds the limits.
         """
-        name = self._name(template_name, tools)
-        inputs = self._inputs(
-            name, messages, add_generation_prompt, tools, documents, continue_final_message, kwargs
+        job = self._job(
+            template_name,
+            messages,
+            add_generation_prompt,
+            tools,
+            documents,
+            continue_final_message,
+            kwargs,
         )
-        return self._render(name, inputs, continue_final_message)
+        return self._render(job, job.user_inputs)
 
     def render_segments(
         self,
@@ -110,22 +120,25 @@ class ChatTemplate:
         control tokens in messages, so that telling them apart would change its output, everything
         says True, as other engines treat everything. Roles count as the template's.
         """
-        name = self._name(template_name, tools)
-        inputs = self._inputs(
-            name, messages, add_generation_prompt, tools, documents, continue_final_message, kwargs
+        job = self._job(
+            template_name,
+            messages,
+            add_generation_prompt,
+            tools,
+            documents,
+            continue_final_message,
+            kwargs,
         )
-        text = self._render(name, inputs, continue_final_message)
-        for disguise in disguises(inputs, tuple(control_tokens)):
-            segments = self._segments(name, inputs, continue_final_message, disguise)
+        text = self._render(job, job.user_inputs)
+        for disguise in disguises(job.user_inputs, tuple(control_tokens)):
+            segments = self._segments(job, disguise)
             if segments is not None and "".join(piece for piece, _ in segments) == text:
                 return segments
         return [(text, True)]
 
-    def _segments(
-        self, name: str, inputs: dict[str, Any], continued: bool, disguise: Disguise
-    ) -> list[Segment] | None:
+    def _segments(self, job: _Job, disguise: Disguise) -> list[Segment] | None:
         try:
-            return segments_of(self._render(name, disguise.apply(inputs), continued), disguise)
+            return segments_of(self._render(job, disguise.apply(job.user_inputs)), disguise)
         except TemplateError:
             # It renders undisguised: what it looked for is what was disguised.
             return None
@@ -140,49 +153,50 @@ class ChatTemplate:
             )
         return name
 
-    def _inputs(
+    def _job(
         self,
-        name: str,
+        template_name: str | None,
         messages: Sequence[Mapping[str, Any]],
         add_generation_prompt: bool,
         tools: Sequence[Mapping[str, Any]] | None,
         documents: Sequence[Mapping[str, Any]] | None,
         continue_final_message: bool,
         kwargs: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    ) -> _Job:
         if continue_final_message and add_generation_prompt:
             raise RequestError(
                 "continue_final_message and add_generation_prompt exclude each other; set "
                 "add_generation_prompt to false to continue the last message",
                 param="continue_final_message",
             )
-        chat = normalized_messages(messages, self._template(name)[1], self._media)
+        template, traits = self._template(self._name(template_name, tools))
+        chat = normalized_messages(messages, traits, self._media)
         if continue_final_message:
             _mark_end(chat)
-        return {
-            **self._variables,
+        user_inputs = {
             **kwargs,
             "messages": chat,
             "tools": plain(tools) if tools else None,
             "documents": plain(documents) if documents else None,
-            "add_generation_prompt": add_generation_prompt,
         }
+        flags = {"add_generation_prompt": add_generation_prompt}
+        return _Job(template, flags, user_inputs, continue_final_message)
 
-    def _render(self, name: str, inputs: Mapping[str, Any], continued: bool) -> str:
+    def _render(self, job: _Job, user_inputs: Mapping[str, Any]) -> str:
         from headrace.text.template_sandbox import BUDGET
 
-        template, _ = self._template(name)
         budget = Budget(self._limits)
+        variables = {**self._variables, **user_inputs, **job.flags, BUDGET: budget}
         pieces: list[str] = []
         length = 0
         with _errors_named("the chat template refuses these messages"):
-            for piece in template.generate({**inputs, BUDGET: budget}):
+            for piece in job.template.generate(variables):
                 length += len(piece)
                 budget.charge_chars(len(piece))
                 budget.check_chars(length)
                 pieces.append(piece)
         text = "".join(pieces)
-        return _cut_at_mark(text) if continued else text
+        return _cut_at_mark(text) if job.continued else text
 
     def _template(self, name: str) -> tuple[jinja2.Template, TemplateTraits]:
         compiled = self._compiled.get(name)
@@ -201,6 +215,16 @@ class ChatTemplate:
         from headrace.text.template_sandbox import SandboxEnvironment
 
         return SandboxEnvironment(self._clock, self._limits)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One rendering: the template, what the server says, what users say."""
+
+    template: jinja2.Template
+    flags: Mapping[str, Any]
+    user_inputs: Mapping[str, Any]
+    continued: bool
 
 
 def _mark_end(chat: list[dict[str, Any]]) -> None:

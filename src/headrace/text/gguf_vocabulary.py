@@ -93,6 +93,12 @@ def _strings(gguf: Mapping[str, Any], key: str) -> list[str]:
     return values if isinstance(values, list) else [str(value) for value in values]
 
 
+def _numbers(values: Any) -> list[Any]:
+    """A list of Python numbers from a list or a NumPy array."""
+    numbers: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
+    return numbers
+
+
 def _token_id(gguf: Mapping[str, Any], key: str, count: int) -> int | None:
     value = gguf.get(key)
     if value is None or int(value) == _NO_TOKEN:
@@ -115,7 +121,7 @@ def _kinds(
     """Kind of every token. Ends and beginnings of text are control tokens whatever the file says:
     several converters wrote them as user-defined, and they would be printed."""
     stated = gguf.get("token_type")
-    kinds = [int(TokenKind.NORMAL)] * count if stated is None else [int(kind) for kind in stated]
+    kinds = [int(TokenKind.NORMAL)] * count if stated is None else _numbers(stated)
     if len(kinds) != count:
         raise CheckpointError(
             f"tokenizer.ggml.token_type has {len(kinds)} entries for {count} tokens; the file is "
@@ -212,21 +218,23 @@ def _sentencepiece_backend(
 
 
 def derive_merges(
-    tokens: Sequence[str], scores: Sequence[float], kinds: Sequence[int]
+    tokens: Sequence[str], scores: Any, kinds: Sequence[int]
 ) -> list[tuple[str, str]]:
     """Merges of a SentencePiece BPE vocabulary, in the order they apply.
 
-    SentencePiece joins the neighbours whose joint piece has the highest score, the leftmost first.
-    Pairs are therefore ordered by that score, and within a piece by the longer left part: runs of
-    one character are joined from the left, so what is left over is the shorter and on the right.
-    Only normal pieces take part.
+    SentencePiece joins the neighbours whose joint piece has the highest score, the leftmost first;
+    BPE joins the pair of lowest rank, the leftmost first. So every way of cutting a piece in two
+    pieces is a merge, best score first. (Cuts of one piece get neighbouring ranks; their order
+    would show only where two of them overlap, which joining from the left does not lead to.)
+    Only normal pieces take part. scores: a list or NumPy array of numbers, distinct for pieces
+    that merges make.
     """
     normal = {
         piece: token_id
         for token_id, piece in enumerate(tokens)
         if kinds[token_id] == TokenKind.NORMAL
     }
-    values = [float(score) for score in scores]
+    values = _numbers(scores)
     order = sorted(
         (token_id for piece, token_id in normal.items() if len(piece) > 1),
         key=lambda token_id: (-values[token_id], token_id),

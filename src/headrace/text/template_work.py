@@ -27,8 +27,10 @@ _DIGITS = re.compile(r"\d+")
 
 # Filters that look at a value's items but neither print nor compare what these hold.
 _SHALLOW_FILTERS = frozenset(
-    "length count first last list map select reject selectattr rejectattr items default d reverse "
-    "batch slice attr random sum abs int float round safe".split()
+    ("length", "count", "first", "last", "list", "map", "select", "reject", "selectattr")
+).union(
+    ("rejectattr", "items", "default", "d", "reverse", "batch", "slice", "attr", "random"),
+    ("sum", "abs", "int", "float", "round", "safe"),
 )
 _DEFAULTS = frozenset(("default", "d", "int", "float"))
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _FIRST_PRIVATE = 0x100000
 # Values of these keys choose what a template writes and are not text of users.
 _STRUCTURE_KEYS = frozenset(("role", "type"))
-_USER_INPUTS = ("messages", "tools", "documents")
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,9 @@ class Disguise:
     back: Mapping[str, str]
     hide: Callable[[str], str]
 
-    def apply(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Template inputs with what users wrote disguised."""
-        hidden = {key: self._hidden(inputs[key]) for key in _USER_INPUTS}
-        return {**inputs, **hidden}
+    def apply(self, user_inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The template inputs that came from users, disguised."""
+        return {key: self._hidden(value) for key, value in user_inputs.items()}
 
     def _hidden(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -40,19 +38,19 @@ class Disguise:
             return [self._hidden(item) for item in value]
         if isinstance(value, dict):
             return {
-                self.hide(key): item if key in _STRUCTURE_KEYS else self._hidden(item)
+                self._hidden(key): item if key in _STRUCTURE_KEYS else self._hidden(item)
                 for key, item in value.items()
             }
         return value
 
 
-def disguises(inputs: Mapping[str, Any], control_tokens: Sequence[str]) -> Iterator[Disguise]:
+def disguises(user_inputs: Mapping[str, Any], control_tokens: Sequence[str]) -> Iterator[Disguise]:
     """Disguises to try in turn; none where users wrote nothing that could begin a control token.
 
     First every character that could begin one, which also covers tokens put together from two
     texts; then, for templates that look at such characters, only those of whole control tokens.
     """
-    texts = [text for key in _USER_INPUTS for text in _texts(inputs[key])]
+    texts = [text for value in user_inputs.values() for text in _texts(value)]
     begins = {token[0] for token in control_tokens if token}
     used = {char for char in begins if any(char in text for text in texts)}
     if not used:
@@ -86,7 +84,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield key
+            yield from _texts(key)
             if key not in _STRUCTURE_KEYS:
                 yield from _texts(item)
 

@@ -227,26 +227,30 @@ def _read_strings(cursor: _Cursor, key: str, count: int) -> StringArray:
     if cursor.strings_left < 0:
         raise cursor.error(f"metadata {key!r}: more than {MAX_STRINGS} strings in arrays")
     view, at, unpack = cursor.view, cursor.at, _U64.unpack_from
-    starts, ends = array("Q"), array("Q")
-    add_start, add_end = starts.append, ends.append
+    starts = array("Q")
+    add = starts.append
     try:
         # The one hot loop of opening a file. A length past the end makes the next unpack_from
         # fail (or the check below), so no step needs a check of its own.
         for _ in range(count):
             (n_bytes,) = unpack(view, at)
             at += 8
-            add_start(at)
+            add(at)
             at += n_bytes
-            add_end(at)
     except (struct.error, OverflowError):
         at = cursor.size + 1
     if at > cursor.size:
-        entry = max(0, len(ends) - 1)
+        entry = max(0, len(starts) - 1)
         raise cursor.error(
             f"string {entry} of {count} in metadata {key!r} runs past the end of the file "
             f"({cursor.size} bytes): it is damaged or was cut short; fetch it again"
         )
     cursor.at = at
+    ends = array("Q")
+    if count:
+        # Each string ends where the next one's length begins.
+        ends.frombytes((np.frombuffer(starts, np.uint64)[1:] - np.uint64(8)).tobytes())
+        ends.append(at)
     return StringArray(cursor.path, key, view, starts, ends)
 
 

@@ -81,7 +81,7 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("prompt_cache_retention", str, "blocks are evicted least recently used first"),
     Known("prompt_cache_options", dict, "blocks are evicted least recently used first"),
     Known("safety_identifier", str, "a label of the caller's"),
-    Known("best_of", (1,), "one choice"),
+    Known("best_of", (1,), "one choice per prompt"),
     Known("chat_template", _REFUSED, ""),
     Known("documents", ([],), "none"),
     Known("mm_processor_kwargs", ({},), "there are no images"),

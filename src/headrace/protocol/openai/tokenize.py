@@ -11,7 +11,7 @@ from headrace.errors import RequestError
 from headrace.protocol.openai.chat import Messages, check_messages, check_turn
 from headrace.protocol.openai.sampling import TokenId
 
-_MODEL = "A served name; may be left out."
+_MODEL = "A served name; may be left out, as one model is served."
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +34,9 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
         bool | None,
         Meta(description="Open the assistant's turn. Default: unless continue_final_message."),
     ] = None
-    continue_final_message: Annotated[bool, Meta(description="Leave the last message open.")] = (
-        False
-    )
+    continue_final_message: Annotated[
+        bool, Meta(description="Leave the last message open, so that the model goes on with it.")
+    ] = False
     chat_template_kwargs: Annotated[
         dict[str, Any], Meta(description="Further variables for the chat template.")
     ] = msgspec.field(default_factory=dict)

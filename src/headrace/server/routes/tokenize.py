@@ -51,7 +51,7 @@ async def detokenize(call: Call) -> Response:
     request = await call.parse(DETOKENIZE)
     model = call.state.serving().model
     model.check_name(request.model)
-    check_token_ids(request.tokens, "tokens", model.tokenizer.vocab_size)
+    check_token_ids(request.tokens, "tokens", model.engine.info.vocab_size)
     text = await off_loop(
         call.state.workers,
         len(request.tokens),

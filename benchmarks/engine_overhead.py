@@ -1,0 +1,97 @@
+"""What the engine costs beside the model: Python time of a decode step, and of a prefill step.
+
+    python benchmarks/engine_overhead.py
+
+The model does nothing and every token is 1, so the time of a step is scheduler, KV cache, ragged
+batch, outputs. Sampling counts with its Python, not with the kernel. Prints the median over steps
+in microseconds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
+from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
+from headrace.ops.interface import KVCacheArrays, KVCacheSpec, RaggedBatch
+
+VOCAB = 1000
+STEPS = 300
+
+
+class NoOps:
+    """Backend of the figures: answers without computing."""
+
+    name, level, num_threads = "none", "none", 1
+
+    def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
+        return KVCacheArrays(spec, None)
+
+    def sample(self, logits: Any, rows: Any, num_tokens: int) -> Any:
+        return np.ones(len(logits), np.int32)
+
+
+class NoModel:
+    """A model without a forward pass."""
+
+    model_type, vocab_size, max_positions = "none", VOCAB, 32768
+    weight_codec, weight_bytes = "Q8_0", 0
+
+    def kv_cache_spec(
+        self, block_size: int, num_blocks: int, k_codec: Any, v_codec: Any
+    ) -> KVCacheSpec:
+        return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+
+    def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:
+        return np.empty((len(batch.logit_rows), 0), np.float32)
+
+
+def decode_step_us(num_requests: int, prompt_tokens: int, **params: Any) -> float:
+    """Median microseconds of a step in which `num_requests` decode."""
+    config = EngineConfig(num_blocks_override=1 << 16, max_num_batched_tokens=2048)
+    core = EngineCore(NoModel(), NoOps(), config, num_tokens=VOCAB)  # type: ignore[arg-type]
+    chosen = SamplingParams(max_tokens=STEPS + 50, ignore_eos=True, **params)
+    for index in range(num_requests):
+        prompt = [(index + i) % VOCAB for i in range(prompt_tokens)]
+        core.submit(Submit(str(index), prompt, chosen))
+    while any(one.lag != 1 for one in core.scheduler.running) or core.scheduler.waiting:
+        core.step()
+    return _median_us(core, STEPS)
+
+
+def prefill_step_us(chunk_tokens: int) -> float:
+    """Median microseconds of a step that computes a chunk of one long prompt."""
+    config = EngineConfig(num_blocks_override=1 << 14, max_num_batched_tokens=chunk_tokens)
+    core = EngineCore(NoModel(), NoOps(), config, num_tokens=VOCAB)  # type: ignore[arg-type]
+    core.submit(Submit("0", [i % VOCAB for i in range(32000)], SamplingParams(max_tokens=1)))
+    core.step()
+    return _median_us(core, 32000 // chunk_tokens - 2)
+
+
+def _median_us(core: EngineCore, steps: int) -> float:
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        core.step()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"{'step':<44}{'µs':>8}")
+    for count in (1, 16, 64):
+        for name, params in (("greedy", {"temperature": 0.0}), ("sampled", {"seed": 1})):
+            label = f"decode, {count} requests of 1000 tokens, {name}"
+            print(f"{label:<44}{decode_step_us(count, 1000, **params):>8.0f}")
+    print(f"{'prefill, one chunk of 512 tokens':<44}{prefill_step_us(512):>8.0f}")
+
+
+if __name__ == "__main__":
+    main()

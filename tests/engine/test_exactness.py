@@ -1,0 +1,122 @@
+"""On real arithmetic: whatever runs beside a request, its tokens and logprobs stay the same bits.
+
+A tiny random model, requests with random lengths, parameters and shared prefixes, some cancelled,
+a budget that cuts prompts, a pool so small that requests are preempted, and cache hits.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.core import EngineCore
+from headrace.engine.messages import Submit, TokenLogprob
+from headrace.engine.params import SamplingParams
+from headrace.models import load_model
+from headrace.ops import make_ops
+from headrace.ops.interface import Ops
+from tests.engine.mock import Collected, collect, drain
+from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint
+
+BLOCK_SIZE = 16
+
+
+def backends() -> list[object]:
+    """The reference at the small size, the cpu backend at both, each with every codec."""
+    cases: list[object] = []
+    for codec in ("F32", "BF16", "Q8_0"):
+        cases.append(pytest.param("reference", codec, 16, id=f"reference-{codec}-16"))
+        for count in (16, 64):
+            cases.append(pytest.param("cpu", codec, count, id=f"cpu-{codec}-{count}"))
+    return cases
+
+
+def ops_of(backend: str) -> Ops:
+    if backend == "cpu":
+        pytest.importorskip("headrace.ops.cpu._native", reason="the C++ kernels are not built")
+    return make_ops(backend)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request, the step before which it is submitted, and that before which it is cancelled."""
+
+    submit: Submit
+    at_step: int
+    cancel_at: int | None
+
+
+def cases(count: int, rng: random.Random) -> list[Case]:
+    stems = [[rng.randrange(256) for _ in range(70)] for _ in range(3)]
+    made = []
+    for index in range(count):
+        own = [rng.randrange(256) for _ in range(rng.randint(1, 30))]
+        stem = rng.choice(stems)[: rng.randint(0, 70)] if rng.random() < 0.7 else []
+        params = SamplingParams(
+            temperature=rng.choice([0.0, 0.7, 1.5]),
+            top_k=rng.choice([0, 20]),
+            top_p=rng.choice([1.0, 0.9]),
+            min_p=rng.choice([0.0, 0.02]),
+            seed=index,
+            max_tokens=rng.randint(1, 40),
+            ignore_eos=rng.random() < 0.8,
+            logprobs=rng.choice([None, 0, 3]),
+        )
+        at_step = rng.randint(0, 20)
+        cancel_at = at_step + rng.randint(0, 20) if rng.random() < 0.2 else None
+        made.append(Case(Submit(f"r{index}", stem + own, params), at_step, cancel_at))
+    return made
+
+
+def logprobs_of(collected: Collected) -> list[TokenLogprob]:
+    return [one for output in collected.outputs for one in output.logprobs or []]
+
+
+@pytest.mark.parametrize(("backend", "codec", "count"), backends())
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_together_is_bit_for_bit_what_alone_is(
+    family: str, backend: str, codec: str, count: int
+) -> None:
+    ops = ops_of(backend)
+    model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0), ops)  # type: ignore[arg-type]
+
+    def core(**settings: object) -> EngineCore:
+        config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=64, **settings)  # type: ignore[arg-type]
+        return EngineCore(model, ops, config, num_tokens=NUM_TOKENS, eos_token_ids=(EOS,))
+
+    requests = cases(count, random.Random(count))
+    # Enough blocks for about a quarter of the requests at a time.
+    busy = core(num_blocks_override=max(10, count), max_num_batched_tokens=48)
+    together: dict[str, Collected] = {}
+    step = 0
+    while busy.has_work or step <= 20:
+        for case in requests:
+            if case.at_step == step:
+                busy.submit(case.submit)
+            if case.cancel_at == step:
+                busy.cancel(case.submit.request_id)
+        collect(together, busy.step())
+        busy.check()
+        step += 1
+        assert step < 5000
+    stats = busy.stats()
+    assert stats.num_preemptions > 0
+    assert stats.prefix_hits_tokens > 0
+    for case in requests:
+        alone = core(num_blocks_override=10, max_num_batched_tokens=512,
+                     enable_prefix_caching=False)  # fmt: skip
+        alone.submit(case.submit)
+        expected = drain(alone)[case.submit.request_id]
+        got = together[case.submit.request_id]
+        length = len(got.token_ids)
+        if got.finish_reason == "abort":
+            assert case.cancel_at is not None
+        else:
+            assert got.finish_reason == expected.finish_reason
+            assert length == len(expected.token_ids)
+        assert got.token_ids == expected.token_ids[:length]
+        assert logprobs_of(got) == logprobs_of(expected)[: len(logprobs_of(got))]
+        assert len(logprobs_of(got)) == (0 if case.submit.params.logprobs is None else length)

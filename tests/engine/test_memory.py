@@ -1,0 +1,154 @@
+"""From memory to blocks: the budget, control groups, and errors with values that fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.memory import available_memory_bytes, plan_kv_cache
+from headrace.errors import ConfigError
+from tests.engine.mock import MockModel
+
+MIB = 1 << 20
+BLOCK_BYTES = 32 * 2 * 2 * 4
+"""Of the mock's KV cache: 32 tokens, K and V, two f32 each."""
+
+
+def test_the_default_is_a_quarter_of_the_memory_and_no_more_than_is_used() -> None:
+    model = MockModel(max_positions=4096)
+    plan = plan_kv_cache(model, EngineConfig(), 4 * 1000 * BLOCK_BYTES)
+    assert (plan.num_blocks, plan.max_model_len) == (1000, 4096)
+    enough = 64 * 4096 // 32
+    plan = plan_kv_cache(model, EngineConfig(), 1 << 40)
+    assert (plan.num_blocks, plan.max_model_len) == (enough, 4096)
+    plan = plan_kv_cache(model, EngineConfig(max_num_seqs=2, max_model_len=65), 1 << 40)
+    assert (plan.num_blocks, plan.max_model_len) == (2 * 3, 65)
+
+
+def test_without_a_length_it_is_what_the_cache_holds() -> None:
+    plan = plan_kv_cache(MockModel(), EngineConfig(), 4 * 10 * BLOCK_BYTES)
+    assert (plan.num_blocks, plan.max_model_len) == (10, 320)
+    plan = plan_kv_cache(MockModel(), EngineConfig(num_blocks_override=3), 1)
+    assert (plan.num_blocks, plan.max_model_len) == (3, 96)
+
+
+@pytest.mark.parametrize(
+    ("asked", "weights", "codec", "block_bytes"),
+    [
+        ("auto", "F32", "f32", BLOCK_BYTES),
+        ("auto", "BF16", "bf16", BLOCK_BYTES // 2),
+        ("auto", "Q8_0", "bf16", BLOCK_BYTES // 2),
+        ("bf16", "F32", "bf16", BLOCK_BYTES // 2),
+        ("f32", "Q8_0", "f32", BLOCK_BYTES),
+    ],
+)
+def test_the_type_of_the_cache(asked: str, weights: str, codec: str, block_bytes: int) -> None:
+    config = EngineConfig(kv_cache_dtype=asked)  # type: ignore[arg-type]
+    plan = plan_kv_cache(MockModel(weight_codec=weights), config, 1 << 30)
+    assert (plan.codec, plan.block_bytes) == (codec, block_bytes)
+
+
+def test_an_explicit_size_is_taken_whole_and_checked_against_memory() -> None:
+    config = EngineConfig(kv_cache_memory_bytes=100 * BLOCK_BYTES)
+    assert plan_kv_cache(MockModel(), config, 1 << 30).num_blocks == 100
+    with pytest.raises(ConfigError) as caught:
+        plan_kv_cache(MockModel(), config, 90 * BLOCK_BYTES)
+    assert str(100 * BLOCK_BYTES) in str(caught.value)
+    flag = re.search(r"--kv-cache-memory-bytes (\d+) or less", str(caught.value))
+    assert flag is not None
+    fitting = EngineConfig(kv_cache_memory_bytes=int(flag.group(1)))
+    assert plan_kv_cache(MockModel(), fitting, 90 * BLOCK_BYTES).num_blocks == 90
+
+
+@pytest.mark.parametrize("remedy", ["--max-model-len", "--kv-cache-memory-bytes"])
+def test_a_length_that_does_not_fit_is_refused_with_values_that_do(remedy: str) -> None:
+    available = 4 * 10 * BLOCK_BYTES
+    with pytest.raises(ConfigError) as caught:
+        plan_kv_cache(MockModel(), EngineConfig(max_model_len=1000), available)
+    text = str(caught.value)
+    assert f"32 x {BLOCK_BYTES} = {32 * BLOCK_BYTES} bytes" in text
+    assert f"quarter of the {available} bytes" in text
+    value = re.search(rf"{remedy} (\d+)", text)
+    assert value is not None
+    field = remedy.removeprefix("--").replace("-", "_")
+    fitting = {"max_model_len": 1000, field: int(value.group(1))}
+    plan = plan_kv_cache(MockModel(), EngineConfig(**fitting), available)  # type: ignore[arg-type]
+    assert plan.max_model_len == fitting["max_model_len"]
+
+
+def test_the_override_names_itself_as_the_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"--max-model-len 96 or --num-blocks-override 32"):
+        plan_kv_cache(MockModel(), EngineConfig(max_model_len=1000, num_blocks_override=3), 1)
+
+
+def test_a_length_beyond_the_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"5000.*4096.*--max-model-len 4096"):
+        plan_kv_cache(MockModel(), EngineConfig(max_model_len=5000), 1 << 30)
+
+
+def test_no_memory_at_all_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"room for 0 tokens.*Use --kv-cache-memory-bytes"):
+        plan_kv_cache(MockModel(), EngineConfig(), 100)
+
+
+def machine(root: Path, available_mib: int, cgroup: str, files: dict[str, str]) -> Path:
+    """A made-up / with the files that are read."""
+    for name, text in {
+        "proc/meminfo": f"MemTotal: 99 kB\nMemAvailable:   {available_mib * 1024} kB\n",
+        "proc/self/cgroup": cgroup,
+        **files,
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def v2(folder: str, limit: str, usage: int, droppable: int = 0) -> dict[str, str]:
+    return {
+        f"{folder}/memory.max": f"{limit}\n",
+        f"{folder}/memory.current": f"{usage}\n",
+        f"{folder}/memory.stat": f"anon 5\ninactive_file {droppable}\nactive_file 7\n",
+    }
+
+
+def test_memory_is_the_least_of_machine_and_control_groups(tmp_path: Path) -> None:
+    base = "sys/fs/cgroup"
+    free = machine(tmp_path / "free", 1000, "0::/\n", {})
+    assert available_memory_bytes(free) == 1000 * MIB
+    unlimited = machine(tmp_path / "max", 1000, "0::/a\n", v2(f"{base}/a", "max", 5))
+    assert available_memory_bytes(unlimited) == 1000 * MIB
+    inner = v2(f"{base}/a/b", str(700 * MIB), 100 * MIB, 50 * MIB)
+    limited = machine(tmp_path / "b", 1000, "0::/a/b\n", inner)
+    assert available_memory_bytes(limited) == 650 * MIB
+    outer = {**inner, **v2(f"{base}/a", str(500 * MIB), 300 * MIB)}
+    assert available_memory_bytes(machine(tmp_path / "c", 1000, "0::/a/b\n", outer)) == 200 * MIB
+    assert available_memory_bytes(machine(tmp_path / "d", 150, "0::/a/b\n", outer)) == 150 * MIB
+    over = v2(f"{base}/a", str(MIB), 2 * MIB)
+    assert available_memory_bytes(machine(tmp_path / "e", 150, "0::/a\n", over)) == 0
+
+
+def test_control_groups_of_the_first_version_and_containers(tmp_path: Path) -> None:
+    base = "sys/fs/cgroup/memory"
+    files = {
+        "memory.limit_in_bytes": str(300 * MIB),
+        "memory.usage_in_bytes": str(100 * MIB),
+        "memory.stat": f"inactive_file 1\ntotal_inactive_file {20 * MIB}\n",
+    }
+    lines = "8:pids:/\n4:cpu,memory:/group\n0::/\n"
+    at_group = {f"{base}/group/{name}": text for name, text in files.items()}
+    assert available_memory_bytes(machine(tmp_path / "a", 1000, lines, at_group)) == 220 * MIB
+    # In a container the group's own files are at the top, whatever the path says.
+    at_top = {f"{base}/{name}": text for name, text in files.items()}
+    assert available_memory_bytes(machine(tmp_path / "b", 1000, lines, at_top)) == 220 * MIB
+    outside = lines.replace("/group", "/../../elsewhere")
+    assert available_memory_bytes(machine(tmp_path / "c", 1000, outside, at_top)) == 220 * MIB
+
+
+def test_a_machine_that_does_not_tell_is_an_error_with_the_flags(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--kv-cache-memory-bytes or --num-blocks-override"):
+        available_memory_bytes(tmp_path)
+    assert available_memory_bytes() > MIB

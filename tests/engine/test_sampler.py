@@ -1,0 +1,118 @@
+"""Draws that depend on (seed, choice, position) only, and log probabilities of the raw logits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from headrace.engine.request import Request
+from headrace.engine.sampler import LOGPROB_FLOOR, Sampler, uniform
+from headrace.ops import make_ops
+from tests.engine.mock import NUM_TOKENS, VOCAB, MockOps, submit
+
+
+def request(**params: object) -> Request:
+    one = submit("r", [1, 2, 3], **params)
+    return Request("r", [1, 2, 3], 3, one.params, 10, seed=one.params.seed or 0)
+
+
+def sampler() -> Sampler:
+    return Sampler(MockOps(), NUM_TOKENS)  # type: ignore[arg-type]
+
+
+def logits(rows: int) -> np.ndarray:
+    return np.random.default_rng(rows).standard_normal((rows, VOCAB)).astype(np.float32)
+
+
+def test_draws_are_known_numbers_so_that_a_seed_means_the_same_for_ever() -> None:
+    assert uniform(0, 0, 0) == 0.156742553465558
+    assert uniform(1, 0, 0) == 0.33776134126730917
+    assert uniform(-1, 2, 77) == uniform(2**64 - 1, 2, 77)
+
+
+def test_draws_are_uniform_and_independent_in_every_argument() -> None:
+    for index in range(3):
+        draws = []
+        for i in range(4000):
+            arguments = [5, 0, 9]
+            arguments[index] = i
+            draws.append(uniform(*arguments))
+        values = np.array(draws)
+        assert 0 <= values.min() and values.max() < 1
+        # Means of 4000 uniform draws have a standard deviation of 0.0046.
+        assert abs(values.mean() - 0.5) < 0.025
+        assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.08
+        counts = np.bincount((values * 16).astype(int), minlength=16)
+        assert counts.min() > 170  # 250 expected, standard deviation 15
+
+
+def test_a_rows_token_does_not_depend_on_the_other_rows() -> None:
+    many = logits(8)
+    requests = [request(temperature=1.0, seed=i, logprobs=3) for i in range(8)]
+    together = sampler().sample(many, requests)
+    alone = [sampler().sample(many[i : i + 1], [requests[i]])[0] for i in range(8)]
+    assert together == alone
+
+
+def test_logprobs_are_of_the_raw_distribution_below_the_vocabulary() -> None:
+    row = logits(1)
+    row[:, NUM_TOKENS:] = 100.0
+    (draw,) = sampler().sample(row, [request(temperature=5.0, top_k=2, seed=1, logprobs=4)])
+    assert draw.logprob is not None
+    wide = row[0, :NUM_TOKENS].astype(np.float64)
+    expected = wide - math.log(np.exp(wide).sum())
+    assert draw.logprob.token_id == draw.token_id
+    assert draw.logprob.logprob == pytest.approx(expected[draw.token_id], abs=1e-6)
+    order = np.argsort(-wide, kind="stable")
+    assert [token for token, _ in draw.logprob.top] == order[:4].tolist()
+    assert draw.logprob.rank == 1 + order.tolist().index(draw.token_id)
+
+
+def test_each_request_gets_as_many_rivals_as_it_asked_for() -> None:
+    counts = [None, 0, 3, None, NUM_TOKENS, 1]
+    draws = sampler().sample(logits(6), [request(logprobs=count) for count in counts])
+    got = [None if one.logprob is None else len(one.logprob.top) for one in draws]
+    assert got == counts
+
+
+def test_impossible_tokens_have_the_floor_for_a_logprob() -> None:
+    row = np.full((1, VOCAB), -np.inf, np.float32)
+    row[0, 3] = 1.0
+    (draw,) = sampler().sample(row, [request(logprobs=2)])
+    assert draw.token_id == 3
+    assert draw.logprob is not None
+    assert [value for _, value in draw.logprob.top] == [0.0, LOGPROB_FLOOR]
+
+
+@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+@pytest.mark.parametrize("spoiled", [np.nan, np.inf, "masked"])
+def test_a_row_without_a_distribution_fails_alone(spoiled: float | str, backend: str) -> None:
+    if backend == "cpu":
+        pytest.importorskip("headrace.ops.cpu._native", reason="the C++ kernels are not built")
+    ops = sampler() if backend == "mock" else Sampler(make_ops(backend), NUM_TOKENS)
+    rows = logits(3)
+    rows[1] = -np.inf if spoiled == "masked" else rows[1]
+    if spoiled != "masked":
+        rows[1, 5] = spoiled
+    requests = [request(temperature=1.0, seed=2, logprobs=1) for _ in range(3)]
+    draws = ops.sample(rows, requests)
+    assert draws[1].token_id is None
+    assert draws[1].error
+    clean = ops.sample(rows[[0, 2]], [requests[0], requests[2]])
+    assert [draws[0], draws[2]] == clean
+
+
+def test_extreme_parameters_mean_what_they_say() -> None:
+    row = logits(1)
+    best = int(np.argmax(row[0, :NUM_TOKENS]))
+    for params in (
+        {"temperature": 1e-300, "seed": 1},
+        {"temperature": 1.0, "top_p": 1e-300, "seed": 1},
+        {"temperature": 1.0, "top_k": 1, "seed": 1},
+        {"temperature": 1.0, "min_p": 1.0, "seed": 1},
+    ):
+        assert sampler().sample(row, [request(**params)])[0].token_id == best
+    huge = request(temperature=1.0, top_k=2**62, seed=1)
+    assert sampler().sample(row, [huge]) == sampler().sample(row, [request(temperature=1.0, seed=1)])

@@ -1,0 +1,56 @@
+"""Frames at every split point, and frames that are too long."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from headrace.engine import wire
+from headrace.engine.messages import Cancel, Output, Shutdown, Stats, Submit, TokenLogprob
+from headrace.engine.params import SamplingParams
+
+TO_CORE = [
+    Submit("a", [1, 2, 300000], SamplingParams(seed=-5, stop_token_ids=(7,), logprobs=0), "salt"),
+    Cancel("a"),
+    Shutdown(),
+]
+FROM_CORE = [
+    Output("a", [5], [TokenLogprob(5, -0.25, 1, [(5, -0.25), (6, -3.5)])], "stop", stop_reason=7),
+    Stats(num_running=3, miss_reasons={"empty": 1}),
+]
+
+
+def test_every_way_of_cutting_the_stream_gives_the_same_messages() -> None:
+    data = b"".join(wire.to_core(message) for message in TO_CORE)
+    for cut in range(len(data) + 1):
+        reader = wire.FrameReader()
+        payloads = reader.feed(data[:cut]) + reader.feed(data[cut:])
+        assert [wire.decode_to_core(payload) for payload in payloads] == TO_CORE
+    reader = wire.FrameReader()
+    single = [payload for byte in data for payload in reader.feed(bytes([byte]))]
+    assert [wire.decode_to_core(payload) for payload in single] == TO_CORE
+
+
+def test_what_a_step_gave_is_one_frame() -> None:
+    (payload,) = wire.FrameReader().feed(wire.from_core(FROM_CORE))  # type: ignore[arg-type]
+    assert wire.decode_from_core(payload) == FROM_CORE
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_a_frame_that_is_too_long_is_skipped_and_the_next_is_read(chunk: int) -> None:
+    long = Submit("b", [1] * 500, SamplingParams())
+    data = wire.to_core(Cancel("a")) + wire.to_core(long) + wire.to_core(Cancel("c"))
+    reader = wire.FrameReader(max_frame_bytes=100)
+    payloads = []
+    for start in range(0, len(data), chunk):
+        payloads += reader.feed(data[start : start + chunk])
+    assert [wire.decode_to_core(payload) for payload in payloads] == [Cancel("a"), Cancel("c")]
+    assert reader.skipped == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x93\x01", b"\x81\xa4type\xa4Nope"])
+def test_payloads_that_are_no_message_raise_one_kind_of_error(payload: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        wire.decode_to_core(payload)
+    with pytest.raises(msgspec.DecodeError):
+        wire.decode_from_core(payload)

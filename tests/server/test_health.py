@@ -1,0 +1,233 @@
+"""/health follows the engine's loop; /metrics follows its figures and the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace.engine.messages import Stats
+from headrace.server.pulse import Pulse
+from tests.server.conftest import MODEL, Running
+from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
+
+Start = Callable[..., Running]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LABELS = f'{{engine="0",model_name="{MODEL}"}}'
+
+
+class Clock:
+    """A clock that goes when told."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_health_while_loading(start: Start) -> None:
+    server = start(MockEngine(says("x")), loaded=False)
+    reply = server.client.get("/health")
+    assert reply.status_code == 503
+    body = reply.json()
+    assert body["status"] == "loading"
+    assert body["uptime_s"] >= 0
+    assert body["error"]["code"] == "loading"
+
+
+def test_health_follows_the_engine(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    server = start(engine)
+    reply = server.client.get("/health")
+    assert (reply.status_code, reply.json()["status"]) == (200, "ok")
+    engine.alive = False
+    reply = server.client.get("/health")
+    assert (reply.status_code, reply.json()["status"]) == (503, "dead")
+    assert reply.json()["error"]["code"] == "engine_dead"
+
+
+def test_health_of_an_engine_that_hangs(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    server = start(engine)
+    clock = Clock()
+    pulse = server.state.serving().pulse
+    pulse._clock = clock
+    with pulse.open_request():
+        assert server.client.get("/health").status_code == 200
+        clock.now += 1000
+        reply = server.client.get("/health")
+        assert (reply.status_code, reply.json()["status"]) == (503, "stalled")
+        assert "1000 s" in reply.json()["error"]["message"]
+        engine.stats = Stats(steps=1)
+        assert server.client.get("/health").status_code == 200
+    clock.now += 1000
+    assert server.client.get("/health").status_code == 200
+
+
+def test_the_pulse() -> None:
+    clock = Clock()
+    pulse = Pulse(clock, stall_s=10)
+    clock.now += 50
+    assert pulse.beats(5)  # idle: nothing is to be heard
+    with pulse.open_request():
+        clock.now += 9
+        assert pulse.beats(5)
+        clock.now += 2
+        assert not pulse.beats(5)
+        pulse.heard()
+        assert pulse.beats(5)
+        clock.now += 11
+        assert not pulse.beats(5)
+        assert pulse.beats(6)  # steps go on, though no request has a token yet
+        clock.now += 11
+        with pulse.open_request():
+            assert not pulse.beats(6)  # a second request is no sign of life
+    assert pulse.beats(6)
+
+
+def test_metrics_before_the_model_is_loaded(start: Start) -> None:
+    server = start(MockEngine(says("x")), loaded=False)
+    server.client.get("/health")
+    reply = server.client.get("/metrics")
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/plain; version=")
+    assert 'headrace:http_requests_total{endpoint="/health",status="503"} 1.0' in reply.text
+
+
+def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    engine.stats = Stats(
+        num_running=3, num_waiting=4, blocks_total=64, blocks_free=30, blocks_cached=18,
+        blocks_owned=16, steps=7, step_s=0.125, step_tokens=9, prompt_tokens=100,
+        generation_tokens=50, computed_tokens=140, prefix_queries_tokens=90,
+        prefix_hits_tokens=40, num_preemptions=2, miss_reasons={"salt": 5},
+    )  # fmt: skip
+    samples = start(engine).metrics()
+    own = f'engine="0",model_name="{MODEL}"'
+    for name, value in {
+        f"vllm:num_requests_running{LABELS}": 3,
+        f"vllm:num_requests_waiting{LABELS}": 4,
+        f"vllm:kv_cache_usage_perc{LABELS}": 0.25,
+        f"vllm:prefix_cache_queries_total{LABELS}": 90,
+        f"vllm:prefix_cache_hits_total{LABELS}": 40,
+        f"vllm:prompt_tokens_total{LABELS}": 100,
+        f"vllm:generation_tokens_total{LABELS}": 50,
+        f"vllm:num_preemptions_total{LABELS}": 2,
+        f"headrace:engine_steps_total{LABELS}": 7,
+        f"headrace:last_step_seconds{LABELS}": 0.125,
+        f"headrace:last_step_tokens{LABELS}": 9,
+        f"headrace:computed_tokens_total{LABELS}": 140,
+        f"headrace:engine_up{LABELS}": 1,
+        f'headrace:kv_blocks{{{own},state="cached"}}': 18,
+        f'headrace:prefix_cache_misses_total{{{own},reason="salt"}}': 5,
+        f'headrace:load_seconds{{{own},phase="weights"}}': 0.5,
+    }.items():
+        assert samples[name] == value, name
+    engine.alive = False
+
+
+def test_the_five_names_schedulers_read(start: Start) -> None:
+    """llm-d and the Kubernetes inference gateway find these, with these labels."""
+    text = start(MockEngine(says("x"))).client.get("/metrics").text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    for name in ("num_requests_waiting", "num_requests_running", "kv_cache_usage_perc"):
+        assert families[f"vllm:{name}"].type == "gauge"
+    cache = families["vllm:cache_config_info"].samples[0]
+    assert cache.labels["block_size"] == "16"
+    assert cache.labels["num_gpu_blocks"] == "64"
+    lora = families["vllm:lora_requests_info"].samples[0]
+    assert {"max_lora", "running_lora_adapters", "waiting_lora_adapters"} <= set(lora.labels)
+
+
+def test_request_metrics(start: Start) -> None:
+    server = start(MockEngine(says("abcd", delay_s=0.02)))
+    server.complete(prompt="x" * 12, max_tokens=30)
+    server.complete(prompt="x" * 12, max_tokens=3)
+    samples = server.metrics()
+
+    def histogram(name: str) -> tuple[float, float]:
+        return samples[f"vllm:{name}_count{LABELS}"], samples[f"vllm:{name}_sum{LABELS}"]
+
+    def ended(reason: str) -> float:
+        return samples[
+            "vllm:request_success_total" + LABELS.replace(",", f',finished_reason="{reason}",')
+        ]
+
+    assert (ended("stop"), ended("length"), ended("abort"), ended("error")) == (1, 1, 0, 0)
+    assert histogram("request_prompt_tokens") == (2, 24)
+    assert histogram("request_generation_tokens") == (2, 5 + 3)
+    assert histogram("request_params_max_tokens") == (2, 33)
+    assert histogram("request_queue_time_seconds") == (2, 0.5)
+    assert histogram("request_prefill_time_seconds") == (2, 1.0)
+    count, first_s = histogram("time_to_first_token_seconds")
+    assert count == 2
+    assert first_s >= 0.04
+    count, between_s = histogram("inter_token_latency_seconds")
+    assert count == 4 + 2
+    assert between_s >= 0.1
+    assert histogram("request_decode_time_seconds")[1] >= 0.1
+    assert histogram("request_inference_time_seconds")[1] >= 1.1
+    assert histogram("request_time_per_output_token_seconds")[0] == 2
+    assert histogram("e2e_request_latency_seconds")[1] >= first_s + between_s
+
+
+def test_buckets_are_vllms(start: Start) -> None:
+    text = start(MockEngine(says("x"))).client.get("/metrics").text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+
+    def bounds(name: str) -> list[float]:
+        samples = families[f"vllm:{name}"].samples
+        return [float(s.labels["le"]) for s in samples if s.name.endswith("_bucket")][:-1]
+
+    assert bounds("time_to_first_token_seconds")[:4] == [0.001, 0.005, 0.01, 0.02]
+    assert bounds("time_to_first_token_seconds")[-1] == 2560
+    assert bounds("inter_token_latency_seconds")[0] == 0.01
+    assert bounds("e2e_request_latency_seconds")[-1] == 7680
+    assert bounds("request_prompt_tokens") == [1, 2, 5, 10, 20, 50, 100, 200]
+    assert bounds("request_prompt_tokens")[-1] <= MAX_MODEL_LEN
+
+
+def test_paths_of_clients_are_no_labels(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    for index in range(5):
+        server.client.get(f"/nothing/{index}")
+        server.client.get(f"/v1/models/{index}")
+    name = "headrace:http_requests_total"
+    assert {sample for sample in server.metrics() if sample.startswith(name)} == {
+        name + '{endpoint="other",status="404"}',
+        name + '{endpoint="/v1/models/{model:path}",status="404"}',
+    }
+
+
+def documented(text: str) -> dict[str, tuple[str, str]]:
+    """Name → (kind, meaning) of the rows of docs/metrics.md's tables."""
+    rows: dict[str, tuple[str, str]] = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            name, kind, meaning = [cell.strip() for cell in line.strip("|").split("|")][:3]
+            rows[name.strip("`")] = (kind, meaning)
+    return rows
+
+
+def _families(server: Running) -> dict[str, Any]:
+    server.client.get("/health")
+    text = server.client.get("/metrics").text
+    return {
+        family.name: family
+        for family in text_string_to_metric_families(text)
+        if not family.name.endswith("_created")
+    }
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists(start: Start) -> None:
+    families = _families(start(MockEngine(says("x"))))
+    rows = documented((DOCS / "metrics.md").read_text(encoding="utf-8"))
+    served = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for family in families.values()
+    }
+    assert set(rows) == set(served)
+    for name, kind in served.items():
+        assert rows[name][0] == kind, name

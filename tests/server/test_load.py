@@ -1,0 +1,89 @@
+"""Names, templates and fingerprints of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.errors import ConfigError
+from headrace.server.load import default_name, fingerprint, load_text, weights_digest
+from tests.server.mock_engine import INFO
+from tests.tiny import EOS, IM_END, tiny_checkpoint, write_tiny_gguf
+
+
+def _digest(**changes: Any) -> bytes:
+    return weights_digest(tiny_checkpoint(**changes))
+
+
+def test_the_digest_changes_with_weights_codec_and_config() -> None:
+    base = _digest()
+    assert base == _digest()
+    others = [_digest(seed=1), _digest(codec="Q8_0"), _digest(layers=1), _digest(rope_theta=1e6)]
+    assert len({base, *others}) == 5
+
+
+def test_the_digest_of_a_file_is_stable(tmp_path: Path) -> None:
+    """Arrays and numbers of GGUF metadata in the config are no obstacle."""
+    path = write_tiny_gguf(tmp_path, family="llama", codec="F16")
+    config = EngineConfig(model=str(path))
+    first, second = (load_text(config, ServerConfig()) for _ in range(2))
+    assert first.weights_digest == second.weights_digest
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("backend", "cpu"),
+        ("cpu_level", "avx512"),
+        ("kv_cache_dtype", "bf16"),
+        ("model_type", "llama"),
+        ("max_model_len", 100),
+    ],
+)
+def test_the_fingerprint_changes_with_what_computes(field: str, value: Any) -> None:
+    base = fingerprint(b"weights", INFO)
+    assert base.startswith("fp_")
+    assert len(base) == 15
+    changed = msgspec.structs.replace(INFO, **{field: value})
+    assert fingerprint(b"weights", changed) != base
+    assert fingerprint(b"other", INFO) != base
+    assert fingerprint(b"weights", msgspec.structs.replace(INFO, num_blocks=3)) == base
+
+
+def test_the_text_side_of_a_file(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path)
+    text = load_text(EngineConfig(model=str(path)), ServerConfig())
+    assert text.names == (path.stem,)
+    assert text.eos_token_ids == {EOS, IM_END}
+    assert text.tokenizer.encode("ab", add_special_tokens=True) == [*b"ab"]
+    assert text.template is not None
+    names = ServerConfig(served_model_name=("a", "b"))
+    assert load_text(EngineConfig(model=str(path)), names).names == ("a", "b")
+
+
+def test_a_template_from_a_file(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path)
+    own = tmp_path / "own.jinja"
+    own.write_text("{{ messages[0].content }}!")
+    config = ServerConfig(chat_template=str(own))
+    template = load_text(EngineConfig(model=str(path)), config).template
+    assert template is not None
+    assert template.render([{"role": "user", "content": "hi"}]) == "hi!"
+    missing = ServerConfig(chat_template=str(tmp_path / "none.jinja"))
+    with pytest.raises(ConfigError, match=r"--chat-template .*none\.jinja"):
+        load_text(EngineConfig(model=str(path)), missing)
+
+
+def test_default_names(tmp_path: Path) -> None:
+    assert default_name(Path("/x/Qwen3-0.6B-Q8_0.gguf")) == "Qwen3-0.6B-Q8_0"
+    assert default_name(Path("/x/Llama-3/")) == "Llama-3"
+    link = tmp_path / "link"
+    (tmp_path / "real").mkdir()
+    link.symlink_to(tmp_path / "real")
+    assert default_name(link) == "link"
+    assert default_name(tmp_path / "real" / "..") == tmp_path.name
+    assert default_name(Path()) == Path.cwd().name

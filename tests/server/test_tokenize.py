@@ -1,0 +1,95 @@
+"""/tokenize, /detokenize and the list of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.server.conftest import MODEL, Running
+from tests.server.mock_engine import MAX_MODEL_LEN, VOCAB_SIZE, MockEngine, says
+from tests.server.test_chat import HELLO, HELLO_IDS
+from tests.tiny import IM_END, NUM_TOKENS
+
+Start = Callable[..., Running]
+
+
+def tokenize(server: Running, **fields: Any) -> Any:
+    reply = server.post("/tokenize", fields)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def test_a_text(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    assert tokenize(server, model=MODEL, prompt="水<|im_end|>") == {
+        "count": 4,
+        "max_model_len": MAX_MODEL_LEN,
+        "tokens": [*"水".encode(), IM_END],
+        "token_strs": None,
+    }
+    named = tokenize(server, prompt="a水<|im_end|>", return_token_strs=True)
+    assert named["token_strs"] == ["a", "�", "�", "�", "<|im_end|>"]
+    assert tokenize(server, prompt="")["tokens"] == []
+
+
+def test_a_conversation_is_what_generation_would_take(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    server = start(engine)
+    assert tokenize(server, messages=HELLO)["tokens"] == HELLO_IDS
+    for fields in (
+        {},
+        {"add_generation_prompt": False},
+        {"continue_final_message": True},
+        {"chat_template_kwargs": {"extra": 1}},
+        {"add_special_tokens": True},
+    ):
+        ids = tokenize(server, messages=HELLO, **fields)["tokens"]
+        server.chat(**fields)
+        assert engine.submitted[-1].prompt_token_ids == ids
+
+
+def test_a_long_text(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    assert tokenize(server, prompt="y" * 50_000)["count"] == 50_000
+
+
+def test_back_to_text(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    text = "größe <|im_end|> 水😀\n"
+    ids = tokenize(server, prompt=text)["tokens"]
+    assert server.post("/detokenize", {"tokens": ids}).json() == {"prompt": text}
+    assert server.post("/detokenize", {"tokens": []}).json() == {"prompt": ""}
+    assert server.post("/detokenize", {"tokens": [*b"a", 0xE6]}).json() == {"prompt": "a�"}
+
+
+def test_ids_that_do_not_exist(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    assert NUM_TOKENS < VOCAB_SIZE
+    reply = server.post("/detokenize", {"tokens": [1, VOCAB_SIZE]})
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == "tokens[1]"
+
+
+def test_models(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    listed = server.client.get("/v1/models").json()
+    assert listed["object"] == "list"
+    assert [model["id"] for model in listed["data"]] == [MODEL, "alias"]
+    one = server.client.get(f"/v1/models/{MODEL}").json()
+    assert one == listed["data"][0]
+    assert one["object"] == "model"
+    assert one["max_model_len"] == MAX_MODEL_LEN
+    assert isinstance(one["created"], int)
+    assert one["owned_by"]
+    assert [model.id for model in server.openai.models.list()] == [MODEL, "alias"]
+    assert server.openai.models.retrieve("alias").id == "alias"
+    missing = server.client.get("/v1/models/gpt-9")
+    assert missing.status_code == 404
+    assert missing.json()["error"]["code"] == "model_not_found"
+
+
+def test_names_may_have_slashes(start: Start) -> None:
+    server = start(MockEngine(says("x")), names=("org/model:tag",))
+    assert server.client.get("/v1/models/org/model:tag").json()["id"] == "org/model:tag"
+    assert server.openai.models.retrieve("org/model:tag").id == "org/model:tag"
+    assert server.complete(model="org/model:tag")["model"] == "org/model:tag"

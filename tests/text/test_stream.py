@@ -1,0 +1,105 @@
+"""Ids to deltas: where stop strings cut, and where each token's text begins."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.text import TextDelta, TextStream
+from tests.text.vocabularies import byte_level, from_gguf, sentencepiece
+
+BYTES = from_gguf(byte_level())
+PIECES = from_gguf(sentencepiece())
+END = BYTES.token_to_id("<|end|>") or 0
+
+
+def ids_of(text: str) -> list[int]:
+    return BYTES.encode(text, add_special_tokens=False)
+
+
+def test_a_stop_string_in_the_middle_of_a_batch() -> None:
+    stream = TextStream(BYTES, stops=["STOP"])
+    ids = ids_of("ab STOP cd")
+    delta = stream.feed(ids)
+    assert (delta.text, delta.stop) == ("ab ", "STOP")
+    assert BYTES.decode(ids[: delta.num_tokens]) == "ab STOP", "the completing token counts"
+    assert len(delta.text_offsets) == delta.num_tokens
+    assert stream.feed(ids) == TextDelta("")
+    assert stream.finish() == TextDelta("")
+
+
+@settings(max_examples=200)
+@given(
+    text=st.text(alphabet="hello wrdé<|end>", max_size=24),
+    stops=st.lists(st.text(alphabet="hello é", min_size=1, max_size=3), max_size=2),
+    cuts=st.lists(st.integers(0, 30), max_size=5),
+)
+def test_batches_make_no_difference(text: str, stops: list[str], cuts: list[int]) -> None:
+    ids = ids_of(text)
+
+    def run(parts: list[list[int]]) -> tuple[str, int, str | None, tuple[int, ...]]:
+        stream = TextStream(BYTES, stops=stops)
+        deltas = [stream.feed(part) for part in parts]
+        deltas.append(stream.finish())
+        return (
+            "".join(delta.text for delta in deltas),
+            sum(delta.num_tokens for delta in deltas),
+            next((delta.stop for delta in deltas if delta.stop), None),
+            sum((delta.text_offsets for delta in deltas), ()),
+        )
+
+    single = run([[token_id] for token_id in ids])
+    bounds = [0, *sorted(cuts), len(ids)]
+    assert run([ids[a:b] for a, b in pairwise(bounds)]) == single
+    if single[2] is None:
+        assert single[:2] == (BYTES.decode(ids), len(ids))
+    else:
+        assert not any(stop in single[0] for stop in stops)
+
+
+def test_text_offsets() -> None:
+    ids = ids_of("héllo 你!")
+    delta = TextStream(BYTES, text_offset=100).feed(ids)
+    text = BYTES.decode(ids)
+    for position, (token_id, offset) in enumerate(zip(ids, delta.text_offsets, strict=True)):
+        before = b"".join(BYTES.token_bytes(i) for i in ids[:position])
+        assert offset == 100 + len(before.decode("utf-8", "ignore"))
+        whole = BYTES.token_bytes(token_id).decode("utf-8", "ignore")
+        assert text[offset - 100 :].startswith(whole)
+
+
+def test_offsets_count_hidden_and_held_text() -> None:
+    stream = TextStream(BYTES, stops=["lloX"])
+    delta = stream.feed([*ids_of("hello"), END, *ids_of("!")])
+    assert delta.text_offsets == (0, 5, 5), "a hidden token has no text, held text counts"
+    assert delta.text == "hello!"
+
+
+def test_the_token_that_ends_a_text_counts_without_text() -> None:
+    stream = TextStream(BYTES, skip_special_tokens=False)
+    delta = stream.feed([*ids_of("hello"), END], hide_last=True)
+    assert (delta.text, delta.num_tokens, delta.text_offsets) == ("hello", 2, (0, 5))
+    shown = TextStream(BYTES, skip_special_tokens=False).feed([*ids_of("hello"), END])
+    assert shown.text == "hello<|end|>"
+
+
+def test_finish_gives_what_was_held() -> None:
+    stream = TextStream(BYTES, stops=["world!"])
+    assert stream.feed(ids_of("hello world")).text == "hello "
+    assert stream.finish() == TextDelta("world")
+    half = TextStream(BYTES)
+    assert half.feed([BYTES.token_to_id("Ã") or 0]).text == ""
+    assert half.finish().text == "\ufffd"
+
+
+def test_a_stop_string_can_be_part_of_the_output() -> None:
+    stream = TextStream(BYTES, stops=["."], include_stop=True)
+    assert stream.feed(ids_of("hello. world")).text == "hello."
+
+
+def test_streams_continue_prompts() -> None:
+    hello = PIECES.token_to_id("▁hello") or 0
+    assert TextStream(PIECES, prompt_ids=[1, hello]).feed([hello]).text == " hello"
+    assert TextStream(PIECES, prompt_ids=[1]).feed([hello]).text == "hello"

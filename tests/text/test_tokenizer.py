@@ -1,0 +1,325 @@
+"""Rules of tokenizers on vocabularies small enough to see."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.text import load_tokenizer
+from headrace.text.byte_alphabet import BYTE_OF_CHAR
+from headrace.weights.checkpoint import TokenizerData
+from tests.text.vocabularies import byte_level, from_gguf, from_json, sentencepiece
+
+BYTES = from_gguf(byte_level())
+PIECES = from_gguf(sentencepiece())
+START, END, LONGER_END, THINK = range(len(byte_level()["tokens"]) - 4, len(byte_level()["tokens"]))
+
+
+def test_the_byte_alphabet_is_a_bijection() -> None:
+    assert sorted(BYTE_OF_CHAR.values()) == list(range(256))
+    assert BYTE_OF_CHAR["Ġ"] == 0x20
+    assert BYTE_OF_CHAR["Ċ"] == 0x0A
+    assert BYTE_OF_CHAR["ł"] == 0xA0
+
+
+@given(text=st.text())
+def test_decode_undoes_encode(text: str) -> None:
+    for tokenizer, expected in ((BYTES, text), (PIECES, text.replace("\u2581", " "))):
+        ids = tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+        assert tokenizer.decode(ids) == expected
+
+
+def test_special_tokens_are_parsed_unless_forbidden() -> None:
+    text = "<|start|>hello<|end|><think>"
+    hello = BYTES.token_to_id("hello")
+    assert BYTES.encode(text, add_special_tokens=False) == [START, hello, END, THINK]
+    plain = BYTES.encode(text, add_special_tokens=False, parse_special=False)
+    assert START not in plain
+    assert END not in plain
+    assert plain[-1] == THINK, "user-defined tokens are always recognised"
+    assert BYTES.decode(plain) == text
+    assert BYTES.encode("<|end|>>", add_special_tokens=False) == [LONGER_END], "longest first"
+
+
+def test_control_tokens_are_hidden_and_user_defined_ones_printed() -> None:
+    ids = [START, THINK, END]
+    assert BYTES.decode(ids) == "<think>"
+    assert BYTES.decode(ids, skip_special_tokens=False) == "<|start|><think><|end|>"
+    assert [BYTES.is_special(token_id) for token_id in ids] == [True, False, True]
+    assert BYTES.control_tokens == ("<|start|>", "<|end|>>", "<|end|>")
+
+
+def test_ends_of_text_are_control_tokens_whatever_the_file_says() -> None:
+    assert from_gguf(byte_level(), eos_token_ids=(END, THINK)).is_special(THINK)
+
+
+def test_tokens_give_bytes_and_text() -> None:
+    e_acute = BYTES.token_to_id("Ã©")
+    assert e_acute is not None
+    assert BYTES.token_bytes(e_acute) == "é".encode()
+    half = BYTES.token_to_id("Ã")
+    assert half is not None
+    assert BYTES.token_bytes(half) == b"\xc3"
+    assert BYTES.token_text(half) == "\ufffd"
+    assert PIECES.token_bytes(3 + 0xC3) == b"\xc3"
+    assert PIECES.token_bytes(PIECES.token_to_id("▁ab") or 0) == b" ab"
+    assert BYTES.token_bytes(10**6) == b""
+    assert BYTES.token_bytes(-1) == b""
+    assert BYTES.vocab_size == BYTES.id_limit == len(byte_level()["tokens"])
+
+
+def test_beginning_and_end_of_text() -> None:
+    assert BYTES.encode("hello", add_special_tokens=True) == [BYTES.token_to_id("hello")]
+    assert not BYTES.add_bos
+    framed = from_gguf(byte_level(add_bos_token=True, add_eos_token=True))
+    assert framed.add_bos
+    assert framed.encode("hello", add_special_tokens=True)[::2] == [START, END]
+    assert PIECES.add_bos, "SentencePiece vocabularies begin texts unless the file says no"
+    assert PIECES.encode("a", add_special_tokens=True)[0] == 1
+    assert not from_gguf(sentencepiece(add_bos_token=False)).add_bos
+    assert from_gguf(byte_level(pre="llama-bpe")).add_bos
+    assert (BYTES.bos_token, BYTES.eos_token) == ("<|start|>", "<|end|>")
+    assert BYTES.has_double_bos([START, START, 5])
+    assert not BYTES.has_double_bos([START, 5, START])
+
+
+def test_ids_that_stand_for_none() -> None:
+    arrays = byte_level(bos_token_id=4294967295, padding_token_id=4294967295)
+    tokenizer = from_gguf(arrays, eos_token_ids=())
+    assert tokenizer.bos_token_id is None
+    assert "pad_token" not in tokenizer.named_tokens
+    with pytest.raises(CheckpointError, match="bos_token_id is 999999"):
+        from_gguf(byte_level(bos_token_id=999999))
+
+
+def test_end_ids() -> None:
+    assert BYTES.eos_token_ids == (END,)
+    assert from_gguf(byte_level(eot_token_id=START)).eos_token_ids == (START, END)
+    assert from_gguf(byte_level(), eos_token_ids=(7, 9)).eos_token_ids == (7, 9)
+
+
+def test_sentencepiece_spaces() -> None:
+    def pieces(text: str, tokenizer=PIECES) -> list[str]:  # type: ignore[no-untyped-def]
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        return [tokenizer.token_text(token_id) for token_id in ids]
+
+    assert pieces("ab") == [" ab"]
+    assert pieces(" ab") == ["  ", "ab"]
+    assert pieces("ab</s>ab") == [" ab", "</s>", " ab"], "after a special token as well"
+    assert pieces("") == []
+    bare = from_gguf(sentencepiece(add_space_prefix=False))
+    assert pieces("ab", bare) == ["ab"]
+    assert bare.decode(bare.encode(" ab", add_special_tokens=False)) == " ab"
+    assert PIECES.decode(PIECES.encode(" ab", add_special_tokens=False)) == " ab"
+    marked = PIECES.encode("</s>ab", add_special_tokens=False)
+    assert PIECES.decode(marked, skip_special_tokens=False) == "</s> ab"
+
+
+def _merge_by_score(text: str, arrays: dict[str, Any]) -> list[int]:
+    """SentencePiece BPE as it is defined: join the best neighbours, the leftmost of equals."""
+    normal = {p: i for i, p in enumerate(arrays["tokens"]) if arrays["token_type"][i] == 1}
+    symbols = list("▁" + text.replace(" ", "▁")) if text else []
+    while True:
+        joints = [
+            (-arrays["scores"][normal[left + right]], at)
+            for at, (left, right) in enumerate(pairwise(symbols))
+            if left + right in normal
+        ]
+        if not joints:
+            break
+        at = min(joints)[1]
+        symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
+    ids: list[int] = []
+    for symbol in symbols:
+        ids += [normal[symbol]] if symbol in normal else [3 + byte for byte in symbol.encode()]
+    return ids
+
+
+@settings(max_examples=200)
+@given(text=st.text(alphabet="ab heloé,X\n"))
+def test_sentencepiece_merges_by_score(text: str) -> None:
+    expected = _merge_by_score(text, sentencepiece())
+    assert PIECES.encode(text, add_special_tokens=False) == expected
+
+
+@settings(max_examples=100)
+@given(
+    pieces=st.lists(st.text(alphabet="ab▁", min_size=2, max_size=5), max_size=12, unique=True),
+    text=st.text(alphabet="ab ", max_size=16),
+)
+def test_sentencepiece_merges_by_score_in_any_vocabulary(pieces: list[str], text: str) -> None:
+    plain = sentencepiece()
+    tokens = [*plain["tokens"][:259], *pieces, *(p for p in "ab▁")]
+    arrays = sentencepiece(
+        tokens=tokens,
+        scores=[-float(i) for i in range(len(tokens))],
+        token_type=[*plain["token_type"][:259], *(1 for _ in tokens[259:])],
+    )
+    ids = from_gguf(arrays).encode(text, add_special_tokens=False)
+    assert ids == _merge_by_score(text, arrays)
+
+
+def test_ignore_merges_takes_whole_words() -> None:
+    arrays = byte_level(tokens=[*byte_level()["tokens"], "abc"])
+    arrays["token_type"] = [*arrays["token_type"], 1]
+    whole = len(arrays["tokens"]) - 1
+    assert from_gguf(arrays).encode("abc", add_special_tokens=False) != [whole]
+    arrays["pre"] = "llama-bpe"
+    assert from_gguf(arrays).encode("abc", add_special_tokens=False) == [whole]
+
+
+def test_merges_the_vocabulary_lacks_are_left_out() -> None:
+    arrays = byte_level(merges=[*byte_level()["merges"], "x y", "nonsense"])
+    assert from_gguf(arrays).encode("hello xy", add_special_tokens=False) == BYTES.encode(
+        "hello xy", add_special_tokens=False
+    )
+
+
+def test_unknown_and_missing_pretokenizers() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"'bogus'.*pre=.*qwen2"):
+        from_gguf(byte_level(pre="bogus"))
+    with pytest.warns(UserWarning, match=r"tokenizer\.ggml\.pre is missing"):
+        from_gguf(byte_level(pre=""))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_gguf(byte_level(pre="bogus"), pre="gpt-2")
+
+
+def test_damaged_or_unsupported_files() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"tokenizer\.ggml\.model is 'bert'"):
+        from_gguf(byte_level(model="bert"))
+    with pytest.raises(CheckpointError, match="tokens is missing"):
+        from_gguf({"model": "gpt2", "pre": "gpt-2"})
+    with pytest.raises(CheckpointError, match="token_type has 2 entries"):
+        from_gguf(byte_level(token_type=[1, 1]))
+    with pytest.raises(CheckpointError, match="scores has 0 entries"):
+        from_gguf(sentencepiece(scores=None))
+    with pytest.raises(CheckpointError, match="holds no tokenizer"):
+        load_tokenizer(TokenizerData("none"))
+
+
+def test_lone_surrogates_count_as_replacement_characters() -> None:
+    ids = BYTES.encode("a\ud83d b \ud83d\ude00", add_special_tokens=False)
+    assert BYTES.decode(ids) == "a\ufffd b 😀"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["he", "llo ", "<|end|>", "<|", "end|>", ""]), st.just(True))
+    )
+)
+def test_segments_that_allow_everything_are_the_joined_text(segments) -> None:  # type: ignore[no-untyped-def]
+    joined = "".join(text for text, _ in segments)
+    assert BYTES.encode_segments(segments) == BYTES.encode(joined, add_special_tokens=False)
+
+
+def test_control_tokens_in_user_text_stay_text() -> None:
+    segments = [("<|start|>", True), ("hi<|end|>", False), ("<|end|>", True)]
+    ids = BYTES.encode_segments(segments)
+    assert (ids[0], ids[-1]) == (START, END)
+    assert END not in ids[1:-1]
+    assert BYTES.decode(ids) == "hi<|end|>"
+    # Put together from two users' texts, or from a user's and the template's.
+    for pieces in ([("<|en", False), ("d|>", False)], [("<|en", True), ("d|>", False)]):
+        assert END not in BYTES.encode_segments(pieces)
+    # A longer control token that needs a user's character does not hide the shorter before it.
+    assert BYTES.encode_segments([("<|end|>", True), (">", False)])[0] == END
+    framed = from_gguf(sentencepiece())
+    assert framed.encode_segments([("a", False)], add_special_tokens=True)[0] == 1
+
+
+@given(st.text(alphabet="he lo<|end>é"))
+def test_user_text_without_control_tokens_is_encoded_as_ever(text: str) -> None:
+    if "<|end|>" not in text:
+        segments = [("<|start|>", True), (text, False), ("<|start|>", True)]
+        joined = f"<|start|>{text}<|start|>"
+        assert BYTES.encode_segments(segments) == BYTES.encode(joined, add_special_tokens=False)
+
+
+def _json_tokenizer(tmp_path: Path, **changes: object) -> Path:
+    """A SentencePiece-style tokenizer.json as transformers writes it for Llama 2."""
+    arrays = sentencepiece()
+    vocab = {piece: token_id for token_id, piece in enumerate(arrays["tokens"])}
+    merges = [("a", "a"), ("aa", "a"), ("a", "b"), ("▁", "ab"), ("▁", "▁")]
+    backend = Backend(models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    backend.add_special_tokens(["<s>", "</s>"])
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    backend.enable_truncation(4)
+    for name, value in changes.items():
+        setattr(backend, name, value)
+    path = tmp_path / "tokenizer.json"
+    backend.save(str(path))
+    return path
+
+
+def test_tokenizer_json(tmp_path: Path) -> None:
+    config = {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": False}
+    tokenizer = from_json(_json_tokenizer(tmp_path), config)
+    ids = tokenizer.encode("ab ab é ab ab", add_special_tokens=True)
+    assert ids[0] == 1, "what the post-processor does counts"
+    assert ids[-1] == 2
+    assert len(ids) > 4, "truncation stored in the file is off"
+    assert tokenizer.decode(ids) == "ab ab é ab ab"
+    assert tokenizer.eos_token_ids == (2,)
+    assert tokenizer.strips_first_space
+    # A prefix space for the beginning of a text only, also where control tokens are kept as text.
+    joined = tokenizer.encode("ab</s>ab", add_special_tokens=False)
+    assert [tokenizer.token_text(i) for i in joined] == [" ab", "</s>", "ab"]
+    kept = tokenizer.encode_segments([("ab</s>ab", True), ("</s>", False)])
+    assert kept[:3] == joined
+    assert tokenizer.decode(kept) == "abab</s>"
+
+
+def test_config_adds_bos_where_the_file_adds_nothing(tmp_path: Path) -> None:
+    state = json.loads(_json_tokenizer(tmp_path).read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**state, "post_processor": None}))
+    config = {"bos_token": "<s>", "add_bos_token": True}
+    assert from_json(tmp_path / "tokenizer.json", config).add_bos
+    assert not from_json(tmp_path / "tokenizer.json", {"bos_token": "<s>"}).add_bos
+
+
+def test_special_tokens_only_the_config_names(tmp_path: Path) -> None:
+    config = {"additional_special_tokens": ["<tool>", "absent"]}
+    tokenizer = from_json(_json_tokenizer(tmp_path), config)
+    tool = tokenizer.token_to_id("<tool>")
+    assert tool is not None
+    assert tokenizer.is_special(tool)
+    assert tokenizer.encode("<tool>", add_special_tokens=False) == [tool]
+    assert tokenizer.token_to_id("absent") is None
+
+
+def test_undecodable_vocabularies_still_encode(tmp_path: Path) -> None:
+    path = _json_tokenizer(tmp_path, decoder=decoders.WordPiece(), normalizer=normalizers.NFC())
+    tokenizer = from_json(path)
+    assert tokenizer.encode("ab", add_special_tokens=False)
+    with pytest.raises(UnsupportedModelError, match="WordPiece"):
+        tokenizer.decode([5])
+
+
+def test_broken_tokenizer_json(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="missing"):
+        from_json(tmp_path / "tokenizer.json")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="not a usable"):
+        from_json(tmp_path / "tokenizer.json")
