@@ -1,4 +1,4 @@
-"""Writes the pages that are made from code: docs/flags.md. With --check, fails on a stale one."""
+"""Writes docs/flags.md and docs/commands.md from code; with --check, fails on a stale one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+import click
+
+from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -58,7 +61,38 @@ def flags_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"flags.md": flags_page}
+def commands_page() -> str:
+    """docs/commands.md: what every command does and takes beside the settings of flags.md."""
+    settings = {flag.name for config in (EngineConfig, ServerConfig) for flag in flags_of(config)}
+    lines = [
+        "# Commands",
+        "",
+        "`headrace COMMAND --help` says the same and lists the settings of [flags.md](flags.md).",
+        "Errors are one line on stderr and exit status 1; wrong usage is exit status 2.",
+        "This page is generated: `make docs`.",
+    ]
+    context = click.Context(cli, info_name="headrace")
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        usage = " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
+        lines += ["", f"## headrace {name}", "", f"`headrace {name} {usage}`", ""]
+        lines += [line.strip() for line in (command.help or "").strip().splitlines()]
+        options = [
+            parameter
+            for parameter in command.params
+            if isinstance(parameter, click.Option) and parameter.name not in settings
+        ]
+        lines += ["", "| option | meaning |", "|---|---|"]
+        for option in options:
+            flags = ", ".join(f"`{flag}`" for flag in option.opts)
+            lines.append(f"| {flags} | {option.help} |")
+        if any(parameter.name in settings for parameter in command.params[1:]):
+            lines += ["", "It takes the settings of [flags.md](flags.md)."]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"flags.md": flags_page, "commands.md": commands_page}
 
 
 def main() -> int:
