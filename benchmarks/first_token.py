@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -42,13 +43,15 @@ def _free_port() -> int:
 
 def _wait_ready(port: int, deadline: float) -> None:
     while time.perf_counter() < deadline:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
             connection.request("GET", "/health")
             if connection.getresponse().status == 200:
                 return
         except OSError:
-            pass
+            pass  # nobody listens yet
+        finally:
+            connection.close()
         time.sleep(POLL_S)
     raise TimeoutError(f"not ready within {LIMIT_S:.0f} s")
 
@@ -98,6 +101,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    if options.peer and not options.model:
+        parser.error("--peer needs a MODEL both can load")
+    threads = str(len(os.sched_getaffinity(0)))
     if options.model:
         with Path(options.model).open("rb", buffering=0) as file:
             while file.read(1 << 24):
@@ -113,7 +119,7 @@ def main() -> None:
         if options.peer:
             port = _free_port()
             peer = [str(options.peer), "-m", options.model, "--port", str(port)]
-            peer += ["-np", "1", "-c", "4096", "-t", "2", "-tb", "2"]
+            peer += ["-np", "1", "-c", "4096", "-t", threads, "-tb", threads]
             runs.setdefault("llama-server", []).append(measure(peer, port, phases=False))
     result: dict[str, Any] = {name: [run._asdict() for run in them] for name, them in runs.items()}
     if options.json:

@@ -1,13 +1,55 @@
-"""Fixtures every test may use."""
+"""Fixtures every test may use, and `--no-skips` for machines where nothing may be missing."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def _assets() -> Path:
+    named = os.environ.get("HEADRACE_ASSETS")
+    return Path(named) if named else REPOSITORY.parent / "shared" / "assets"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--no-skips."""
+    parser.addoption(
+        "--no-skips",
+        action="store_true",
+        help="fail where a test would be skipped, but for the shared assets on a machine without",
+    )
+
+
+def _forbid_skip(report: Any, config: pytest.Config) -> None:
+    if not report.skipped or not config.getoption("--no-skips"):
+        return
+    reason = report.longrepr
+    text = reason[2] if isinstance(reason, tuple) else str(reason)
+    if "shared test assets" not in text or _assets().is_dir():
+        report.outcome = "failed"
+        report.longrepr = f"--no-skips: {text}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A skipped test becomes a failed one that tells what was missing."""
+    report = yield
+    _forbid_skip(report, item.config)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """The same for a module that is skipped as a whole."""
+    report = yield
+    _forbid_skip(report, collector.config)
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +58,7 @@ def shared_assets() -> Path:
 
     HEADRACE_ASSETS names it; otherwise `../shared/assets` beside the repository is looked at.
     """
-    named = os.environ.get("HEADRACE_ASSETS")
-    folder = Path(named) if named else REPOSITORY.parent / "shared" / "assets"
+    folder = _assets()
     if not folder.is_dir():
         pytest.skip(f"needs the shared test assets (HEADRACE_ASSETS, looked at {folder})")
     return folder

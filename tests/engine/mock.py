@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampler import uniform
+from headrace.ops import make_ops
 from headrace.ops.interface import (
     KVCacheArrays,
     KVCacheSpec,
     KVCodec,
+    Ops,
     RaggedBatch,
     SamplingRows,
     TopLogprobs,
@@ -155,6 +158,15 @@ class MockModel:
             if batch.token_ids[row] == self.nan_on:
                 logits[index, 3] = np.nan
         return logits
+
+
+def real_ops(backend: str) -> Ops:
+    """A backend that computes; skips the test where the C++ kernels are not built."""
+    if backend == "cpu":
+        pytest.importorskip(
+            "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
+        )
+    return make_ops(backend)
 
 
 class Clock:

@@ -16,9 +16,7 @@ from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.models import load_model
-from headrace.ops import make_ops
-from headrace.ops.interface import Ops
-from tests.engine.mock import Collected, collect, drain
+from tests.engine.mock import Collected, collect, drain, real_ops
 from tests.tiny import EOS, NUM_TOKENS, tiny_checkpoint
 
 BLOCK_SIZE = 16
@@ -32,12 +30,6 @@ def backends() -> list[object]:
         for count in (16, 64):
             cases.append(pytest.param("cpu", codec, count, id=f"cpu-{codec}-{count}"))
     return cases
-
-
-def ops_of(backend: str) -> Ops:
-    if backend == "cpu":
-        pytest.importorskip("headrace.ops.cpu._native", reason="the C++ kernels are not built")
-    return make_ops(backend)
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ def logprobs_of(collected: Collected) -> list[TokenLogprob]:
 def test_together_is_bit_for_bit_what_alone_is(
     family: str, backend: str, codec: str, count: int
 ) -> None:
-    ops = ops_of(backend)
+    ops = real_ops(backend)
     model = load_model(tiny_checkpoint(family, codec, logit_scale=2.0), ops)  # type: ignore[arg-type]
 
     def core(**settings: object) -> EngineCore:

@@ -59,9 +59,7 @@ def test_parameters_out_of_range_are_named(field: str, value: object, said: str)
     assert said in str(error)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "said"), [([], "empty"), ([1, 50], "50"), ([-1, 3], "-1")]
-)
+@pytest.mark.parametrize(("prompt", "said"), [([], "empty"), ([1, 50], "50"), ([-1, 3], "-1")])
 def test_prompts_that_cannot_be_read_are_refused(prompt: list[int], said: str) -> None:
     error = refusal(Submit("a", prompt, SamplingParams()))
     assert error.param == "prompt"

@@ -54,9 +54,7 @@ def test_end_ids_and_stop_ids_end_without_their_text(llm: LLM) -> None:
     (free,) = llm.generate("ids", GREEDY)
     third = free.token_ids[2]
     assert third not in free.token_ids[:2], "the prompt has to give a new third token"
-    params = SamplingParams(
-        temperature=0, max_tokens=12, ignore_eos=True, stop_token_ids=(third,)
-    )
+    params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, stop_token_ids=(third,))
     (cut,) = llm.generate("ids", params)
     assert (cut.finish_reason, cut.stop_reason) == ("stop", third)
     assert cut.token_ids == free.token_ids[:3]

@@ -13,6 +13,7 @@ from headrace.engine.request import Request, State
 from headrace.engine.scheduler import Scheduler
 from tests.engine.mock import (
     EOS,
+    NUM_TOKENS,
     Collected,
     MockModel,
     answer,
@@ -73,10 +74,12 @@ def test_when_the_first_is_cancelled_another_goes_on_from_where_it_was(steps: in
     assert sum(computed[position] for position in range(512)) < 512 + 16
 
 
-def test_when_the_first_fails_the_next_computes_it_anew() -> None:
-    model = MockModel(nan_on=33)
-    core = large_core(model, max_num_batched_tokens=600)
-    core.submit(submit("bad", [*PREFIX, 33]))
+@pytest.mark.parametrize("budget", [96, 600])
+def test_when_the_first_fails_the_next_computes_it_anew(budget: int) -> None:
+    spoiled = NUM_TOKENS + 1
+    model = MockModel(nan_on=spoiled)
+    core = large_core(model, max_num_batched_tokens=budget)
+    core.submit(submit("bad", [*PREFIX, spoiled]))
     good = [submit(str(i), PREFIX + tail) for i, tail in enumerate([[1], [2, 3]])]
     for one in good:
         core.submit(one)

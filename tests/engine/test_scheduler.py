@@ -69,6 +69,24 @@ def test_decodes_come_first_and_the_rest_of_the_budget_prefills() -> None:
     assert all(plan.num_tokens <= 32 for plan in plans)
 
 
+def test_a_decode_does_not_wait_for_the_prompt_of_an_older_request() -> None:
+    """The older one waited for a prefix while the younger passed it."""
+    core = make_core(max_num_batched_tokens=48)
+    plans = plans_of(core)
+    core.submit(submit("first", prompt(32, 1), max_tokens=20))
+    core.submit(submit("older", prompt(32, 1) + prompt(100, 2), max_tokens=2))
+    core.submit(submit("younger", prompt(10, 3), max_tokens=20))
+    for _ in range(4):
+        core.step()
+    sizes = [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
+    assert sizes == [
+        [("first", 32), ("younger", 10)],
+        [("first", 1), ("younger", 1), ("older", 46)],
+        [("first", 1), ("younger", 1), ("older", 46)],
+        [("first", 1), ("younger", 1), ("older", 8)],
+    ]
+
+
 def test_a_budget_below_the_number_of_decodes_serves_the_oldest_and_all_finish() -> None:
     core = make_core(max_num_batched_tokens=2)
     plans = plans_of(core)
@@ -94,16 +112,16 @@ def test_no_more_than_max_num_seqs_run() -> None:
 
 
 def test_admission_waits_until_the_whole_prompt_and_the_watermark_fit() -> None:
-    core = make_core(num_blocks_override=10, max_num_batched_tokens=16)
-    core.submit(submit("a", prompt(80, 1), max_tokens=4))  # 5 blocks and one to grow
+    core = make_core(num_blocks_override=10, max_num_batched_tokens=128)
+    core.submit(submit("a", prompt(70, 1), max_tokens=9))  # 5 blocks, enough to its end
     core.submit(submit("b", prompt(80, 2), max_tokens=4))  # 5 of 5, and none left over
-    core.step()
-    assert request(core, "a").state is State.RUNNING
-    for _ in range(4):
-        core.step()
-    assert request(core, "b").state is State.WAITING
-    assert not request(core, "b").block_table
-    results = drain(core)
+    results: dict[str, Collected] = {}
+    for _ in range(8):
+        collect(results, core.step())
+        assert request(core, "a").state is State.RUNNING
+        assert request(core, "b").state is State.WAITING
+        assert core.kv.num_free == 5
+    drain(core, results)
     assert results["b"].outputs[-1].num_preemptions == 0
     assert len(results["b"].token_ids) == 4
 
@@ -176,6 +194,33 @@ def test_a_request_preempted_often_gets_its_full_length_and_is_left_alone() -> N
         assert results[one.request_id].outputs[-1].num_preemptions <= RESERVE_AFTER_PREEMPTIONS
 
 
+def test_a_reserved_request_is_no_victim_even_if_it_is_the_youngest() -> None:
+    core = make_core(num_blocks_override=10)
+    core.submit(submit("old", prompt(48, 1), max_tokens=80))
+    core.submit(submit("reserved", prompt(16, 2), max_tokens=60))
+    old, reserved = request(core, "old"), request(core, "reserved")
+    reserved.num_preemptions = RESERVE_AFTER_PREEMPTIONS
+    results = drain(core)
+    assert (old.num_preemptions, reserved.num_preemptions) == (1, RESERVE_AFTER_PREEMPTIONS)
+    assert [name for name in results if results[name].finish_reason] == ["old", "reserved"]
+    assert results["old"].outputs[-1].num_preemptions == 1
+    assert len(results["old"].token_ids) == 80
+
+
+def test_nobody_is_admitted_in_a_step_that_preempts_even_if_there_were_room() -> None:
+    core = make_core()
+    plans = plans_of(core)
+    for i, name in enumerate(("a", "b")):
+        core.submit(submit(name, prompt(20, i), max_tokens=20))
+    core.step()
+    grow, refusals = core.kv.grow, iter([True])
+    core.kv.grow = lambda one: not next(refusals, False) and grow(one)  # type: ignore[method-assign]
+    core.submit(submit("new", prompt(20, 5), max_tokens=2))
+    core.step()
+    core.step()
+    assert [names_of(plan) for plan in plans] == [["a", "b"], ["a"], ["a", "b", "new"]]
+
+
 def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> None:
     model = MockModel()
     core = make_core(model, num_blocks_override=8, max_num_seqs=2)
@@ -232,7 +277,8 @@ def test_cancel_frees_everything_at_once_in_every_state(victim: str) -> None:
     for name, one in submits.items():
         expected = answer(one)[0]
         got = results[name].token_ids
-        assert got == (expected if results[name].finish_reason == "length" else expected[: len(got)])
+        whole = results[name].finish_reason == "length"
+        assert got == (expected if whole else expected[: len(got)])
 
 
 def rows_after(core: EngineCore, results: dict[str, Collected]) -> list[Row]:

@@ -39,6 +39,7 @@ class Seen:
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[dict[str, float]] = field(default_factory=list)
     finish_reason: str | None = None
 
 
@@ -82,18 +83,27 @@ async def _stream(client: httpx.AsyncClient, case: Case, *, alone: bool) -> Seen
                 seen.token_ids += choice.get("token_ids") or []
                 if choice.get("logprobs"):
                     seen.logprobs += choice["logprobs"]["token_logprobs"]
+                    seen.top_logprobs += choice["logprobs"]["top_logprobs"]
                 seen.finish_reason = choice["finish_reason"] or seen.finish_reason
             if not alone and case.cancel_after and len(seen.token_ids) >= case.cancel_after:
                 break
     return seen
 
 
-async def _run(url: str, cases: list[Case]) -> tuple[list[Seen], list[Seen]]:
-    limits = httpx.Limits(max_connections=len(cases))
-    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
-        together = await asyncio.gather(*(_stream(client, case, alone=False) for case in cases))
-        alone = [await _stream(client, case, alone=True) for case in cases]
-    return list(together), alone
+def _client(url: str, connections: int) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=connections)
+    return httpx.AsyncClient(base_url=url, timeout=120, limits=limits)
+
+
+async def _together(url: str, cases: list[Case]) -> list[Seen]:
+    async with _client(url, len(cases)) as client:
+        streams = (_stream(client, case, alone=False) for case in cases)
+        return list(await asyncio.gather(*streams))
+
+
+async def _alone(url: str, cases: list[Case]) -> list[Seen]:
+    async with _client(url, 1) as client:
+        return [await _stream(client, case, alone=True) for case in cases]
 
 
 @pytest.mark.parametrize("count", [16, 64])
@@ -110,16 +120,24 @@ async def test_streams_do_not_disturb_each_other(
         *("--max-num-batched-tokens", "64", "--max-model-len", "200"),
     )
     cases = _cases(count, server.model, random.Random(f"{codec} {count}"))
-    together, alone = await _run(server.url, cases)
+    together = await _together(server.url, cases)
+    # A server of its own that shares nothing: what the others left in a cache cannot help.
+    quiet = serve(path, "--no-enable-prefix-caching", "--max-model-len", "200")
+    alone = await _alone(quiet.url, cases)
     for case, here, there in zip(cases, together, alone, strict=True):
         size = len(here.token_ids)
         assert here.token_ids == there.token_ids[:size]
         assert here.logprobs == there.logprobs[: len(here.logprobs)]
+        assert here.top_logprobs == there.top_logprobs[: len(here.top_logprobs)]
         if case.cancel_after is None:
             assert size == len(there.token_ids) == case.body["max_tokens"]
             assert here.finish_reason == there.finish_reason == "length"
+    await asyncio.sleep(0.2)  # the engine's last word on its state is on its way
     metrics = server.metrics()
     assert metrics["vllm:num_preemptions_total"] > 0
     assert metrics["vllm:prefix_cache_hits_total"] > 0
     assert metrics["vllm:num_requests_running"] == 0
     assert metrics["vllm:num_requests_waiting"] == 0
+    # `metrics` adds up the states of a gauge: free + cached + owned, and the total itself.
+    assert metrics["headrace:kv_blocks"] == 2 * POOL_BLOCKS[count]
+    assert quiet.metrics()["vllm:prefix_cache_hits_total"] == 0

@@ -1,0 +1,296 @@
+"""How far the CPU kernels are from the limits of this machine.
+
+First the limits, measured with the backend's own threads: bytes read per second and multiplies
+per second. Then every shape of work as a share of the limit that binds it: products of few rows
+and decode attention by the bytes they have to read, products of many rows and prefill attention
+by the multiplies they have to do (Q8_0 against the int8 limit, the others against the f32 one).
+Shapes are Qwen3-0.6B's. Weights and caches are far larger than the CPU's caches, or cold.
+
+    python benchmarks/kernels.py [--threads 2] [--level auto] [--seconds 0.5] [--only TEXT] [--json]
+
+Other work on the machine shows in the figures: the minimum says what the kernel can do, the
+median what it did.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import click
+import numpy as np
+
+from headrace.ops.cpu import CpuOps, _native
+from headrace.ops.interface import (
+    AttentionShape,
+    KVCacheSpec,
+    KVCodec,
+    LinearWeight,
+    Norm,
+    RaggedBatch,
+    SamplingRows,
+)
+from headrace.weights.codecs import get_codec
+from headrace.weights.tensor import Tensor
+
+HIDDEN, FFN, VOCABULARY = 1024, 3072, 151936
+SHAPE = AttentionShape(num_heads=16, num_kv_heads=8, head_dim=128, scale=128**-0.5)
+CODECS = ("Q8_0", "BF16", "F16", "F32")
+MAX_TIMES = 2000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """bytes per second; operations per second, a multiply and an add being two."""
+
+    read: float
+    f32: float
+    int8: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measurement. share: of the limit named, by the median; unit says what `rate` counts."""
+
+    name: str
+    runs: int
+    median_us: float
+    min_us: float
+    max_us: float
+    rate: float | None = None
+    best_rate: float | None = None
+    unit: str = ""
+    share: float | None = None
+    limit: str = ""
+
+
+@dataclass(frozen=True)
+class Bench:
+    ops: CpuOps
+    limits: Limits
+    seconds: float
+
+    def line(
+        self, name: str, call: Callable[[], object], amount: float = 0, limit: str = ""
+    ) -> Line:
+        """Time `call`; amount: bytes or operations of one call, held against `limit`."""
+        call()
+        times: list[float] = []
+        end = time.perf_counter() + self.seconds
+        while len(times) < 3 or (time.perf_counter() < end and len(times) < MAX_TIMES):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        median = statistics.median(times)
+        figures = (len(times), median * 1e6, min(times) * 1e6, max(times) * 1e6)
+        if not amount:
+            return Line(name, *figures)
+        unit = "GB/s" if limit == "read" else "GOPS"
+        rate, best = amount / median / 1e9, amount / min(times) / 1e9
+        share = amount / median / getattr(self.limits, limit)
+        return Line(name, *figures, rate, best, unit, share, limit)
+
+
+def random_matrix(out: int, width: int, codec: str) -> Tensor:
+    rng = np.random.default_rng(0)
+    kind = get_codec(codec)
+    slab = kind.encode((rng.standard_normal((256, width)) / width**0.5).astype(np.float32))
+    data = np.resize(slab, (out, kind.row_bytes(width)))
+    return Tensor("random", (out, width), kind, data)
+
+
+def activations(rows: int, width: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((rows, width)).astype(np.float32)
+
+
+def products(bench: Bench) -> Iterator[Line]:
+    ops, norm = bench.ops, Norm(np.ones(HIDDEN, np.float32), 1e-6)
+    for codec in CODECS:
+        weight = ops.linear_weight([random_matrix(65536, HIDDEN, codec)])
+        for rows in (1, 4, 8):
+            x = activations(rows, HIDDEN)
+            yield bench.line(
+                f"linear {codec} {rows} x {HIDDEN} x 65536",
+                lambda x=x, w=weight: ops.linear(x, w, norm=norm),
+                weight.nbytes,
+                "read",
+            )
+    for codec in CODECS:
+        limit = "int8" if codec == "Q8_0" else "f32"
+        for out, width in ((2 * FFN, HIDDEN), (HIDDEN, FFN)):
+            weight = ops.linear_weight([random_matrix(out, width, codec)])
+            for rows in (32, 512):
+                x = activations(rows, width)
+                yield bench.line(
+                    f"linear {codec} {rows} x {width} x {out}",
+                    lambda x=x, w=weight: ops.linear(x, w),
+                    2.0 * rows * out * width,
+                    limit,
+                )
+
+
+def attention(bench: Bench) -> Iterator[Line]:
+    cases: tuple[tuple[str, list[tuple[int, int]], int], ...] = (
+        ("decode 1 x 4096", [(4095, 1)], 8),
+        ("decode 32 x 512", [(511, 1)] * 32, 4),
+        ("prefill 512", [(0, 512)], 2),
+        ("prefill 512 after 1536", [(1536, 512)], 2),
+    )
+    for codec in ("bf16", "f32"):
+        for name, requests, layers in cases:
+            yield attention_line(bench, f"attention {codec} {name}", requests, layers, codec)
+
+
+def attention_line(
+    bench: Bench, name: str, requests: list[tuple[int, int]], layers: int, codec: KVCodec
+) -> Line:
+    """requests: (first new position, new tokens) each. Layers take turns: K and V are cold."""
+    ops, block = bench.ops, 16
+    counts = [-(-(start + new) // block) for start, new in requests]
+    spec = KVCacheSpec(layers, SHAPE.num_kv_heads, SHAPE.head_dim, block, sum(counts), codec, codec)
+    kv = ops.kv_cache(spec)
+    ids = np.random.default_rng(2).permutation(sum(counts)).astype(np.int32)
+    tables = np.zeros((len(requests), max(counts)), np.int32)
+    for row, part in enumerate(np.split(ids, np.cumsum(counts)[:-1])):
+        tables[row, : len(part)] = part
+    width = (SHAPE.num_heads + 2 * SHAPE.num_kv_heads) * SHAPE.head_dim
+
+    def batch_of(spans: list[tuple[int, int]]) -> RaggedBatch:
+        positions = np.concatenate([np.arange(s, s + n, dtype=np.int32) for s, n in spans])
+        starts = np.cumsum([0, *(n for _, n in spans)]).astype(np.int32)
+        return RaggedBatch(positions * 0, positions, starts, tables, starts[1:] - 1)
+
+    whole = batch_of([(0, start + new) for start, new in requests])
+    filling = activations(whole.num_tokens, width)
+    for layer in range(layers):
+        ops.kv_write(filling, SHAPE, kv, layer, whole)
+    batch = batch_of(requests)
+    qkv = activations(batch.num_tokens, width)
+    turn = iter(range(10**9))
+    line_args: tuple[float, str]
+    if "decode" in name:
+        line_args = (kv.arrays.nbytes / layers, "read")
+    else:
+        seen = float((batch.positions.astype(np.int64) + 1).sum())
+        line_args = (4.0 * seen * SHAPE.num_heads * SHAPE.head_dim, "f32")
+    return bench.line(
+        name,
+        lambda: ops.paged_attention(qkv, SHAPE, kv, next(turn) % layers, batch),
+        *line_args,
+    )
+
+
+def the_rest(bench: Bench) -> Iterator[Line]:
+    ops = bench.ops
+    tiny = ops.linear_weight([random_matrix(16, 32, "F32")])
+    yield bench.line("call overhead: linear 1 x 32 x 16", lambda: ops.linear(one, tiny))
+    gate_up = activations(512, 2 * FFN)
+    moved = 512 * 3 * FFN * 4
+    yield bench.line(
+        "gated_activation 512", lambda: ops.gated_activation(gate_up, "silu"), moved, "read"
+    )
+    table = ops.rope_table(1e6 ** -(np.arange(0, 128, 2) / 128), 1024)
+    norm = Norm(np.ones(128, np.float32), 1e-6)
+    width = (SHAPE.num_heads + 2 * SHAPE.num_kv_heads) * SHAPE.head_dim
+    qkv, positions = activations(512, width), np.arange(512, dtype=np.int32)
+    yield bench.line(
+        "rope 512, with norms",
+        lambda: ops.rope(qkv, SHAPE, table, positions, q_norm=norm, k_norm=norm),
+        512 * (SHAPE.num_heads + SHAPE.num_kv_heads) * 128 * 8,
+        "read",
+    )
+    stored = random_matrix(32768, HIDDEN, "Q8_0")
+    packed: list[LinearWeight] = []
+
+    def pack() -> None:
+        packed[:] = [ops.linear_weight([stored])]
+
+    yield bench.line("pack Q8_0 32768 x 1024 (read and written)", pack, 2 * stored.nbytes, "read")
+    logits = activations(1, VOCABULARY) * np.float32(4)
+    for name, temperature, top_k, top_p in (
+        ("greedy", 0, 0, 1), ("temperature", 1, 0, 1), ("top_p 0.95", 1, 0, 0.95),
+        ("top_k 50, top_p 0.95", 1, 50, 0.95),
+    ):  # fmt: skip
+        rows = SamplingRows(
+            np.array([temperature], np.float32),
+            np.array([top_k], np.int32),
+            np.array([top_p], np.float32),
+            np.zeros(1, np.float32),
+            np.array([0.5]),
+        )
+        yield bench.line(
+            f"sample {VOCABULARY}, {name}",
+            lambda rows=rows: ops.sample(logits, rows, VOCABULARY),
+        )
+    yield bench.line(
+        f"top_logprobs {VOCABULARY}, 20",
+        lambda: ops.top_logprobs(logits, np.zeros(1, np.int32), 20, VOCABULARY),
+    )
+
+
+one = np.ones((1, 32), np.float32)
+
+
+def measure_limits(level: str, threads: int) -> Limits:
+    """The best of five: a limit is what the machine can do when nothing is in the way."""
+    native = _native.Backend(level, threads)
+    return Limits(
+        read=max(native.read_bandwidth(1000) for _ in range(5)),
+        f32=max(native.peak_multiplies("f32") for _ in range(5)),
+        int8=max(native.peak_multiplies("int8") for _ in range(5)),
+    )
+
+
+def show(line: Line) -> None:
+    times = f"{line.median_us:11.1f} {line.min_us:11.1f} {line.max_us:11.1f}"
+    rate = ""
+    if line.rate is not None and line.share is not None:
+        rate = (
+            f"{line.rate:9.1f} {line.best_rate:9.1f} {line.unit} {line.share:6.0%} of {line.limit}"
+        )
+    print(f"{line.name:44s} {times} {rate}", flush=True)
+
+
+@click.command()
+@click.option("--threads", type=int, default=None, help="Compute threads; default: all CPUs.")
+@click.option("--level", default="auto", help="Dispatch level.")
+@click.option("--seconds", type=float, default=0.5, help="Time spent on each line.")
+@click.option("--only", default="", help="Only groups whose name contains this.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+def main(threads: int | None, level: str, seconds: float, only: str, as_json: bool) -> None:
+    """Measure the CPU kernels against the limits of this machine."""
+    ops = CpuOps(level, threads)
+    limits = measure_limits(ops.level, ops.num_threads)
+    bench = Bench(ops, limits, seconds)
+    if not as_json:
+        print(
+            f"level {ops.level}, {ops.num_threads} threads: read {limits.read / 1e9:.1f} GB/s, "
+            f"f32 {limits.f32 / 1e9:.0f} GOPS, int8 {limits.int8 / 1e9:.0f} GOPS"
+        )
+        columns = [*("median us", "min us", "max us"), *("median", "best")]
+        print(" " * 44, *(f"{name:>11s}" for name in columns[:3]), end=" ")
+        print(*(f"{name:>9s}" for name in columns[3:]))
+    lines: list[Line] = []
+    for group in (products, attention, the_rest):
+        if only not in group.__name__:
+            continue
+        for line in group(bench):
+            lines.append(line)
+            if not as_json:
+                show(line)
+    if as_json:
+        document = {
+            "level": ops.level,
+            "threads": ops.num_threads,
+            "limits": asdict(limits),
+            "lines": [asdict(line) for line in lines],
+        }
+        json.dump(document, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()

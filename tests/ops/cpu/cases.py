@@ -1,0 +1,99 @@
+"""Inputs the tests of the cpu backend share: tensors, ragged batches over shuffled blocks.
+
+Values depend on the seed alone, so the same rows can be asked for in any batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.ops.cpu import CpuOps
+from headrace.ops.interface import AttentionShape, KVCodec, RaggedBatch
+from headrace.weights.codecs import get_codec
+from headrace.weights.tensor import Tensor
+
+F32 = npt.NDArray[np.float32]
+
+LEVELS = CpuOps.levels()
+CODECS = ("F32", "F16", "BF16", "Q8_0")
+
+UNIT = 2.0**-24
+"""Largest relative error of one float32 rounding."""
+
+
+def normal(seed: int, *shape: int) -> F32:
+    """Standard normal values, row i the same whatever the number of rows."""
+    rows = [
+        np.random.default_rng([seed, row]).standard_normal(shape[1:]) for row in range(shape[0])
+    ]
+    return np.array(rows, np.float32).reshape(shape)
+
+
+def matrix(seed: int, out: int, width: int, codec: str = "F32") -> Tensor:
+    values = np.random.default_rng(seed).standard_normal((out, width)) / width**0.5
+    kind = get_codec(codec)
+    return Tensor(f"matrix{seed}", (out, width), kind, kind.encode(values.astype(np.float32)))
+
+
+def vector(seed: int, size: int) -> Tensor:
+    values = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+    kind = get_codec("F32")
+    return Tensor(f"vector{seed}", (size,), kind, kind.encode(values[None]))
+
+
+def shape_of(kv_heads: int, group: int, head_dim: int) -> AttentionShape:
+    return AttentionShape(kv_heads * group, kv_heads, head_dim, head_dim**-0.5)
+
+
+def row_width(shape: AttentionShape) -> int:
+    return (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request whose positions [start, start + count) are new; `blocks` covers all of them."""
+
+    seed: int
+    start: int
+    count: int
+    blocks: npt.NDArray[np.int32]
+
+    def rows(self, shape: AttentionShape) -> F32:
+        """The qkv rows of the new tokens."""
+        return normal(self.seed, self.start + self.count, row_width(shape))[self.start :]
+
+
+def batch_of(requests: list[Request]) -> RaggedBatch:
+    widest = max(len(request.blocks) for request in requests)
+    tables = np.zeros((len(requests), widest), np.int32)
+    for index, request in enumerate(requests):
+        tables[index, : len(request.blocks)] = request.blocks
+    starts = np.cumsum([0] + [request.count for request in requests]).astype(np.int32)
+    positions = np.concatenate(
+        [np.arange(r.start, r.start + r.count, dtype=np.int32) for r in requests]
+    )
+    return RaggedBatch(
+        token_ids=np.zeros(len(positions), np.int32),
+        positions=positions,
+        query_start=starts,
+        block_tables=tables,
+        logit_rows=starts[1:] - 1,
+    )
+
+
+def shuffled_blocks(seed: int, lengths: list[int], block_size: int) -> list[npt.NDArray[np.int32]]:
+    """Block tables for requests of these lengths, the ids in no order."""
+    counts = [-(-length // block_size) for length in lengths]
+    ids = np.random.default_rng(seed).permutation(sum(counts)).astype(np.int32)
+    return np.split(ids, np.cumsum(counts)[:-1])
+
+
+KV_CODECS: tuple[tuple[KVCodec, KVCodec], ...] = (
+    ("f32", "f32"),
+    ("bf16", "bf16"),
+    ("f32", "bf16"),
+    ("bf16", "f32"),
+)

@@ -1,0 +1,230 @@
+"""Paged attention: against the reference, and bit for bit against itself in every other batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.ops.cpu import CpuOps
+from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec, Ops
+from headrace.ops.reference import ReferenceOps
+from tests.ops.cpu.cases import (
+    KV_CODECS,
+    LEVELS,
+    UNIT,
+    Request,
+    batch_of,
+    normal,
+    row_width,
+    shape_of,
+    shuffled_blocks,
+)
+
+
+def new_cache(
+    ops: Ops, shape: AttentionShape, blocks: int, block_size: int, k: KVCodec, v: KVCodec
+) -> KVCacheArrays:
+    return ops.kv_cache(
+        KVCacheSpec(2, shape.num_kv_heads, shape.head_dim, block_size, blocks, k, v)
+    )
+
+
+def run(ops: Ops, shape: AttentionShape, kv: KVCacheArrays, requests: list[Request]) -> np.ndarray:
+    """Write and attend, in layer 1."""
+    qkv = np.concatenate([request.rows(shape) for request in requests])
+    batch = batch_of(requests)
+    ops.kv_write(qkv, shape, kv, 1, batch)
+    return np.asarray(ops.paged_attention(qkv, shape, kv, 1, batch))
+
+
+def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
+    """What rounding alone may change.
+
+    A score carries (33 + tiles) roundings of sum |q k| * scale, which shifts its p by as much,
+    relatively; p itself a few of the exponential; sums of p and p v a rounding per token at most.
+    With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself.
+    """
+    d = shape.head_dim
+    heads = rows.reshape(len(rows), -1, d)
+    length = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
+    largest_v = np.abs(heads[:, shape.num_heads + shape.num_kv_heads :]).max()
+    score = (33 + d / 32) * UNIT * length * length * shape.scale
+    return float(
+        largest_v * (2 * score + (len(rows) + 20) * UNIT + (2.0**-7 if v == "bf16" else 0))
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("k,v", KV_CODECS)
+@pytest.mark.parametrize(
+    "kv_heads,group,head_dim,block_size",
+    [
+        (2, 1, 8, 16),
+        (1, 2, 64, 16),
+        (2, 4, 80, 32),
+        (1, 7, 128, 64),
+        (1, 3, 96, 16),
+        (1, 2, 18, 32),
+    ],
+)
+def test_agrees_with_the_reference(
+    level: str, k: KVCodec, v: KVCodec, kv_heads: int, group: int, head_dim: int, block_size: int
+) -> None:
+    """Prefills, chunks and decodes in one ragged batch over shuffled blocks."""
+    shape = shape_of(kv_heads, group, head_dim)
+    ops, reference = CpuOps(level, 2), ReferenceOps()
+    lengths = [70, 130, 17, 64, 1]
+    tables = shuffled_blocks(1, lengths, block_size)
+    blocks = sum(len(table) for table in tables)
+    starts = [0, 100, 16, 63, 0]
+    before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
+    now = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
+    results = []
+    for backend in (ops, reference):
+        kv = new_cache(backend, shape, blocks, block_size, k, v)
+        run(backend, shape, kv, before)
+        results.append(run(backend, shape, kv, now))
+    longest = normal(1, 130, row_width(shape))
+    error = np.abs(results[0] - results[1]).max()
+    assert error <= bound(shape, longest, v)
+    if v == "bf16":  # few p lie near a tie: on average the results are as close as with f32
+        assert np.abs(results[0] - results[1]).mean() < 1e-5
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("k,v", KV_CODECS)
+@pytest.mark.parametrize("group,head_dim", [(1, 8), (2, 32), (4, 64), (7, 48), (3, 128)])
+def test_chunking_does_not_show(
+    level: str, k: KVCodec, v: KVCodec, group: int, head_dim: int
+) -> None:
+    shape = shape_of(2, group, head_dim)
+    length = 150
+    results = []
+    for chunk, threads, block_size in (
+        (150, 1, 16),
+        (1, 2, 16),
+        (33, 3, 32),
+        (64, 2, 64),
+        (37, 1, 16),
+    ):
+        ops = CpuOps(level, threads)
+        (table,) = shuffled_blocks(chunk, [length], block_size)
+        kv = new_cache(ops, shape, len(table), block_size, k, v)
+        parts = [
+            run(ops, shape, kv, [Request(5, start, min(chunk, length - start), table)])
+            for start in range(0, length, chunk)
+        ]
+        results.append(np.concatenate(parts))
+    for other in results[1:]:
+        assert (other == results[0]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("k,v", KV_CODECS)
+def test_the_batch_does_not_show(level: str, k: KVCodec, v: KVCodec) -> None:
+    """Each request alone, and all of them in one ragged batch, in both orders."""
+    shape = shape_of(2, 3, 64)
+    ops = CpuOps(level, 2)
+    starts, lengths = [0, 90, 64, 0, 200], [40, 91, 130, 1, 201]
+    tables = shuffled_blocks(3, lengths, 16)
+
+    def prepared() -> KVCacheArrays:
+        kv = new_cache(ops, shape, sum(map(len, tables)), 16, k, v)
+        run(ops, shape, kv, [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s])
+        return kv
+
+    requests = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
+    alone = [run(ops, shape, prepared(), [request]) for request in requests]
+    together = run(ops, shape, prepared(), requests)
+    backwards = run(ops, shape, prepared(), requests[::-1])
+    assert (together == np.concatenate(alone)).all()
+    assert (backwards == np.concatenate(alone[::-1])).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("k,v", KV_CODECS)
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
+def test_what_lies_in_other_slots_is_never_touched(
+    level: str, k: KVCodec, v: KVCodec, garbage: float
+) -> None:
+    """Slots past a token hold what an earlier request left, or this one's later tokens."""
+    shape = shape_of(1, 2, 32)
+    ops = CpuOps(level, 2)
+    (table,) = shuffled_blocks(1, [128], 16)
+    results = []
+    for spoil in (False, True):
+        kv = new_cache(ops, shape, len(table), 16, k, v)
+        if spoil:
+            qkv = np.full((128, row_width(shape)), garbage, np.float32)
+            ops.kv_write(qkv, shape, kv, 1, batch_of([Request(0, 0, 128, table)]))
+        results.append(
+            [
+                run(ops, shape, kv, [Request(9, start, count, table)])
+                for start, count in ((0, 37), (37, 1), (38, 50))
+            ]
+        )
+    for clean, spoilt in zip(*results, strict=True):
+        assert np.isfinite(clean).all()
+        assert (clean == spoilt).all()
+    # A token that is not finite leaves the tokens before it alone, in the same batch.
+    kv = new_cache(ops, shape, len(table), 16, k, v)
+    rows = Request(9, 0, 37, table).rows(shape)
+    rows[20:] = garbage
+    batch = batch_of([Request(9, 0, 37, table)])
+    ops.kv_write(rows, shape, kv, 1, batch)
+    with np.errstate(invalid="ignore"):
+        got = ops.paged_attention(rows, shape, kv, 1, batch)
+    assert (got[:20] == results[0][0][:20]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_one_position_returns_its_value(level: str) -> None:
+    shape = shape_of(2, 2, 16)
+    ops = CpuOps(level, 1)
+    kv = new_cache(ops, shape, 1, 16, "f32", "f32")
+    request = Request(1, 0, 1, np.zeros(1, np.int32))
+    got = run(ops, shape, kv, [request]).reshape(2, 2, 16)
+    values = request.rows(shape).reshape(8, 16)[6:]
+    assert (got == values[:, None]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_large_scores_do_not_overflow(level: str) -> None:
+    shape = AttentionShape(2, 1, 16, 1.0)
+    ops, reference = CpuOps(level, 1), ReferenceOps()
+    (table,) = shuffled_blocks(1, [100], 16)
+    batch = batch_of([Request(1, 0, 100, table)])
+    qkv = Request(1, 0, 100, table).rows(shape) * np.float32(30)
+    results = []
+    for backend in (ops, reference):
+        kv = new_cache(backend, shape, len(table), 16, "f32", "f32")
+        backend.kv_write(qkv, shape, kv, 0, batch)
+        results.append(backend.paged_attention(qkv, shape, kv, 0, batch))
+    assert np.isfinite(results[0]).all()
+    # Scores reach 1e4, so that their own rounding is 1e-3 and p moves by as much.
+    assert np.abs(results[0] - results[1]).max() < 0.02 * np.abs(qkv).max()
+
+
+def test_layers_and_heads_are_apart() -> None:
+    shape = shape_of(3, 1, 16)
+    ops = CpuOps(threads=2)
+    kv = new_cache(ops, shape, 4, 16, "f32", "bf16")
+    assert kv.arrays.nbytes >= kv.spec.block_bytes * 4
+    table = np.array([3, 1], np.int32)
+    first = run(ops, shape, kv, [Request(1, 0, 20, table)])
+    other = normal(8, 20, row_width(shape))
+    ops.kv_write(other, shape, kv, 0, batch_of([Request(1, 0, 20, table)]))
+    ops.kv_write(other, shape, kv, 1, batch_of([Request(1, 0, 20, np.array([0, 2], np.int32))]))
+    rows = Request(1, 0, 20, table).rows(shape)
+    again = ops.paged_attention(rows, shape, kv, 1, batch_of([Request(1, 0, 20, table)]))
+    assert (first == again).all()
+
+
+def test_empty_requests_and_empty_batches() -> None:
+    shape = shape_of(1, 1, 16)
+    ops = CpuOps(threads=2)
+    kv = new_cache(ops, shape, 2, 16, "f32", "f32")
+    requests = [Request(1, 0, 0, np.zeros(1, np.int32)), Request(2, 0, 3, np.ones(1, np.int32))]
+    got = run(ops, shape, kv, requests)
+    assert got.shape == (3, 16)
+    assert run(ops, shape, kv, requests[:1]).shape == (0, 16)

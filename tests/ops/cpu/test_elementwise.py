@@ -1,0 +1,153 @@
+"""Norm, rotary embedding, gated activation, embedding and take_rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.ops.cpu import CpuOps
+from headrace.ops.interface import Norm
+from headrace.ops.reference import ReferenceOps
+from headrace.weights.codecs import get_codec
+from headrace.weights.tensor import Tensor
+from tests.ops.cpu.cases import (
+    CODECS,
+    LEVELS,
+    UNIT,
+    matrix,
+    normal,
+    row_width,
+    shape_of,
+    vector,
+)
+
+REFERENCE = ReferenceOps()
+
+
+def inverse_rms_error(width: int) -> float:
+    """Relative error of 1 / sqrt(mean + eps): sums of width / 16 squares and of 16 lanes (each
+    halved by the root), the mean, the root and the division."""
+    return float((width / 16 + 4 + 2) / 2 + 3) * UNIT
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 64, 172, 1024])
+def test_rms_norm(level: str, width: int) -> None:
+    ops = CpuOps(level, 2)
+    norm = Norm(normal(1, 1, width)[0], 1e-6)
+    x = normal(2, 300, width) * np.float32(3)
+    got = ops.rms_norm(x, norm)
+    expected = REFERENCE.rms_norm(x, norm)
+    assert (
+        np.abs(got - expected) <= (inverse_rms_error(width) + 3 * UNIT) * np.abs(expected)
+    ).all()
+    for row in (0, 7, 299):
+        assert (ops.rms_norm(x[row : row + 1], norm) == got[row]).all()
+    assert (ops.rms_norm(np.zeros((1, width), np.float32), norm) == 0).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("head_dim,rotary_dim", [(8, 8), (64, 64), (128, 128), (80, 20), (96, 34)])
+@pytest.mark.parametrize("with_norm", [False, True])
+def test_rope(level: str, head_dim: int, rotary_dim: int, with_norm: bool) -> None:
+    ops = CpuOps(level, 2)
+    shape = shape_of(2, 3, head_dim)
+    inv_freq = 10000.0 ** -(np.arange(0, rotary_dim, 2) / rotary_dim)
+    table = ops.rope_table(inv_freq, 700, attention_factor=1.25)
+    expected_table = REFERENCE.rope_table(inv_freq, 700, attention_factor=1.25)
+    assert (table.cos == expected_table.cos).all()
+    assert (table.sin == expected_table.sin).all()
+    assert table.rotary_dim == rotary_dim
+    q_norm = Norm(normal(1, 1, head_dim)[0], 1e-6) if with_norm else None
+    k_norm = Norm(normal(2, 1, head_dim)[0], 1e-6) if with_norm else None
+    rows = normal(3, 200, row_width(shape))
+    positions = np.random.default_rng(4).integers(0, 700, 200).astype(np.int32)
+    got, expected = rows.copy(), rows.copy()
+    ops.rope(got, shape, table, positions, q_norm=q_norm, k_norm=k_norm)
+    REFERENCE.rope(expected, shape, table, positions, q_norm=q_norm, k_norm=k_norm)
+    largest = np.abs(expected).max()
+    assert np.abs(got - expected).max() <= (inverse_rms_error(head_dim) + 8 * UNIT) * 2 * largest
+    values = (shape.num_heads + shape.num_kv_heads) * head_dim
+    assert (got[:, values:] == rows[:, values:]).all()  # v is left alone
+    if not with_norm:
+        heads = got.reshape(200, -1, head_dim)[:, :, rotary_dim:]
+        assert (heads == rows.reshape(200, -1, head_dim)[:, :, rotary_dim:]).all()
+    alone = rows[13:14].copy()
+    ops.rope(alone, shape, table, positions[13:14], q_norm=q_norm, k_norm=k_norm)
+    assert (alone == got[13:14]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gated_silu(level: str) -> None:
+    ops = CpuOps(level, 2)
+    for width in (1, 16, 86, 3072):
+        x = normal(1, 70, 2 * width) * np.float32(8)
+        got = ops.gated_activation(x, "silu")
+        expected = REFERENCE.gated_activation(x, "silu")
+        # The exponential is good to 2 units in the last place, then four roundings.
+        assert (np.abs(got - expected) <= 12 * UNIT * np.abs(expected) + 1e-37).all()
+        assert (ops.gated_activation(x[5:6], "silu") == got[5:6]).all()
+    with pytest.raises(ValueError, match="gelu"):
+        ops.gated_activation(x, "gelu")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_silu_of_the_extremes(level: str) -> None:
+    ops = CpuOps(level, 1)
+    gates = np.array([0, -0.0, 1e4, -1e4, 88.7, -88.7, -104, 3e38, -3e38, np.inf, np.nan])
+    x = np.ones((1, 2 * len(gates)), np.float32)
+    x[0, : len(gates)] = gates
+    got = ops.gated_activation(x, "silu")[0]
+    expected = [0, 0, 1e4, 0, 88.7, 0, 0, 3e38, 0, np.inf, np.nan]
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-35)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_exponential_over_its_whole_range(level: str) -> None:
+    """silu(x) / x is 1 / (1 + exp(-x)): where exp(-x) is large, its relative error shows."""
+    ops = CpuOps(level, 2)
+    x = np.linspace(-87, -0.01, 200001).astype(np.float32)
+    got = ops.gated_activation(np.concatenate([x, np.ones_like(x)])[None], "silu")[0]
+    exact = x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))
+    kept = np.abs(exact) > 2.0**-126
+    assert np.abs(got[kept] / exact[kept] - 1).max() < 8 * UNIT
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec", CODECS)
+def test_embedding_decodes_exactly(level: str, codec: str) -> None:
+    ops = CpuOps(level, 2)
+    for width in (64, 160) if codec == "Q8_0" else (64, 172, 5):
+        table = matrix(1, 50, width, codec)
+        ids = np.random.default_rng(2).integers(0, 50, 333).astype(np.int32)
+        weight = ops.embedding_weight(table)
+        assert (weight.rows, weight.width, weight.codec) == (50, width, codec)
+        assert (ops.embedding(weight, ids) == table.to_f32()[ids]).all()
+        order = np.random.default_rng(3).permutation(50).astype(np.int32)
+        ordered = table.select_rows(order)
+        got = ops.embedding(ops.embedding_weight(ordered), ids)
+        assert (got == table.to_f32()[order[ids]]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_f16_decodes_every_number(level: str) -> None:
+    ops = CpuOps(level, 2)
+    kind = get_codec("F16")
+    data = np.arange(65536, dtype=np.uint16).view(np.uint8).reshape(1024, 128)
+    table = Tensor("halves", (1024, 64), kind, data)
+    got = ops.embedding(ops.embedding_weight(table), np.arange(1024, dtype=np.int32))
+    expected = data.view(np.float16).astype(np.float32)
+    assert (np.isnan(got) == np.isnan(expected)).all()
+    same = ~np.isnan(expected)
+    assert (got[same] == expected[same]).all()
+    assert (np.signbit(got) == np.signbit(expected)).all()
+
+
+def test_take_rows_and_vectors() -> None:
+    ops = CpuOps(threads=2)
+    x = normal(1, 300, 70)
+    rows = np.array([3, 3, 0, 299], np.int32)
+    assert (ops.take_rows(x, rows) == x[rows]).all()
+    assert ops.take_rows(x, rows[:0]).shape == (0, 70)
+    stored = vector(1, 9)
+    assert (ops.vector(stored, offset=1.0) == stored.to_f32() + np.float32(1)).all()

@@ -1,0 +1,200 @@
+"""Linear: against the reference with a bound from error analysis, and against itself with ==."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.ops.cpu import CpuOps
+from headrace.ops.interface import Norm
+from headrace.ops.reference import ReferenceOps
+from headrace.weights.codecs import get_codec
+from headrace.weights.tensor import Tensor
+from tests.ops.cpu.cases import CODECS, LEVELS, UNIT, matrix, normal, vector
+
+REFERENCE = ReferenceOps()
+
+# (outputs, inputs): tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
+SHAPES = ((1, 32), (16, 64), (33, 96), (100, 1056), (250, 160))
+# Q8_0 rows are whole blocks; the others may end anywhere.
+TAIL_SHAPES = ((3, 1), (17, 2), (48, 33), (31, 172), (64, 47))
+CASES = [(codec, *s) for codec in CODECS for s in SHAPES] + [
+    (codec, *s) for codec in CODECS if codec != "Q8_0" for s in TAIL_SHAPES
+]
+
+
+def bound(x: np.ndarray, weight: np.ndarray, *added: np.ndarray) -> np.ndarray:
+    """What rounding alone may change, element by element (Higham, chapter 3).
+
+    A term of a tile passes at most 16 products and 16 sums of its chain (they are one rounding
+    where fused), the sum of the chains, one sum per tile, bias and residual; for Q8_0 the scales'
+    product, the product with it and one sum per block, which is less.
+    """
+    tiles = -(-x.shape[1] // 32)
+    magnitude = np.abs(x).astype(np.float64) @ np.abs(weight).astype(np.float64).T
+    for part in added:
+        magnitude = magnitude + np.abs(part)
+    return (32 + 1 + tiles + 2 + 1) * UNIT * magnitude
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec,out,width", CASES)
+def test_agrees_with_the_reference(level: str, codec: str, out: int, width: int) -> None:
+    ops = CpuOps(level, 2)
+    tensor, bias = matrix(1, out, width, codec), vector(2, out)
+    packed = ops.linear_weight([tensor], bias=[bias])
+    expected = REFERENCE.linear_weight([tensor], bias=[bias])
+    for count in (1, 5, 21):
+        x, residual = normal(3, count, width), normal(4, count, out)
+        limit = bound(x, tensor.to_f32(), bias.to_f32(), residual)
+        if codec in ("BF16", "Q8_0"):
+            # The operands are x rounded: a bfloat16 is within 2^-9 of it, and a block of quants
+            # adds at most half a step (1 / 254 of the block's peak) to each.
+            limit = limit * 1.01 + 40 * UNIT * np.abs(x).max() / 254 * width * 4 / width**0.5
+        got = ops.linear(x, packed, residual=residual)
+        error = np.abs(got - REFERENCE.linear(x, expected, residual=residual))
+        assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("with_norm", [False, True])
+def test_a_row_does_not_depend_on_the_batch_or_the_threads(
+    level: str, codec: str, with_norm: bool
+) -> None:
+    width, out = 352, 200
+    norm = Norm(normal(7, 1, width)[0], 1e-6) if with_norm else None
+    x, residual = normal(5, 513, width), normal(6, 513, out)
+    results = []
+    for threads in (1, 2, 3):
+        ops = CpuOps(level, threads)
+        weight = ops.linear_weight([matrix(8, out, width, codec)])
+        whole = ops.linear(x, weight, norm=norm, residual=residual)
+        results.append(whole)
+        for rows in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 25, 48, 49, 96, 97, 512):
+            for start in (0, 513 - rows):
+                part = slice(start, start + rows)
+                alone = ops.linear(
+                    np.ascontiguousarray(x[part]), weight, norm=norm,
+                    residual=np.ascontiguousarray(residual[part]),
+                )  # fmt: skip
+                assert (alone == whole[part]).all(), (threads, rows, start)
+    assert (results[0] == results[1]).all()
+    assert (results[0] == results[2]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec", CODECS)
+def test_fused_norm_is_the_norm_and_then_the_product(level: str, codec: str) -> None:
+    ops = CpuOps(level, 2)
+    for width in (64, 352) if codec == "Q8_0" else (64, 352, 172, 9):
+        weight = ops.linear_weight([matrix(1, 50, width, codec)])
+        norm = Norm(normal(2, 1, width)[0], 1e-5)
+        for rows in (1, 40):
+            x = normal(3, rows, width)
+            fused = ops.linear(x, weight, norm=norm)
+            assert (fused == ops.linear(ops.rms_norm(x, norm), weight)).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec", CODECS)
+def test_parts_biases_and_row_orders_are_stacked(level: str, codec: str) -> None:
+    ops = CpuOps(level, 2)
+    order = np.random.default_rng(0).permutation(37).astype(np.int32)
+    first, second = matrix(1, 37, 64, codec).select_rows(order), matrix(2, 21, 64, codec)
+    x = normal(3, 4, 64)
+    fused = ops.linear(x, ops.linear_weight([first, second], bias=[None, vector(4, 21)]))
+    plain = ops.linear(x, ops.linear_weight([matrix(1, 37, 64, codec)]))
+    assert (fused[:, :37] == plain[:, order]).all()
+    apart = ops.linear(x, ops.linear_weight([second], bias=[vector(4, 21)]))
+    assert (fused[:, 37:] == apart).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("rows", [1, 40])
+def test_f32_operands_are_never_rounded(level: str, rows: int) -> None:
+    """1 + 2^-20 is no bf16, f16 or TF32 number; neither operand may lose it."""
+    ops = CpuOps(level, 1)
+    value = np.float32(1 + 2.0**-20)
+    one = np.zeros((16, 32), np.float32)
+    one[:, 3] = 1
+    fine = one * value
+    kind = get_codec("F32")
+
+    def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        tensor = Tensor("w", w.shape, kind, kind.encode(w))
+        return ops.linear(np.repeat(x[:1], rows, axis=0), ops.linear_weight([tensor]))
+
+    assert (product(fine, one) == value).all()
+    assert (product(one, fine) == value).all()
+    tensor = Tensor("h", (16, 32), get_codec("F16"), get_codec("F16").encode(one))
+    half = ops.linear_weight([tensor])
+    assert (ops.linear(np.repeat(fine[:1], rows, axis=0), half) == value).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_bf16_rounds_activations_to_nearest_even(level: str) -> None:
+    ops = CpuOps(level, 1)
+    one = np.zeros((16, 32), np.float32)
+    one[:, 0] = 1
+    kind = get_codec("BF16")
+    weight = ops.linear_weight([Tensor("w", (16, 32), kind, kind.encode(one))])
+    given = [1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -1 - 2.0**-8, 3.4e38]
+    rounded = [1.0, 1 + 2.0**-6, 1 + 2.0**-7, -1.0, np.inf]
+    x = np.zeros((5, 32), np.float32)
+    x[:, 0] = given
+    with np.errstate(over="ignore"):
+        assert (ops.linear(x, weight)[:, 0] == np.array(rounded, np.float32)).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_q8_0_extremes(level: str) -> None:
+    """Weights of -128 and 127 against activations of -127 and 127 leave no integer overflow."""
+    ops = CpuOps(level, 1)
+    kind = get_codec("Q8_0")
+    data = np.zeros((32, 34), np.uint8)
+    data[:, :2] = np.array([1.0], np.float16).view(np.uint8)
+    data[:16, 2:] = 0x80  # -128
+    data[16:, 2:] = 127
+    weight = ops.linear_weight([Tensor("w", (32, 32), kind, data)])
+    for sign in (1, -1):
+        x = np.full((9, 32), sign * 127, np.float32)
+        got = ops.linear(x, weight)
+        assert (got[:, :16] == sign * 127 * -128 * 32).all()
+        assert (got[:, 16:] == sign * 127 * 127 * 32).all()
+    assert (ops.linear(np.zeros((2, 32), np.float32), weight) == 0).all()
+    assert (ops.linear(np.full((2, 32), 1e-37, np.float32), weight) == 0).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_shows_in_its_own_row_only(level: str, codec: str, bad: float) -> None:
+    ops = CpuOps(level, 2)
+    weight = ops.linear_weight([matrix(1, 40, 64, codec)])
+    x = normal(2, 20, 64)
+    clean = ops.linear(x, weight)
+    x[7, 33] = bad
+    with np.errstate(invalid="ignore"):
+        spoilt = ops.linear(x, weight)
+    others = np.arange(20) != 7
+    assert (spoilt[others] == clean[others]).all()
+    assert not np.isfinite(spoilt[7]).any()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_f16_subnormal_weights_count(level: str) -> None:
+    ops = CpuOps(level, 1)
+    kind = get_codec("F16")
+    values = np.zeros((16, 32), np.float32)
+    values[:, 0] = [2.0**-24, 2.0**-14, -(2.0**-24), 1023 * 2.0**-24] * 4
+    weight = ops.linear_weight([Tensor("w", (16, 32), kind, kind.encode(values))])
+    x = np.zeros((1, 32), np.float32)
+    x[0, 0] = 2.0**10
+    assert (ops.linear(x, weight)[0] == values[:, 0] * 2.0**10).all()
+
+
+def test_no_rows_give_no_rows() -> None:
+    ops = CpuOps(threads=2)
+    weight = ops.linear_weight([matrix(1, 40, 64, "Q8_0")])
+    assert ops.linear(np.empty((0, 64), np.float32), weight).shape == (0, 40)

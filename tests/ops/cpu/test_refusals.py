@@ -1,0 +1,178 @@
+"""Wrong input raises and names what is wrong; it never reaches a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.ops.cpu import CpuOps
+from headrace.ops.interface import KVCacheSpec, Norm, RaggedBatch, SamplingRows
+from tests.ops.cpu.cases import matrix, normal, row_width, shape_of, vector
+
+OPS = CpuOps(threads=2)
+
+
+def test_levels_and_threads() -> None:
+    assert CpuOps.levels()[-1] == "portable"
+    assert CpuOps("auto").level == CpuOps.levels()[0]
+    with pytest.raises(ConfigError, match=r"level 'sse9'.*portable"):
+        CpuOps("sse9")
+    for threads in (0, -1, 5000):
+        with pytest.raises(ConfigError, match="threads"):
+            CpuOps(threads=threads)
+
+
+def test_linear() -> None:
+    weight = OPS.linear_weight([matrix(1, 20, 64)])
+    x = normal(1, 3, 64)
+    assert OPS.linear(x, weight).shape == (3, 20)
+    for bad in (normal(1, 3, 63), x.astype(np.float64), x[:, ::2], x.astype(np.float16), x[0]):
+        with pytest.raises((ValueError, IndexError)):
+            OPS.linear(bad, weight)
+    with pytest.raises(ValueError, match="residual"):
+        OPS.linear(x, weight, residual=normal(1, 2, 20))
+    with pytest.raises(ValueError, match="norm weight"):
+        OPS.linear(x, weight, norm=Norm(normal(1, 1, 63)[0], 1e-5))
+    with pytest.raises(TypeError):
+        OPS.linear(x, replace(weight, packed=x))
+
+
+def test_weights() -> None:
+    with pytest.raises(ValueError, match="cannot be fused"):
+        OPS.linear_weight([matrix(1, 20, 64), matrix(1, 20, 96)])
+    with pytest.raises(ValueError, match="cannot be fused"):
+        OPS.linear_weight([matrix(1, 20, 64), matrix(1, 20, 64, "F16")])
+    with pytest.raises(ValueError):
+        OPS.linear_weight([])
+    with pytest.raises(ValueError, match="shape"):
+        OPS.linear_weight([vector(1, 64)])
+    with pytest.raises(ValueError):
+        OPS.linear_weight([matrix(1, 20, 64)], bias=[vector(1, 19)])
+    with pytest.raises(ValueError):
+        OPS.linear_weight([matrix(1, 20, 64)], bias=[vector(1, 20), None])
+    with pytest.raises(ValueError, match="shape"):
+        OPS.vector(matrix(1, 2, 32))
+    good = matrix(1, 20, 64)
+    with pytest.raises(ValueError, match="row_order 20"):
+        OPS.linear_weight([replace(good, row_order=np.arange(1, 21, dtype=np.int32))])
+    with pytest.raises(ValueError, match="data"):
+        OPS.embedding_weight(replace(good, shape=(20, 60)))
+
+
+def test_embedding_and_rows() -> None:
+    table = OPS.embedding_weight(matrix(1, 20, 64))
+    for bad in (-1, 20):
+        with pytest.raises(ValueError, match=f"token id {bad}"):
+            OPS.embedding(table, np.array([3, bad], np.int32))
+    with pytest.raises(ValueError):
+        OPS.embedding(table, np.array([3], np.int64))
+    with pytest.raises(ValueError, match="row 3"):
+        OPS.take_rows(normal(1, 3, 4), np.array([3], np.int32))
+
+
+def test_kv_cache() -> None:
+    spec = KVCacheSpec(1, 1, 64, 16, 4, "f32", "f32")
+    for change in (
+        {"block_size": 8}, {"block_size": 128}, {"block_size": 24}, {"head_dim": 63},
+        {"head_dim": 0}, {"num_blocks": 0}, {"num_layers": -1}, {"num_kv_heads": 0},
+        {"k_codec": "q8_0"}, {"v_codec": "f16"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=next(iter(change))):
+            OPS.kv_cache(replace(spec, **change))  # type: ignore[arg-type]
+
+
+def test_ragged_batches() -> None:
+    shape = shape_of(2, 2, 16)
+    kv = OPS.kv_cache(KVCacheSpec(2, 2, 16, 16, 4, "f32", "f32"))
+    rows = normal(1, 5, row_width(shape))
+    good = RaggedBatch(
+        token_ids=np.zeros(5, np.int32),
+        positions=np.array([0, 1, 2, 30, 31], np.int32),
+        query_start=np.array([0, 3, 5], np.int32),
+        block_tables=np.array([[0, 0], [1, 2]], np.int32),
+        logit_rows=np.array([2, 4], np.int32),
+    )
+
+    def both(batch: RaggedBatch, qkv: np.ndarray = rows, layer: int = 0) -> None:
+        for call in (OPS.kv_write, OPS.paged_attention):
+            with pytest.raises((ValueError, TypeError)):
+                call(qkv, shape, kv, layer, batch)
+
+    OPS.kv_write(rows, shape, kv, 0, good)
+    assert OPS.paged_attention(rows, shape, kv, 0, good).shape == (5, 64)
+    int32 = np.int32
+    for change in (
+        {"positions": np.array([0, 1, 2, 31, 32], int32)},  # past its block table
+        {"positions": np.array([0, 1, 2, 31, 31], int32)},  # twice the same
+        {"positions": np.array([-1, 0, 1, 30, 31], int32)},
+        {"positions": np.array([0, 1, 2, 30], int32)},
+        {"positions": np.array([0, 1, 2, 30, 31], np.int64)},
+        {"query_start": np.array([0, 3, 4], int32)},
+        {"query_start": np.array([0, 6, 5], int32)},
+        {"query_start": np.array([0, -1, 5], int32)},
+        {"query_start": np.array([1, 3, 5], int32)},
+        {"query_start": np.array([0, 5], int32)},
+        {"query_start": np.array([], int32)},
+        {"block_tables": np.array([[0, 0], [1, 4]], int32)},
+        {"block_tables": np.array([[0, 0], [-1, 2]], int32)},
+        {"block_tables": np.array([[0], [1]], int32)},
+    ):
+        both(replace(good, **change))
+    both(good, normal(1, 4, row_width(shape)))
+    both(good, normal(1, 5, row_width(shape) - 1))
+    both(good, layer=2)
+    both(good, layer=-1)
+    with pytest.raises(ValueError, match="the cache holds"):
+        OPS.kv_write(normal(1, 5, 96), shape_of(1, 4, 16), kv, 0, good)
+    # An unused entry of a table is never read.
+    unused = replace(good, block_tables=np.array([[0, 99], [1, 2]], int32))
+    OPS.kv_write(rows, shape, kv, 0, unused)
+
+
+def test_rope() -> None:
+    shape = shape_of(1, 1, 16)
+    table = OPS.rope_table(np.ones(8), 10)
+    rows = normal(1, 2, row_width(shape))
+    for positions in ([0, 10], [-1, 0], [0]):
+        with pytest.raises(ValueError, match="position"):
+            OPS.rope(rows, shape, table, np.array(positions, np.int32))
+    with pytest.raises(ValueError, match="rotary_dim 18"):
+        OPS.rope(rows, shape, OPS.rope_table(np.ones(9), 10), np.zeros(2, np.int32))
+    frozen = rows.copy()
+    frozen.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        OPS.rope(frozen, shape, table, np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match="positions"):
+        OPS.rope_table(np.ones(8), 0)
+
+
+@pytest.mark.parametrize(
+    "field,value",
+    [
+        ("temperature", -1), ("temperature", np.nan), ("temperature", np.inf), ("top_k", -1),
+        ("top_p", 0), ("top_p", 1.5), ("min_p", -0.1), ("min_p", 2), ("uniform", 1.0),
+        ("uniform", -0.1),
+    ],
+)  # fmt: skip
+def test_sampling_parameters(field: str, value: float) -> None:
+    rows = SamplingRows(
+        np.ones(2, np.float32), np.zeros(2, np.int32), np.ones(2, np.float32),
+        np.zeros(2, np.float32), np.zeros(2),
+    )  # fmt: skip
+    logits = np.zeros((2, 8), np.float32)
+    assert (OPS.sample(logits, rows, 8) == 0).all()
+    getattr(rows, field)[1] = value
+    with pytest.raises(ValueError, match=field):
+        OPS.sample(logits, rows, 8)
+    short = replace(rows, **{field: getattr(rows, field)[:1]})
+    with pytest.raises(ValueError, match=field):
+        OPS.sample(logits, short, 8)
+    for num_tokens in (0, 9):
+        with pytest.raises(ValueError, match="num_tokens"):
+            OPS.sample(logits, rows, num_tokens)
+    for chosen, k in (([0, 8], 1), ([-1, 0], 1), ([0, 0], 9), ([0, 0], -1), ([0], 1)):
+        with pytest.raises(ValueError):
+            OPS.top_logprobs(logits, np.array(chosen, np.int32), k, 8)
