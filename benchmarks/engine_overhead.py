@@ -54,7 +54,7 @@ class NoModel:
 
 def decode_step_us(num_requests: int, prompt_tokens: int, **params: Any) -> float:
     """Median microseconds of a step in which `num_requests` decode."""
-    config = EngineConfig(num_blocks_override=1 << 16, max_num_batched_tokens=2048)
+    config = EngineConfig(num_gpu_blocks_override=1 << 16, max_num_batched_tokens=2048)
     core = EngineCore(NoModel(), NoOps(), config, num_tokens=VOCAB)  # type: ignore[arg-type]
     chosen = SamplingParams(max_tokens=STEPS + 50, ignore_eos=True, **params)
     for index in range(num_requests):
@@ -67,7 +67,7 @@ def decode_step_us(num_requests: int, prompt_tokens: int, **params: Any) -> floa
 
 def prefill_step_us(chunk_tokens: int) -> float:
     """Median microseconds of a step that computes a chunk of one long prompt."""
-    config = EngineConfig(num_blocks_override=1 << 14, max_num_batched_tokens=chunk_tokens)
+    config = EngineConfig(num_gpu_blocks_override=1 << 14, max_num_batched_tokens=chunk_tokens)
     core = EngineCore(NoModel(), NoOps(), config, num_tokens=VOCAB)  # type: ignore[arg-type]
     core.submit(Submit("0", [i % VOCAB for i in range(32000)], SamplingParams(max_tokens=1)))
     core.step()

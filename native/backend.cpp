@@ -14,11 +14,11 @@ namespace {
 constexpr int64_t kPieceBytes = 32 << 10;
 // Pieces per thread: enough that a thread that loses its CPU for a while delays the others little.
 constexpr int64_t kPiecesPerThread = 8;
-// Rows of a product that run over the same weights while those are in the cache; more rows than
-// this would push each other out of it (512 rows of 3072 bytes are 1.5 MiB).
+// Rows of a product that one item takes at most: beyond this they gain nothing from weights that
+// are in the cache already, and push them out of it.
 constexpr int64_t kRowsPerPass = 512;
-// From this many rows on the kernels take panels two at a time.
-constexpr int64_t kPairRows = 9;
+// From this many rows on the kernels take panels two at a time, and rows may be cut.
+constexpr int64_t kPairRows = 17;
 // Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
 // 60 KiB at head_dim 128, and K and V are read once for all of them.
 constexpr int64_t kAttentionRows = 48;
@@ -122,9 +122,7 @@ void Backend::rope(const RopeArgs& args, int64_t rows) {
 
 void Backend::gated_silu(const GatedArgs& args, int64_t rows) {
   const Session session(pool_);
-  // One row of a wide layer is cut too: the exponentials are worth a second thread.
-  const int64_t wanted = pieces(rows * args.width * 16);
-  pool_.for_ranges(rows, wanted, [&](int64_t begin, int64_t end, int) {
+  pool_.for_ranges(rows, pieces(rows * args.width * 16), [&](int64_t begin, int64_t end, int) {
     kernels_.gated_silu(args, begin, end);
   });
 }

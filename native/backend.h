@@ -43,6 +43,11 @@ class Backend {
   // For tests: on how many of the pool's threads (the caller is one) a denormal is read as zero.
   int flushing_threads();
 
+  // probe.cpp: bytes per second read by all threads, once, and operations per second (a multiply
+  // and an add are two) of f32 or of int8 kernels.
+  double read_bandwidth(int64_t bytes);
+  double peak_multiplies(bool int8);
+
  private:
   Operand operand(const PackedMatrix& weight, const float* x, int64_t rows,
                   const float* norm_weight, float eps);

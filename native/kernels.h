@@ -169,10 +169,15 @@ struct Kernels {
   // `scratch` holds attention_scratch_bytes(rows, head_dim), rows = tokens of the item * group.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);
   int64_t (*attention_scratch_bytes)(int64_t rows, int64_t head_dim);
-  // Largest of x[0, n) / divisor; NaN when any is NaN.
+  // Largest of x[0, n); NaN when any is NaN.
   float (*highest)(const float* x, int64_t n);
   // y = exp(x / divisor - shift), all f32.
   void (*exp_shifted)(const float* x, int64_t n, float divisor, float shift, float* y);
+  // What the machine can do: both return a value only so that the work is not left out.
+  float (*probe_read)(const uint8_t* p, int64_t bytes);  // a multiple of 256
+  float (*probe_multiply)(bool int8, int64_t rounds);     // probe_ops_* operations a round
+  int64_t probe_ops_f32;
+  int64_t probe_ops_int8;
 };
 
 }  // namespace headrace

@@ -7,6 +7,7 @@
 #include "kernels.h"
 #include "linear.h"
 #include "operands.h"
+#include "probe.h"
 
 namespace {
 
@@ -24,6 +25,10 @@ constexpr headrace::Kernels kKernels = {
     .attention_scratch_bytes = attention_scratch_bytes,
     .highest = highest,
     .exp_shifted = exp_shifted,
+    .probe_read = probe_read,
+    .probe_multiply = probe_multiply,
+    .probe_ops_f32 = kProbeChains * kLanes * 2,
+    .probe_ops_int8 = kProbeChains * kLanes * 4 * 2,
 };
 
 }  // namespace

@@ -139,15 +139,28 @@ HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
 // y = sums + bias + residual of `rows` rows from `row` and of panels [panel, panel + count).
 static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_t count,
                    int64_t row, int64_t rows) {
-  for (int64_t j = 0; j < count; ++j) {
-    const int64_t column = (panel + j) * kLanes, left = a.weight.out - column;
-    const F bias = a.weight.bias == nullptr ? zero() : load_n(a.weight.bias + column, left);
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t at = (row + i) * a.weight.out + column;
+  const float *bias = a.weight.bias, *residual = a.residual;
+  float* y = a.y;
+  const int64_t out = a.weight.out;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t column = (panel + j) * kLanes, left = out - column;
+      const int64_t at = (row + i) * out + column;
       F v = load(sums + (i * 2 + j) * kLanes);
-      if (a.weight.bias != nullptr) v = add(v, bias);
-      if (a.residual != nullptr) v = add(v, load_n(a.residual + at, left));
-      store_n(a.y + at, v, left);
+      if (bias != nullptr) v = add(v, load_n(bias + column, left));
+      if (residual != nullptr) v = add(v, load_n(residual + at, left));
+      store_n(y + at, v, left);
+    }
+  }
+}
+
+// Lines of y that will be written soon: while the last block of k is computed, so that the stores
+// do not wait for memory.
+HEADRACE_INLINE void ask_output(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                                int64_t rows) {
+  for (int64_t i = row; i < row + rows; ++i) {
+    for (int64_t j = 0; j < count; ++j) {
+      prefetch_to_write(a.y + i * a.weight.out + (panel + j) * kLanes);
     }
   }
 }
@@ -218,6 +231,7 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
     for (int64_t i = 0, n; i < rows; i += n) {
       n = block_rows(rows - i);
       NextBlock::ask(ahead, count, i, n, rows);
+      if (ends) ask_output(a, panel, count, row + i, n);
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
       float* sums = s->sums + i * 2 * kLanes;
       with_rows<kBlockRows>(n, [&]<int MR>() {
@@ -245,6 +259,7 @@ static void block_q8(const LinearArgs& a, int64_t panel, int64_t count, int64_t 
     for (int64_t i = 0, n; i < rows; i += n) {
       n = block_rows(rows - i);
       NextBlock::ask(ahead, count, i, n, rows);
+      if (ends) ask_output(a, panel, count, row + i, n);
       const int64_t at = (row + i) * all + tile;
       const int8_t* q = a.x.q + at * kTile;
       const float* d = a.x.d + at;

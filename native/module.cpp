@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <mutex>
 #include <vector>
 
 #include "backend.h"
@@ -70,6 +71,7 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
     values.assign(view.data(), view.data() + rows.size());
   }
   const nb::gil_scoped_release release;
+  const std::lock_guard lock(backend.pool().mutex());
   return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
                           std::move(values));
 }
@@ -356,6 +358,19 @@ NB_MODULE(_native, m) {
       .def_prop_ro("level", &Backend::level)
       .def_prop_ro("num_threads", [](Backend& b) { return b.pool().size(); })
       .def("flushing_threads", &Backend::flushing_threads, nb::call_guard<nb::gil_scoped_release>())
+      .def("read_bandwidth",
+           [](Backend& b, int64_t megabytes) {
+             check_range("megabytes", megabytes, megabytes > 0 && megabytes <= 1 << 20,
+                         "[1, 2^20]");
+             const nb::gil_scoped_release release;
+             return b.read_bandwidth(megabytes * 1000000);
+           })
+      .def("peak_multiplies",
+           [](Backend& b, const std::string& kind) {
+             if (kind != "f32" && kind != "int8") refuse("kind " + kind + " is not f32 or int8");
+             const nb::gil_scoped_release release;
+             return b.peak_multiplies(kind == "int8");
+           })
       .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
       .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
            nb::arg("norm_weight").none(), nb::arg("eps"), nb::arg("residual").none())

@@ -136,5 +136,6 @@ HEADRACE_INLINE void prefetch(const void* p) {
 HEADRACE_INLINE void prefetch_far(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
+HEADRACE_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace

@@ -163,5 +163,6 @@ HEADRACE_INLINE F to_float(ISum sum) { return sum; }
 
 HEADRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 HEADRACE_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
+HEADRACE_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace

@@ -183,7 +183,7 @@ class Clock:
 def make_core(model: MockModel | None = None, **settings: object) -> EngineCore:
     """An engine over the mock; few blocks and a small budget unless `settings` say otherwise."""
     chosen: dict[str, object] = {
-        "num_blocks_override": 64,
+        "num_gpu_blocks_override": 64,
         "block_size": 16,
         "max_num_batched_tokens": 64,
         "max_num_seqs": 8,

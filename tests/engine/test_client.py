@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config_of(model: Path | str, **settings: object) -> EngineConfig:
     chosen: dict[str, object] = {
-        "model": str(model), "backend": "reference", "num_blocks_override": 64, **settings,
+        "model": str(model), "backend": "reference", "num_gpu_blocks_override": 64, **settings,
     }  # fmt: skip
     return EngineConfig(**chosen)  # type: ignore[arg-type]
 
@@ -187,7 +187,7 @@ async def test_start_fails_with_the_engines_own_words(tmp_path: Path, model: Pat
     with pytest.raises(HeadraceError, match="nothing-here"):
         await EngineClient.start(config_of(tmp_path / "nothing-here"))
     with pytest.raises(HeadraceError, match=r"max_model_len.*--max-model-len"):
-        await EngineClient.start(config_of(model, max_model_len=300, num_blocks_override=4))
+        await EngineClient.start(config_of(model, max_model_len=300, num_gpu_blocks_override=4))
 
 
 async def test_a_cancelled_start_leaves_no_process(model: Path) -> None:

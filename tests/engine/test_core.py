@@ -25,7 +25,7 @@ SPOILED = NUM_TOKENS + 1
 
 
 def test_every_request_is_answered_as_if_it_were_alone() -> None:
-    core = make_core(max_num_seqs=16, num_blocks_override=200, max_num_batched_tokens=100)
+    core = make_core(max_num_seqs=16, num_gpu_blocks_override=200, max_num_batched_tokens=100)
     submits = [
         submit(str(i), PROMPT[: i + 1], temperature=i % 3, top_k=10, seed=i, max_tokens=10 + i)
         for i in range(30)

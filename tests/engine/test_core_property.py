@@ -47,7 +47,7 @@ class Engine(RuleBasedStateMachine):
         self.max_num_seqs = max_num_seqs
         self.core = make_core(
             self.model,
-            num_blocks_override=num_blocks,
+            num_gpu_blocks_override=num_blocks,
             max_num_batched_tokens=budget,
             max_num_seqs=max_num_seqs,
             enable_prefix_caching=caching,

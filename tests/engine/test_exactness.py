@@ -81,7 +81,7 @@ def test_together_is_bit_for_bit_what_alone_is(
 
     requests = cases(count, random.Random(count))
     # Enough blocks for about a quarter of the requests at a time.
-    busy = core(num_blocks_override=max(10, count), max_num_batched_tokens=48)
+    busy = core(num_gpu_blocks_override=max(10, count), max_num_batched_tokens=48)
     together: dict[str, Collected] = {}
     step = 0
     while busy.has_work or step <= 20:
@@ -98,7 +98,7 @@ def test_together_is_bit_for_bit_what_alone_is(
     assert stats.num_preemptions > 0
     assert stats.prefix_hits_tokens > 0
     for case in requests:
-        alone = core(num_blocks_override=10, max_num_batched_tokens=512,
+        alone = core(num_gpu_blocks_override=10, max_num_batched_tokens=512,
                      enable_prefix_caching=False)  # fmt: skip
         alone.submit(case.submit)
         expected = drain(alone)[case.submit.request_id]

@@ -16,7 +16,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 @pytest.fixture(scope="module")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
     path = write_tiny_hf(tmp_path_factory.mktemp("llm"), logit_scale=4.0)
-    return LLM(str(path), backend="reference", num_blocks_override=64)
+    return LLM(str(path), backend="reference", num_gpu_blocks_override=64)
 
 
 def test_texts_and_ids_are_continued_in_the_order_given(llm: LLM) -> None:
@@ -113,7 +113,7 @@ def test_padding_of_the_vocabulary_is_never_sampled(tmp_path: Path) -> None:
     hot = SamplingParams(temperature=100.0, max_tokens=300, ignore_eos=True, seed=1)
     outputs = []
     for path in (write_tiny_hf(tmp_path), write_tiny_gguf(tmp_path)):
-        one = LLM(str(path), backend="reference", num_blocks_override=64)
+        one = LLM(str(path), backend="reference", num_gpu_blocks_override=64)
         outputs.append(one.generate("padding", hot)[0].token_ids)
         assert max(outputs[-1]) < 260
     assert outputs[0] == outputs[1], "both containers know how many tokens there are"

@@ -21,7 +21,7 @@ def test_a_file_becomes_an_engine_with_timed_phases(tmp_path: Path, write: objec
     path = write(tmp_path)  # type: ignore[operator]
     clock = Clock()
     progress: list[tuple[int, int]] = []
-    config = EngineConfig(model=str(path), backend="reference", num_blocks_override=16)
+    config = EngineConfig(model=str(path), backend="reference", num_gpu_blocks_override=16)
     core, checkpoint = load_engine(
         config, clock=clock, started_s=clock.now_s - 5, progress=lambda *at: progress.append(at)
     )

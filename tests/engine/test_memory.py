@@ -31,7 +31,7 @@ def test_the_default_is_a_quarter_of_the_memory_and_no_more_than_is_used() -> No
 def test_without_a_length_it_is_what_the_cache_holds() -> None:
     plan = plan_kv_cache(MockModel(), EngineConfig(), 4 * 10 * BLOCK_BYTES)
     assert (plan.num_blocks, plan.max_model_len) == (10, 320)
-    plan = plan_kv_cache(MockModel(), EngineConfig(num_blocks_override=3), 1)
+    plan = plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=3), 1)
     assert (plan.num_blocks, plan.max_model_len) == (3, 96)
 
 
@@ -80,8 +80,8 @@ def test_a_length_that_does_not_fit_is_refused_with_values_that_do(remedy: str) 
 
 
 def test_the_override_names_itself_as_the_remedy() -> None:
-    with pytest.raises(ConfigError, match=r"--max-model-len 96 or --num-blocks-override 32"):
-        plan_kv_cache(MockModel(), EngineConfig(max_model_len=1000, num_blocks_override=3), 1)
+    with pytest.raises(ConfigError, match=r"--max-model-len 96 or --num-gpu-blocks-override 32"):
+        plan_kv_cache(MockModel(), EngineConfig(max_model_len=1000, num_gpu_blocks_override=3), 1)
 
 
 def test_a_length_beyond_the_model_is_refused() -> None:
@@ -149,6 +149,6 @@ def test_control_groups_of_the_first_version_and_containers(tmp_path: Path) -> N
 
 
 def test_a_machine_that_does_not_tell_is_an_error_with_the_flags(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--kv-cache-memory-bytes or --num-blocks-override"):
+    with pytest.raises(ConfigError, match="--kv-cache-memory-bytes or --num-gpu-blocks-override"):
         available_memory_bytes(tmp_path)
     assert available_memory_bytes() > MIB

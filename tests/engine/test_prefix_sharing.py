@@ -28,7 +28,7 @@ PREFIX = [(5 * i + i // 11) % 40 for i in range(512)]
 
 def large_core(model: MockModel, **settings: object) -> EngineCore:
     chosen: dict[str, object] = {
-        "num_blocks_override": 512, "max_num_seqs": 64, "max_num_batched_tokens": 96, **settings,
+        "num_gpu_blocks_override": 512, "max_num_seqs": 64, "max_num_batched_tokens": 96, **settings,
     }  # fmt: skip
     return make_core(model, **chosen)
 
@@ -93,7 +93,7 @@ def test_when_the_first_fails_the_next_computes_it_anew(budget: int) -> None:
 
 def test_in_flight_prefix_with_preemption_of_who_computes_it() -> None:
     model = MockModel()
-    core = make_core(model, num_blocks_override=24, max_num_seqs=8, max_num_batched_tokens=64)
+    core = make_core(model, num_gpu_blocks_override=24, max_num_seqs=8, max_num_batched_tokens=64)
     submits = [
         submit(str(i), PREFIX[:100] + tail, max_tokens=120) for i, tail in enumerate(tails(8))
     ]
@@ -227,7 +227,7 @@ def test_a_miss_says_why(prompt: list[int], reason: str | None) -> None:
 
 
 def test_a_miss_says_that_the_blocks_were_evicted() -> None:
-    core = make_core(num_blocks_override=8)
+    core = make_core(num_gpu_blocks_override=8)
     core.submit(submit("before", PREFIX[:65]))
     core.submit(submit("pushes", PREFIX[100:200]))
     core.submit(submit("after", PREFIX[:65]))

@@ -112,7 +112,7 @@ def test_no_more_than_max_num_seqs_run() -> None:
 
 
 def test_admission_waits_until_the_whole_prompt_and_the_watermark_fit() -> None:
-    core = make_core(num_blocks_override=10, max_num_batched_tokens=128)
+    core = make_core(num_gpu_blocks_override=10, max_num_batched_tokens=128)
     core.submit(submit("a", prompt(70, 1), max_tokens=9))  # 5 blocks, enough to its end
     core.submit(submit("b", prompt(80, 2), max_tokens=4))  # 5 of 5, and none left over
     results: dict[str, Collected] = {}
@@ -127,13 +127,13 @@ def test_admission_waits_until_the_whole_prompt_and_the_watermark_fit() -> None:
 
 
 def test_a_request_as_large_as_the_pool_is_served_alone() -> None:
-    core = make_core(num_blocks_override=4)
+    core = make_core(num_gpu_blocks_override=4)
     core.submit(submit("all", prompt(60), max_tokens=4))
     assert len(drain(core)["all"].token_ids) == 4
 
 
 def test_a_head_that_does_not_fit_is_not_passed() -> None:
-    core = make_core(num_blocks_override=10)
+    core = make_core(num_gpu_blocks_override=10)
     core.submit(submit("a", prompt(30, 1), max_tokens=40))
     core.step()
     core.submit(submit("large", prompt(130, 2), max_tokens=4))
@@ -145,7 +145,7 @@ def test_a_head_that_does_not_fit_is_not_passed() -> None:
 
 
 def test_the_youngest_is_preempted_to_the_head_and_nobody_enters_in_that_step() -> None:
-    core = make_core(num_blocks_override=8, max_num_seqs=3)
+    core = make_core(num_gpu_blocks_override=8, max_num_seqs=3)
     plans = plans_of(core)
     submits = [submit(name, prompt(30, i), max_tokens=60) for i, name in enumerate("abc", 1)]
     for one in submits:
@@ -170,7 +170,7 @@ def test_the_youngest_is_preempted_to_the_head_and_nobody_enters_in_that_step() 
 
 
 def test_a_request_preempted_often_gets_its_full_length_and_is_left_alone() -> None:
-    core = make_core(num_blocks_override=12)
+    core = make_core(num_gpu_blocks_override=12)
     shapes = [(28, 36), (9, 50), (16, 135), (16, 117), (26, 73), (4, 144), (1, 119), (14, 20)]
     submits = [
         submit(str(i), prompt(length, i), max_tokens=max_tokens)
@@ -195,7 +195,7 @@ def test_a_request_preempted_often_gets_its_full_length_and_is_left_alone() -> N
 
 
 def test_a_reserved_request_is_no_victim_even_if_it_is_the_youngest() -> None:
-    core = make_core(num_blocks_override=10)
+    core = make_core(num_gpu_blocks_override=10)
     core.submit(submit("old", prompt(48, 1), max_tokens=80))
     core.submit(submit("reserved", prompt(16, 2), max_tokens=60))
     old, reserved = request(core, "old"), request(core, "reserved")
@@ -223,7 +223,7 @@ def test_nobody_is_admitted_in_a_step_that_preempts_even_if_there_were_room() ->
 
 def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> None:
     model = MockModel()
-    core = make_core(model, num_blocks_override=8, max_num_seqs=2)
+    core = make_core(model, num_gpu_blocks_override=8, max_num_seqs=2)
     submits = [submit(name, prompt(30, i), max_tokens=50) for i, name in enumerate("ab", 1)]
     for one in submits:
         core.submit(one)
@@ -238,7 +238,7 @@ def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> No
 
 @pytest.mark.parametrize("victim", ["old", "decoding", "preempted", "prefilling", "waiting"])
 def test_cancel_frees_everything_at_once_in_every_state(victim: str) -> None:
-    core = make_core(num_blocks_override=12, max_num_batched_tokens=16, max_num_seqs=4)
+    core = make_core(num_gpu_blocks_override=12, max_num_batched_tokens=16, max_num_seqs=4)
     submits = {
         "old": submit("old", prompt(20, 1), max_tokens=100),
         "decoding": submit("decoding", prompt(20, 2), max_tokens=100),

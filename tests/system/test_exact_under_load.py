@@ -116,7 +116,7 @@ async def test_streams_do_not_disturb_each_other(
     )
     server = serve(
         path,
-        *("--block-size", "16", "--num-blocks-override", str(POOL_BLOCKS[count])),
+        *("--block-size", "16", "--num-gpu-blocks-override", str(POOL_BLOCKS[count])),
         *("--max-num-batched-tokens", "64", "--max-model-len", "200"),
     )
     cases = _cases(count, server.model, random.Random(f"{codec} {count}"))

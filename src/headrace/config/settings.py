@@ -41,9 +41,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "at most enough for --max-num-seqs requests of --max-model-len.",
         ),
     ] = None
-    num_blocks_override: Annotated[
+    num_gpu_blocks_override: Annotated[
         Positive | None,
-        Meta(description="Number of KV blocks, whatever the memory (to provoke preemption)."),
+        Meta(
+            description="Number of KV blocks, whatever the memory (the name is vLLM's; there need be no GPU)."
+        ),
     ] = None
     kv_cache_dtype: Annotated[
         Literal["auto", "f32", "bf16"],

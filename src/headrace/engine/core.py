@@ -242,9 +242,10 @@ class EngineCore:
         self._leaving.append(_output(request, Draw(error=error), is_first=False))
 
     def _unblock(self) -> list[Output]:
-        """End the head of a queue that cannot move, which never happens unless counts are wrong."""
+        """End the oldest request where nothing can move, which only wrong counts could bring."""
         logger.error("nothing could be scheduled: %s", self.stats())
-        self._dismiss(self.scheduler.waiting[0], "error", "the engine could not schedule it")
+        oldest = next(iter(self._requests.values()))
+        self._dismiss(oldest, "error", "the engine could not schedule it")
         outputs, self._leaving = self._leaving, []
         return outputs
 

@@ -23,8 +23,8 @@ from typing import NamedTuple
 from headrace.engine.prefix_tree import Miss, Node, PrefixTree, Promise
 from headrace.engine.request import Request
 
-REMEMBERED_EVICTIONS = 4
-"""Evicted blocks remembered, in pools: says of a miss that a larger cache would have hit."""
+REMEMBERED_EVICTIONS = 1 << 16
+"""Evicted blocks remembered, to say of a miss that a larger cache would have hit; 10 MB at most."""
 
 
 class Match(NamedTuple):
@@ -44,7 +44,7 @@ class KVCache:
         self.prefix_caching = prefix_caching
         self._free = list(range(num_blocks - 1, -1, -1))
         self._num_owned = 0
-        self._tree = PrefixTree(evicted_memory=REMEMBERED_EVICTIONS * num_blocks)
+        self._tree = PrefixTree(evicted_memory=REMEMBERED_EVICTIONS)
 
     @property
     def num_free(self) -> int:

@@ -64,9 +64,9 @@ def plan_kv_cache(
             f"Use --max-model-len {model.max_positions} or less."
         )
     wanted_len = asked if asked is not None else model.max_positions
-    if config.num_blocks_override is not None:
-        num_blocks = config.num_blocks_override
-        origin = f"--num-blocks-override {num_blocks}"
+    if config.num_gpu_blocks_override is not None:
+        num_blocks = config.num_gpu_blocks_override
+        origin = f"--num-gpu-blocks-override {num_blocks}"
     else:
         available = available_memory_bytes() if available_bytes is None else available_bytes
         budget, origin = _budget_bytes(config, available)
@@ -98,7 +98,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     except (OSError, KeyError, ValueError) as error:
         raise ConfigError(
             f"cannot read how much memory is available from {meminfo}; "
-            "set --kv-cache-memory-bytes or --num-blocks-override"
+            "set --kv-cache-memory-bytes or --num-gpu-blocks-override"
         ) from error
     return max(0, min([available, *_cgroup_rooms(root)]))
 
@@ -183,8 +183,8 @@ def _does_not_fit(
     config: EngineConfig, length: int, held: int, block_bytes: int, origin: str
 ) -> ConfigError:
     blocks = -(-length // config.block_size)
-    if config.num_blocks_override is not None:
-        remedy = f"--num-blocks-override {blocks}"
+    if config.num_gpu_blocks_override is not None:
+        remedy = f"--num-gpu-blocks-override {blocks}"
     else:
         remedy = f"--kv-cache-memory-bytes {blocks * block_bytes}"
     shorter = f"--max-model-len {held} or " if held else ""

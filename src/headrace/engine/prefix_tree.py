@@ -33,7 +33,7 @@ class Node:
         self.block = block
         self.digest = digest
         self.children: dict[bytes, Node] = {}
-        self.promised: Counter[bytes] = Counter()
+        self.promised: dict[bytes, int] = {}
         self.holders = 0
 
 
@@ -138,7 +138,7 @@ class PrefixTree:
         node = parent if parent is not None else self._root(salt)
         if key in node.children:
             return None
-        node.promised[key] += 1
+        node.promised[key] = node.promised.get(key, 0) + 1
         return Promise(salt, node, key)
 
     def settle(self, promise: Promise) -> None:

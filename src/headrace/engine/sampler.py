@@ -59,12 +59,11 @@ class Sampler:
         except ValueError as error:
             if len(requests) == 1:
                 return [Draw(error=f"the model's output cannot be sampled from: {error}")]
-        alone = [self._ops.take_rows(logits, np.array([row], np.int32)) for row in range(len(requests))]
-        return [
-            draw
-            for row, request in zip(alone, requests, strict=True)
-            for draw in self.sample(row, [request])
-        ]
+        draws = []
+        for row, request in enumerate(requests):
+            alone = self._ops.take_rows(logits, np.array([row], np.int32))
+            draws += self.sample(alone, [request])
+        return draws
 
     def _sample(self, logits: Array, requests: Sequence[Request]) -> list[Draw]:
         chosen = self._ops.sample(logits, _sampling_rows(requests), self._num_tokens)

@@ -9,7 +9,7 @@ own back and queues at the head; it finds most of them cached when it returns.
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -64,7 +64,7 @@ class Scheduler:
         self.kv = kv
         self.running: list[Request] = []
         """In order of arrival."""
-        self.waiting: deque[Request] = deque()
+        self.waiting: OrderedDict[Request, None] = OrderedDict()
         """In order of arrival, behind those that were preempted."""
         self.totals = Totals()
         self._budget = max_num_batched_tokens
@@ -74,7 +74,7 @@ class Scheduler:
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""
         assert self.kv.blocks_for(request.max_len) <= self.kv.num_blocks, "refused at submission"
-        self.waiting.append(request)
+        self.waiting[request] = None
 
     def schedule(self, now_s: float) -> StepPlan:
         """Plan a step. It has rows whenever anything runs or waits."""
@@ -113,7 +113,7 @@ class Scheduler:
         What an "error" computed alone is not kept for others.
         """
         if request.state is State.WAITING:
-            self.waiting.remove(request)
+            del self.waiting[request]
         elif request.state is State.RUNNING:
             self._stop(request, keep=reason != "error")
         else:
@@ -132,7 +132,8 @@ class Scheduler:
                 self._stop(victim, keep=True)
                 victim.state = State.WAITING
                 victim.num_preemptions += 1
-                self.waiting.appendleft(victim)
+                self.waiting[victim] = None
+                self.waiting.move_to_end(victim, last=False)
                 num_preempted += 1
         self.totals.preemptions += num_preempted
         return num_preempted
@@ -143,25 +144,25 @@ class Scheduler:
         One that waits for a prefix keeps its place and lets others pass; one that does not fit
         lets nobody pass, or it would wait for ever.
         """
-        passed: list[Request] = []
-        while budget and self.waiting and self._slots:
-            request = self.waiting.popleft()
+        admitted: list[Request] = []
+        for request in self.waiting:
+            if not budget or not self._slots:
+                break
             if request.waits_for is not None and request.waits_for.pending:
-                passed.append(request)
                 continue
             match = self.kv.find(request)
             request.waits_for = match.waits_for
             if match.waits_for is not None:
-                passed.append(request)
                 continue
             num_tokens = request.max_len if _is_reserved(request) else request.num_wanted
             spare = self._watermark if self.running else 0
             if not self.kv.admit(request, match, num_tokens, spare):
-                passed.append(request)
                 break
+            admitted.append(request)
             self._start(request, match, now_s)
             budget -= _spend(request, budget, rows)
-        self.waiting.extendleft(reversed(passed))
+        for request in admitted:
+            del self.waiting[request]
         return budget
 
     def _start(self, request: Request, match: Match, now_s: float) -> None:

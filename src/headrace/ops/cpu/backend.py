@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -86,9 +86,7 @@ class CpuOps(Ops):
         )
 
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
-        return EmbeddingWeight(
-            tensor.shape[0], tensor.shape[-1], tensor.codec.name, _rows(tensor)
-        )
+        return EmbeddingWeight(tensor.shape[0], tensor.shape[-1], tensor.codec.name, _rows(tensor))
 
     def rope_table(
         self,
@@ -219,9 +217,7 @@ class CpuOps(Ops):
         self._native.take_rows(x, rows, out)
         return out
 
-    def sample(
-        self, logits: F32, rows: SamplingRows, num_tokens: int
-    ) -> npt.NDArray[np.int32]:
+    def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         ids = np.empty(len(logits), np.int32)
         self._native.sample(
             logits,
@@ -253,17 +249,14 @@ class CpuOps(Ops):
         return result
 
 
-def _rows(tensor: Tensor) -> Any:
+def _rows(tensor: Tensor) -> _native.Rows:
     """The stored rows of a matrix for the native side, which keeps their arrays alive."""
     if len(tensor.shape) != 2:
         raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
-    rows = _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
-    return rows
+    return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
 
 
-def _stacked_bias(
-    parts: Sequence[Tensor], bias: Sequence[Tensor | None] | None
-) -> F32 | None:
+def _stacked_bias(parts: Sequence[Tensor], bias: Sequence[Tensor | None] | None) -> F32 | None:
     """All biases one after another, zeros where a part has none; None where no part has one."""
     if bias is None or all(vector is None for vector in bias):
         return None
