@@ -153,22 +153,21 @@ static void span_rows(const AttentionArgs& a, const SpanGroups& span, int64_t to
   alignas(64) float scores[MR * kSpan];
   float keep[MR];
   const int64_t groups = (tokens + kLanes - 1) / kLanes;
-  int64_t g = 0;
-  for (; g + 2 <= groups; g += 2) {
-    score_groups<MR, 2, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
+  for (int64_t g = 0; g < groups; g += kBlockPanels) {
+    with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
+      score_groups<MR, NP, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
+    });
   }
-  if (g < groups) score_groups<MR, 1, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
   for (int i = 0; i < MR; ++i) {
     keep[i] = soften(scores + i * kSpan, tokens, a.scale, a.kv.v_bf16, s.most + i * kLanes,
                      s.total + i * kLanes);
   }
   const int64_t width = a.kv.d_panels * kLanes;
-  int64_t panel = 0;
-  for (; panel + 2 <= a.kv.d_panels; panel += 2) {
-    mix_panels<MR, 2, VPairs, Stream>(span, tokens, panel, scores, keep, s.mixed, width);
-  }
-  if (panel < a.kv.d_panels) {
-    mix_panels<MR, 1, VPairs, Stream>(span, tokens, panel, scores, keep, s.mixed, width);
+  for (int64_t panel = 0; panel < a.kv.d_panels; panel += kBlockPanels) {
+    const int64_t left = a.kv.d_panels - panel;
+    with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
+      mix_panels<MR, NP, VPairs, Stream>(span, tokens, panel, scores, keep, s.mixed, width);
+    });
   }
 }
 

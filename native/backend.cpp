@@ -187,7 +187,7 @@ int32_t Backend::first_bad(const std::vector<int32_t>& status, int64_t* row) con
 int32_t Backend::sample(const float* logits, int64_t stride, int64_t n,
                         const std::vector<SampleRow>& rows, int32_t* ids, int64_t* row) {
   const Session session(pool_);
-  for (SampleScratch& scratch : sample_scratch_) scratch.weights.reserve(static_cast<size_t>(n));
+  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, 0);
   pool_.for_each(static_cast<int64_t>(rows.size()), [&](int64_t i, int thread) {
     ids[i] = sample_row(kernels_, logits + i * stride, n, rows[static_cast<size_t>(i)],
                         sample_scratch_[static_cast<size_t>(thread)]);
@@ -199,6 +199,7 @@ int32_t Backend::top_logprobs(const float* logits, int64_t stride, int64_t n, in
                               const int32_t* chosen, int64_t k, float* logprobs, int32_t* ranks,
                               int32_t* ids, float* values, int64_t* row) {
   const Session session(pool_);
+  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, k);
   std::vector<int32_t> status(static_cast<size_t>(rows));
   pool_.for_each(rows, [&](int64_t i, int thread) {
     status[static_cast<size_t>(i)] =

@@ -29,10 +29,10 @@ HEADRACE_INLINE F exp(F x) {
   return scale_by_power(add(p, splat(1.0f)), n);
 }
 
-static void exp_shifted(const float* x, int64_t n, float divisor, float shift, float* y) {
+static void exp_shifted(const float* x, int64_t n, float shift, float divisor, float* y) {
   const F d = splat(divisor), s = splat(shift);
   for (int64_t i = 0; i < n; i += kLanes) {
-    store_n(y + i, exp(sub(div(load_n(x + i, n - i), d), s)), n - i);
+    store_n(y + i, exp(div(sub(load_n(x + i, n - i), s), d)), n - i);
   }
 }
 
@@ -106,10 +106,10 @@ static void embed(const EmbedArgs& a, int64_t row_begin, int64_t row_end) {
       continue;
     }
     for (int64_t i = 0; i < a.width; i += kLanes) {
-      const int64_t left = a.width - i;
+      const int64_t left = a.width - i, n = left < kLanes ? left : kLanes;
       uint16_t half[kLanes] = {};
-      __builtin_memcpy(half, from + 2 * i, static_cast<uint64_t>(left < kLanes ? left : kLanes) * 2);
-      store_n(y + i, a.codec == Codec::f16 ? load_f16(half) : load_bf16(half), left);
+      __builtin_memcpy(half, from + 2 * i, static_cast<uint64_t>(n) * 2);
+      store_n(y + i, a.codec == Codec::f16 ? load_f16(half) : load_bf16(half), n);
     }
   }
 }

@@ -171,8 +171,8 @@ struct Kernels {
   int64_t (*attention_scratch_bytes)(int64_t rows, int64_t head_dim);
   // Largest of x[0, n); NaN when any is NaN.
   float (*highest)(const float* x, int64_t n);
-  // y = exp(x / divisor - shift), all f32.
-  void (*exp_shifted)(const float* x, int64_t n, float divisor, float shift, float* y);
+  // y = exp((x - shift) / divisor), all f32.
+  void (*exp_shifted)(const float* x, int64_t n, float shift, float divisor, float* y);
   // What the machine can do: both return a value only so that the work is not left out.
   float (*probe_read)(const uint8_t* p, int64_t bytes);  // a multiple of 256
   float (*probe_multiply)(bool int8, int64_t rounds);     // probe_ops_* operations a round

@@ -23,7 +23,8 @@ KvCache::KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_
   at_least_one("head_dim", head_dim);
   at_least_one("num_blocks", blocks);
   if (head_dim % 2 != 0) {
-    throw std::invalid_argument("head_dim " + std::to_string(head_dim) + " is odd; it must be even");
+    throw std::invalid_argument("head_dim " + std::to_string(head_dim) +
+                                " is odd; it must be even");
   }
   if (block_size != 16 && block_size != 32 && block_size != kSpan) {
     throw std::invalid_argument("block_size " + std::to_string(block_size) +

@@ -26,8 +26,8 @@ constexpr int64_t kQ8BlockTiles = 32;
 constexpr int64_t kPrefetchBytes = 2048;
 
 struct LinearScratch {
-  alignas(64) float sums[kChunkRows * 2 * kLanes];
-  alignas(64) float weights[2 * kBlockTiles * kTile * kLanes];
+  alignas(64) float sums[kChunkRows * kBlockPanels * kLanes];
+  alignas(64) float weights[kBlockPanels * kBlockTiles * kTile * kLanes];
 };
 
 // sums[i][j] of MR rows and NP panels over `tiles` tiles.
@@ -38,7 +38,7 @@ static void float_tiles(const float* x, int64_t stride, const typename Pairs::T*
   constexpr int64_t kPairBytes = Pairs::kPair * sizeof(typename Pairs::T);
   F total[MR][NP];
   for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * 2 + j) * kLanes);
+    for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
   for (int64_t t = 0; t < tiles; ++t) {
     C c;
@@ -57,7 +57,7 @@ static void float_tiles(const float* x, int64_t stride, const typename Pairs::T*
     }
   }
   for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NP; ++j) store(sums + (i * 2 + j) * kLanes, total[i][j]);
+    for (int j = 0; j < NP; ++j) store(sums + (i * kBlockPanels + j) * kLanes, total[i][j]);
   }
 }
 
@@ -67,7 +67,7 @@ static void q8_tiles(const int8_t* q, const float* d, const int32_t* offset, int
                      const uint8_t* w, int64_t panel, int64_t tiles, float* sums) {
   F total[MR][NP];
   for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * 2 + j) * kLanes);
+    for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
   }
   for (int64_t t = 0; t < tiles; ++t) {
     if (Stream) {
@@ -97,7 +97,7 @@ static void q8_tiles(const int8_t* q, const float* d, const int32_t* offset, int
     w += kQ8BlockBytes;
   }
   for (int i = 0; i < MR; ++i) {
-    for (int j = 0; j < NP; ++j) store(sums + (i * 2 + j) * kLanes, total[i][j]);
+    for (int j = 0; j < NP; ++j) store(sums + (i * kBlockPanels + j) * kLanes, total[i][j]);
   }
 }
 
@@ -108,6 +108,16 @@ HEADRACE_INLINE void with_rows(int64_t rows, const Fn& fn) {
     fn.template operator()<Most>();
   } else if constexpr (Most > 1) {
     with_rows<Most - 1>(rows, fn);
+  }
+}
+
+// Calls fn<NP>() for NP = panels, panels <= kBlockPanels.
+template <class Fn>
+HEADRACE_INLINE void with_panels(int64_t panels, const Fn& fn) {
+  if (kBlockPanels > 1 && panels == kBlockPanels) {
+    fn.template operator()<kBlockPanels>();
+  } else {
+    fn.template operator()<1>();
   }
 }
 
@@ -133,7 +143,7 @@ struct NextBlock {
 };
 
 HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
-  for (int64_t i = 0; i < rows * 2; ++i) store(sums + i * kLanes, zero());
+  for (int64_t i = 0; i < rows * kBlockPanels; ++i) store(sums + i * kLanes, zero());
 }
 
 // y = sums + bias + residual of `rows` rows from `row` and of panels [panel, panel + count).
@@ -146,7 +156,7 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
     for (int64_t j = 0; j < count; ++j) {
       const int64_t column = (panel + j) * kLanes, left = out - column;
       const int64_t at = (row + i) * out + column;
-      F v = load(sums + (i * 2 + j) * kLanes);
+      F v = load(sums + (i * kBlockPanels + j) * kLanes);
       if (bias != nullptr) v = add(v, load_n(bias + column, left));
       if (residual != nullptr) v = add(v, load_n(residual + at, left));
       store_n(y + at, v, left);
@@ -213,6 +223,7 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
                         int64_t rows, LinearScratch* s) {
   constexpr bool kDecoded = sizeof(typename Pairs::T) == sizeof(float);
   constexpr int64_t kTileElements = kTile * kLanes;
+  constexpr int64_t kTileBytes = kTileElements * sizeof(typename Pairs::T);
   for (int64_t tile = 0; tile < a.weight.tiles; tile += kBlockTiles) {
     const int64_t left = a.weight.tiles - tile, tiles = left < kBlockTiles ? left : kBlockTiles;
     const float* w = s->weights;
@@ -225,21 +236,19 @@ static void block_float(const LinearArgs& a, int64_t panel, int64_t count, int64
     }
     const bool ends = tile + tiles == a.weight.tiles;
     const NextBlock ahead = {
-        reinterpret_cast<const uint8_t*>(panel_at<Pairs>(a, ends ? panel + 2 : panel) +
+        reinterpret_cast<const uint8_t*>(panel_at<Pairs>(a, ends ? panel + count : panel) +
                                          (ends ? 0 : tile + tiles) * kTileElements),
-        a.weight.panel_bytes, tiles * kTileElements * static_cast<int64_t>(sizeof(typename Pairs::T))};
+        a.weight.panel_bytes, tiles * kTileBytes};
     for (int64_t i = 0, n; i < rows; i += n) {
       n = block_rows(rows - i);
       NextBlock::ask(ahead, count, i, n, rows);
       if (ends) ask_output(a, panel, count, row + i, n);
       const float* x = a.x.values + (row + i) * a.x.stride + tile * kTile;
-      float* sums = s->sums + i * 2 * kLanes;
+      float* sums = s->sums + i * kBlockPanels * kLanes;
       with_rows<kBlockRows>(n, [&]<int MR>() {
-        if (count == 2) {
-          float_tiles<MR, 2, F32Pairs, false>(x, a.x.stride, w, next, tiles, sums);
-        } else {
-          float_tiles<MR, 1, F32Pairs, false>(x, a.x.stride, w, next, tiles, sums);
-        }
+        with_panels(count, [&]<int NP>() {
+          float_tiles<MR, NP, F32Pairs, false>(x, a.x.stride, w, next, tiles, sums);
+        });
       });
     }
   }
@@ -253,7 +262,7 @@ static void block_q8(const LinearArgs& a, int64_t panel, int64_t count, int64_t 
     const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes + tile * kQ8BlockBytes;
     const bool ends = tile + tiles == all;
     const NextBlock ahead = {
-        a.weight.panels + (ends ? panel + 2 : panel) * a.weight.panel_bytes +
+        a.weight.panels + (ends ? panel + count : panel) * a.weight.panel_bytes +
             (ends ? 0 : tile + tiles) * kQ8BlockBytes,
         a.weight.panel_bytes, tiles * kQ8BlockBytes};
     for (int64_t i = 0, n; i < rows; i += n) {
@@ -264,13 +273,11 @@ static void block_q8(const LinearArgs& a, int64_t panel, int64_t count, int64_t 
       const int8_t* q = a.x.q + at * kTile;
       const float* d = a.x.d + at;
       const int32_t* offset = a.x.offset + at;
-      float* sums = s->sums + i * 2 * kLanes;
+      float* sums = s->sums + i * kBlockPanels * kLanes;
       with_rows<kBlockRows>(n, [&]<int MR>() {
-        if (count == 2) {
-          q8_tiles<MR, 2, false>(q, d, offset, all, w, a.weight.panel_bytes, tiles, sums);
-        } else {
-          q8_tiles<MR, 1, false>(q, d, offset, all, w, a.weight.panel_bytes, tiles, sums);
-        }
+        with_panels(count, [&]<int NP>() {
+          q8_tiles<MR, NP, false>(q, d, offset, all, w, a.weight.panel_bytes, tiles, sums);
+        });
       });
     }
   }
@@ -282,7 +289,7 @@ static void linear(const LinearArgs& a, int64_t panel_begin, int64_t panel_end, 
   const Codec codec = a.weight.codec;
   const int64_t all = row_end - row_begin, halves = all > kStreamRows ? 2 : 1;
   const bool few = all <= 2 * kStreamRows;
-  const int64_t step = few ? 1 : 2, chunk = few ? (all + halves - 1) / halves : kChunkRows;
+  const int64_t step = few ? 1 : kBlockPanels, chunk = few ? (all + halves - 1) / halves : kChunkRows;
   for (int64_t row = row_begin; row < row_end; row += chunk) {
     const int64_t rows = row_end - row < chunk ? row_end - row : chunk;
     for (int64_t panel = panel_begin; panel < panel_end; panel += step) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "batch.h"
 #include "levels.h"
 #include "view.h"
 
@@ -151,77 +152,6 @@ void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int
   backend.rope({rows.data(), rows.size(1), heads, kv_heads, head_dim, c.size(1), c.data(), s.data(),
                 at.data(), q.data(), k.data(), q_eps, k_eps},
                rows.size(0));
-}
-
-// The arrays of a RaggedBatch, checked against a cache.
-class Batch {
- public:
-  Batch(const KvCache& cache, int64_t tokens, nb::handle positions, nb::handle query_start,
-        nb::handle block_tables)
-      : positions_(positions, "positions", 1), query_start_(query_start, "query_start", 1),
-        block_tables_(block_tables, "block_tables", 2) {
-    positions_.require(0, tokens);
-    if (query_start_.size(0) < 1) refuse("query_start is empty");
-    const int64_t requests = query_start_.size(0) - 1;
-    block_tables_.require(0, requests);
-    const int32_t* start = query_start_.data();
-    if (start[0] != 0 || start[requests] != tokens) {
-      refuse("query_start must run from 0 to " + std::to_string(tokens));
-    }
-    for (int64_t r = 0; r < requests; ++r) {
-      if (start[r + 1] < start[r]) refuse("query_start falls at request " + std::to_string(r));
-    }
-    for (int64_t r = 0; r < requests; ++r) check_request(cache, r, start[r], start[r + 1]);
-  }
-
-  BatchView view() const {
-    return {positions_.data(), query_start_.data(), block_tables_.data(), block_tables_.size(1),
-            query_start_.size(0) - 1, positions_.size(0)};
-  }
-
- private:
-  void check_request(const KvCache& cache, int64_t request, int64_t begin, int64_t end) const {
-    if (begin == end) return;
-    const int32_t* position = positions_.data();
-    const std::string where = " of request " + std::to_string(request);
-    for (int64_t i = begin + 1; i < end; ++i) {
-      if (position[i] <= position[i - 1]) refuse("positions" + where + " do not ascend");
-    }
-    const int64_t size = cache.layer(0).block_size, width = block_tables_.size(1);
-    if (position[begin] < 0 || position[end - 1] >= width * size) {
-      refuse("positions" + where + " are not in [0, " + std::to_string(width * size) +
-             "), what its block table covers");
-    }
-    const int32_t* table = block_tables_.data() + request * width;
-    for (int64_t i = 0; i <= position[end - 1] / size; ++i) {
-      if (table[i] < 0 || table[i] >= cache.blocks()) {
-        refuse("block id " + std::to_string(table[i]) + where + " is not in [0, " +
-               std::to_string(cache.blocks()) + ")");
-      }
-    }
-  }
-
-  View<int32_t> positions_;
-  View<int32_t> query_start_;
-  View<int32_t> block_tables_;
-};
-
-void check_heads(const KvCache& cache, int64_t layer, int64_t heads, int64_t kv_heads,
-                 int64_t head_dim) {
-  const KvLayer kv = cache.layer(0);
-  if (kv.heads != kv_heads || kv.head_dim != head_dim) {
-    refuse("the cache holds " + std::to_string(kv.heads) + " heads of " +
-           std::to_string(kv.head_dim) + ", attention has " + std::to_string(kv_heads) + " of " +
-           std::to_string(head_dim));
-  }
-  if (heads < 1 || heads % kv_heads != 0) {
-    refuse("num_heads " + std::to_string(heads) + " is not a multiple of num_kv_heads " +
-           std::to_string(kv_heads));
-  }
-  if (layer < 0 || layer >= cache.layers()) {
-    refuse("layer " + std::to_string(layer) + " is not in [0, " + std::to_string(cache.layers()) +
-           ")");
-  }
 }
 
 void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, int64_t heads,

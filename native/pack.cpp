@@ -32,7 +32,8 @@ void pack_words(Rows rows, int64_t bytes, uint8_t* to) {
     transpose_words(rows, i * 4, count, 0, to + i * kLanes * 4);
   }
   for (int64_t row = 0; bytes % 4 != 0 && row < kLanes; ++row) {
-    if (rows[row] != nullptr) std::memcpy(to + (words * kLanes + row) * 4, rows[row] + words * 4, 2);
+    if (rows[row] == nullptr) continue;
+    std::memcpy(to + (words * kLanes + row) * 4, rows[row] + words * 4, 2);
   }
 }
 

@@ -11,8 +11,6 @@ namespace {
 
 using Bucket = SampleScratch::Bucket;
 
-constexpr int64_t kBuckets = 1 << 16;
-
 // A number that orders as the float does; both zeros are one.
 uint32_t key_of(float x) {
   uint32_t bits;
@@ -46,7 +44,7 @@ Stop<Amount> walk_down(const float* logits, int64_t n, SampleScratch& scratch, A
   uint32_t prefix = 0;
   Amount ahead = 0;
   for (int shift = 16; shift >= 0; shift -= 16) {
-    scratch.buckets.assign(kBuckets, Bucket{0, 0.0});
+    scratch.buckets.assign(SampleScratch::kBuckets, Bucket{0, 0.0});
     Bucket* buckets = scratch.buckets.data();
     for (int64_t i = 0; i < n; ++i) {
       if (!(weights[i] > 0)) continue;
@@ -54,7 +52,7 @@ Stop<Amount> walk_down(const float* logits, int64_t n, SampleScratch& scratch, A
       if (shift == 0 && key >> 16 != prefix) continue;
       buckets[(key >> shift) & 0xffff].*amount += of(weights[i]);
     }
-    int64_t b = kBuckets - 1;
+    int64_t b = SampleScratch::kBuckets - 1;
     for (; b >= 0; --b) {
       if (ahead + buckets[b].*amount >= limit) break;
       ahead += buckets[b].*amount;
@@ -94,18 +92,24 @@ void keep_top_p(const float* logits, int64_t n, double top_p, SampleScratch& scr
 
 }  // namespace
 
+void SampleScratch::reserve(int64_t n, int64_t k) {
+  weights.reserve(static_cast<size_t>(n));
+  buckets.reserve(kBuckets);
+  best.reserve(static_cast<size_t>(k));
+}
+
 int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                    SampleScratch& scratch) {
   float most;
   const int32_t bad = check_row(kernels, logits, n, &most);
   if (bad != 0) return bad;
-  if (row.temperature == 0) {
+  if (row.temperature == 0) {  // and so is a denormal one, while denormals are read as zero
     return static_cast<int32_t>(std::find(logits, logits + n, most) - logits);
   }
   scratch.weights.resize(static_cast<size_t>(n));
   float* weights = scratch.weights.data();
-  // The largest logit has weight exactly 1.
-  kernels.exp_shifted(logits, n, row.temperature, most / row.temperature, weights);
+  // The largest logit has weight exactly 1, at any temperature.
+  kernels.exp_shifted(logits, n, most, row.temperature, weights);
   if (row.min_p > 0) {
     for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] < row.min_p ? 0.0f : weights[i];
   }
@@ -133,7 +137,7 @@ int32_t top_logprobs_row(const Kernels& kernels, const float* logits, int64_t n,
   const int32_t bad = check_row(kernels, logits, n, &most);
   if (bad != 0) return bad;
   scratch.weights.resize(static_cast<size_t>(n));
-  kernels.exp_shifted(logits, n, 1.0f, most, scratch.weights.data());
+  kernels.exp_shifted(logits, n, most, 1.0f, scratch.weights.data());
   double total = 0;
   for (const float weight : scratch.weights) total += static_cast<double>(weight);
   const double log_total = std::log(total) + static_cast<double>(most);
@@ -149,12 +153,12 @@ int32_t top_logprobs_row(const Kernels& kernels, const float* logits, int64_t n,
   *rank = static_cast<int32_t>(ahead + 1);
 
   // A heap of the k best so far with the worst of them on top; most tokens fail its one test.
-  using Entry = std::pair<float, int64_t>;
+  using Entry = SampleScratch::Entry;
   const auto better = [](const Entry& a, const Entry& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
-  std::vector<Entry> best;
-  best.reserve(static_cast<size_t>(k));
+  std::vector<Entry>& best = scratch.best;
+  best.clear();
   for (int64_t i = 0; i < n && k > 0; ++i) {
     if (static_cast<int64_t>(best.size()) < k) {
       best.emplace_back(logits[i], i);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels.h"
@@ -20,14 +21,20 @@ struct SampleRow {
   double uniform;
 };
 
-// What a thread needs beside the row; grows to the vocabulary and stays.
+// What a thread needs beside the row. Reserved before threads start, since they must not throw.
 struct SampleScratch {
+  static constexpr int64_t kBuckets = 1 << 16;
   struct Bucket {
     int64_t count;
     double mass;
   };
+  using Entry = std::pair<float, int64_t>;  // logit, id
+
+  void reserve(int64_t n, int64_t k);  // for rows of n logits and the k best of them
+
   std::vector<float> weights;
   std::vector<Bucket> buckets;
+  std::vector<Entry> best;
 };
 
 constexpr int32_t kNoToken = -1;   // NaN or +inf among the logits

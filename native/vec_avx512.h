@@ -19,6 +19,7 @@ constexpr const char* kLevel = "avx512";
 // Register block of the matrix kernels: 6 rows x 2 panels x (even, odd) = 24 accumulators, which
 // leaves 8 of 32 registers for weights, broadcasts and the row sums.
 constexpr int kBlockRows = 6;
+constexpr int kBlockPanels = 2;
 // Rows that are still taken in one pass while weights stream from memory: 8 x (even, odd) + 8.
 constexpr int kStreamRows = 8;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.

@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kLevel = "portable";
 // A vector takes four 16-byte registers of sixteen: more than one row at a time only spills.
 constexpr int kBlockRows = 2;
+constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 2;
 constexpr int kSpanRows = 2;
 

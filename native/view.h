@@ -22,8 +22,8 @@ class View {
     const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(object.ptr(), &buffer_, flags) != 0) throw nanobind::python_error();
     if (buffer_.ndim != ndim || !is_type()) {
-      std::string text = std::string(name_) + " must be a C-contiguous " + type_name() + " array of " +
-                         std::to_string(ndim) + " dimensions, not of " +
+      std::string text = std::string(name_) + " must be a C-contiguous " + type_name() +
+                         " array of " + std::to_string(ndim) + " dimensions, not of " +
                          std::to_string(buffer_.ndim) + " and format '" + buffer_.format + "'";
       PyBuffer_Release(&buffer_);
       refuse(text);
@@ -47,8 +47,8 @@ class View {
     const int64_t count = buffer_.len / buffer_.itemsize;
     for (int64_t i = 0; i < count; ++i) {
       if (data()[i] < 0 || data()[i] >= limit) {
-        refuse(std::string(name_) + " " + std::to_string(data()[i]) + " is not in [0, " + std::to_string(limit) +
-               ")");
+        refuse(std::string(name_) + " " + std::to_string(data()[i]) + " is not in [0, " +
+               std::to_string(limit) + ")");
       }
     }
   }

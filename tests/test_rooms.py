@@ -29,10 +29,9 @@ FLOORS = {
     "cli": 7,
 }
 
-# Sideways imports that are allowed, with the reason.
-ALLOWED = {
-    ("text", "weights"): "TokenizerData is what weights hands to text",
-}
+# The one sideways direction. weights says what files say of tokenizers: TokenizerData, the kinds of
+# tokens, names of ends and pre-tokenizers. text builds of it; weights never imports text.
+ALLOWED = {("text", "weights")}
 
 PROMISED_ABSENT = {"torch", "transformers", "pydantic"}
 
@@ -62,7 +61,7 @@ def test_imports_run_downward(path: Path) -> None:
             continue
         other = name.split(".")[1]
         assert other in FLOORS, f"{path}: {other} has no floor"
-        if other == room or ALLOWED.get((room, other)):
+        if other == room or (room, other) in ALLOWED:
             continue
         assert FLOORS[other] < FLOORS[room], f"{path}: {room} imports {other}"
 

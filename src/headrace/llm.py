@@ -10,6 +10,7 @@ engine knows ids only, and a request that reached one is cancelled in it.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate
+
+logger = logging.getLogger(__name__)
 
 Prompt = str | Sequence[int]
 Message = Mapping[str, Any]
@@ -81,7 +84,9 @@ class LLM:
         except msgspec.ValidationError as error:
             raise ConfigError(f"LLM(...): {error}") from error
         self._core, checkpoint = load_engine(config)
-        self.tokenizer: Tokenizer = load_tokenizer(checkpoint.tokenizer, checkpoint.eos_token_ids)
+        self.tokenizer: Tokenizer = load_tokenizer(
+            checkpoint.tokenizer, checkpoint.eos_token_ids, pre=config.tokenizer_pre
+        )
         self._templates = checkpoint.chat_templates
         self._template: ChatTemplate | None = None
         self._requests: dict[str, _Open] = {}
@@ -149,12 +154,7 @@ class LLM:
 
             if not self._templates:
                 raise TemplateError("this model has no chat template; use generate() with a text")
-            self._template = ChatTemplate(
-                self._templates,
-                bos_token=self.tokenizer.bos_token,
-                eos_token=self.tokenizer.eos_token,
-                special_tokens=self.tokenizer.named_tokens,
-            )
+            self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
         segments = self._template.render_segments(
             messages, control_tokens=self.tokenizer.control_tokens, **variables
         )
@@ -181,7 +181,13 @@ class LLM:
 
     def _encode(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
-            return self.tokenizer.encode(prompt, add_special_tokens=True)
+            ids = self.tokenizer.encode(prompt, add_special_tokens=True)
+            if self.tokenizer.has_double_bos(ids):
+                logger.warning(
+                    "a prompt begins with two beginning-of-text tokens, which costs quality: the "
+                    "tokenizer adds one, so leave it out of the text"
+                )
+            return ids
         return list(prompt)
 
     def _open(
@@ -207,6 +213,8 @@ class LLM:
                 continue
             delta = _delta(request.text, output)
             request.arrived.append(delta)
+            if output.cache_miss is not None:
+                logger.debug("request %s: not cached: %s", output.request_id, output.cache_miss)
             if delta.finish_reason is not None:
                 self._close(request)
 
@@ -238,18 +246,14 @@ class _Open:
 
 def _delta(stream: TextStream, output: Output) -> GenerationDelta:
     """The piece of an output; a stop string in it ends the text, whatever the engine says."""
-    reason = output.finish_reason
-    fed = stream.feed(output.token_ids, hide_last=reason == "stop")
-    text, stop = fed.text, fed.stop
-    if stop is None and reason is not None:
-        rest = stream.finish()
-        text, stop = text + rest.text, rest.stop
+    taken = stream.take(output.token_ids, output.finish_reason)
+    stopped = taken.stop is not None
     return GenerationDelta(
-        text=text,
-        token_ids=tuple(output.token_ids[: fed.num_tokens]),
-        logprobs=tuple((output.logprobs or [])[: fed.num_tokens]),
-        finish_reason=reason if stop is None else "stop",
-        stop_reason=output.stop_reason if stop is None else stop,
+        text=taken.text,
+        token_ids=tuple(output.token_ids[: taken.num_tokens]),
+        logprobs=tuple((output.logprobs or [])[: taken.num_tokens]),
+        finish_reason="stop" if stopped else output.finish_reason,
+        stop_reason=taken.stop if stopped else output.stop_reason,
         error=output.error,
         cached_tokens=output.cached_tokens,
     )

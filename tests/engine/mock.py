@@ -115,7 +115,10 @@ class MockOps:
 
 @dataclass
 class MockModel:
-    """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step."""
+    """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step.
+
+    raise_on_rows: requests in a batch that it cannot compute together.
+    """
 
     max_positions: int = 4096
     model_type: str = "mock"
@@ -124,6 +127,7 @@ class MockModel:
     weight_bytes: int = 0
     nan_on: int = -1
     raise_on: int = -1
+    raise_on_rows: int = 1 << 30
     steps: int = 0
     computed: list[tuple[int, int]] = field(default_factory=list)
     """(position, token id) of everything computed."""
@@ -141,6 +145,8 @@ class MockModel:
         owners = np.repeat(np.arange(len(batch.query_start) - 1), np.diff(batch.query_start))
         if self.raise_on in batch.token_ids:
             raise RuntimeError("this token cannot be computed")
+        if len(batch.block_tables) >= self.raise_on_rows:
+            raise IndexError("a fault of the batch")
         for request, token_id, position in zip(
             owners.tolist(), batch.token_ids.tolist(), batch.positions.tolist(), strict=True
         ):

@@ -41,7 +41,9 @@ def config_of(model: Path | str, **settings: object) -> EngineConfig:
 async def client(model: Path) -> AsyncIterator[EngineClient]:
     client = await EngineClient.start(config_of(model))
     yield client
+    stats = client.stats
     await client.close()
+    assert (stats.failed_steps, stats.kv_accounting_errors) == (0, 0)
 
 
 def request(name: str, length: int = 20, max_tokens: int = 8, **params: object) -> Submit:
@@ -97,6 +99,16 @@ async def test_closing_a_stream_early_cancels_and_frees_the_id(client: EngineCli
     await until(lambda: client.stats.num_running == 0, "idle after cancel")
     assert client.stats.blocks_owned == 0
     assert len(await read(client, request("left", max_tokens=3))) == 3
+
+
+async def test_a_request_too_large_to_send_is_refused_and_leaves_nothing(
+    client: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(wire, "MAX_FRAME_BYTES", 100)
+        with pytest.raises(RequestError, match="limit is 100"):
+            await read(client, request("large", 200))
+    assert len(await read(client, request("large", 200))) == 8
 
 
 async def test_cancelling_the_reading_task_cancels_the_request(client: EngineClient) -> None:

@@ -7,9 +7,11 @@ import pytest
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.errors import HeadraceError, RequestError
+from tests.engine.conftest import Survived
 from tests.engine.mock import (
     EOS,
     NUM_TOKENS,
+    VOCAB,
     Collected,
     MockModel,
     answer,
@@ -117,8 +119,9 @@ def test_logits_that_are_no_numbers_end_their_own_request_only() -> None:
 
 
 def test_a_step_that_raises_ends_only_the_request_that_makes_it_raise(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, survived: Survived
 ) -> None:
+    survived.failed_steps = 1
     core = make_core(MockModel(raise_on=SPOILED), max_num_batched_tokens=128)
     good = [submit(f"good{i}", [*PROMPT, i]) for i in range(3)]
     core.submit(good[0])
@@ -132,7 +135,58 @@ def test_a_step_that_raises_ends_only_the_request_that_makes_it_raise(
     assert "this token cannot be computed" in (results["bad"].outputs[-1].error or "")
     for one in good:
         assert results[one.request_id].token_ids == answer(one)[0]
-    assert any("bad" in record.getMessage() for record in caplog.records)
+    traced = [record for record in caplog.records if record.exc_info]
+    assert ["requests failed" in one.getMessage() for one in traced] == [True, False]
+    assert "request bad failed" in traced[1].getMessage()
+
+
+def test_a_fault_of_the_batch_alone_is_survived_counted_and_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture, survived: Survived
+) -> None:
+    core = make_core(MockModel(raise_on_rows=2))
+    submits = [submit(str(i), [*PROMPT[:5], i], max_tokens=9) for i in range(3)]
+    for one in submits:
+        core.submit(one)
+    results = drain(core)
+    for one in submits:
+        assert results[one.request_id].token_ids == answer(one)[0]
+    assert core.stats().failed_steps == core.stats().steps == 9
+    survived.failed_steps = 9
+    # The 1st, 2nd, 4th and 8th of them.
+    assert [record.exc_info is not None for record in caplog.records] == [True] * 4
+    assert "a fault of the batch" in caplog.text
+    assert "now 8 steps in all" in caplog.records[-1].getMessage()
+
+
+def test_a_wrong_parameter_is_not_taken_for_a_broken_model(survived: Survived) -> None:
+    core = make_core()
+    core._runner._sampler._num_tokens = VOCAB + 1
+    core.submit(submit("a", PROMPT))
+    error = drain(core)["a"].outputs[-1].error
+    assert error is not None
+    assert error.startswith(f"ValueError in the engine: num_tokens {VOCAB + 1}")
+    survived.failed_steps = 1
+
+
+def test_blocks_that_do_not_add_up_are_counted_when_idle_and_serving_goes_on(
+    caplog: pytest.LogCaptureFixture, survived: Survived
+) -> None:
+    core = make_core()
+    for count, name in enumerate(("lost", "owned", "cancelled"), 1):
+        if name == "lost":
+            core.kv._free.pop()
+        elif name == "owned":
+            core.kv._free.insert(0, 63)
+            core.kv._num_owned += 1
+        core.submit(submit(name, PROMPT))
+        if name == "cancelled":
+            core.cancel(name)
+        while core.has_work:
+            core.step()
+        assert core.step() == []
+        assert core.stats().kv_accounting_errors == count
+    assert "do not add up" in caplog.text
+    survived.kv_accounting_errors = 3
 
 
 def test_cancel_is_answered_once_and_unknown_ids_do_nothing() -> None:

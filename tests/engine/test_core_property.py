@@ -109,7 +109,9 @@ class Engine(RuleBasedStateMachine):
             collect(self.results, self.core.step())
             self.core.check()
             assert len(self.model.computed) - before <= self.budget
-            assert len(self.core.scheduler.running) <= self.max_num_seqs
+            running = self.core.scheduler.running
+            assert len(running) <= self.max_num_seqs
+            assert sum(one.lag > 1 for one in running) <= 1, "two prompts are half computed"
 
     @invariant()
     def blocks_add_up(self) -> None:

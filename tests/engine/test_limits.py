@@ -26,6 +26,7 @@ def test_a_good_request_passes() -> None:
     check_submit(GOOD, LIMITS)
     check_submit(Submit("a", [1] * 99, SamplingParams(max_tokens=None)), LIMITS)
     check_submit(Submit("a", [1] * 99, SamplingParams(max_tokens=1)), LIMITS)
+    check_submit(Submit("a", [1], SamplingParams(top_k=-1, top_p=0, seed=-(2**63))), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,9 @@ def test_a_good_request_passes() -> None:
         ("temperature", math.nan, "nan"),
         ("temperature", math.inf, "inf"),
         ("temperature", 1e6, "10000"),
-        ("top_k", -1, "-1"),
+        ("top_k", -2, "-2"),
         ("top_k", 2**64, "18446744073709551616"),
-        ("top_p", 0.0, "above 0"),
+        ("top_p", -0.1, "-0.1"),
         ("top_p", 1.1, "1.1"),
         ("top_p", math.nan, "nan"),
         ("min_p", -0.1, "-0.1"),
@@ -45,7 +46,7 @@ def test_a_good_request_passes() -> None:
         ("max_tokens", 0, "1 or more"),
         ("choice", -1, "-1"),
         ("seed", 2**64, "64 bits"),
-        ("stop_token_ids", (3, 50), "id 50"),
+        ("stop_token_ids", (3, 50), "[1] is token id 50"),
         ("logprobs", 6, "--max-logprobs"),
         ("logprobs", -1, "-1"),
     ],
@@ -53,16 +54,19 @@ def test_a_good_request_passes() -> None:
 def test_parameters_out_of_range_are_named(field: str, value: object, said: str) -> None:
     params = msgspec.structs.replace(SamplingParams(), **{field: value})
     error = refusal(msgspec.structs.replace(GOOD, params=params))
-    assert error.param == field
+    assert error.param in (field, f"{field}[1]")
     assert error.code == "invalid_value"
     assert str(error).startswith(field)
     assert said in str(error)
 
 
-@pytest.mark.parametrize(("prompt", "said"), [([], "empty"), ([1, 50], "50"), ([-1, 3], "-1")])
-def test_prompts_that_cannot_be_read_are_refused(prompt: list[int], said: str) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "param", "said"),
+    [([], "prompt", "empty"), ([1, 50], "prompt[1]", "50"), ([-1, 3], "prompt[0]", "-1")],
+)
+def test_prompts_that_cannot_be_read_are_refused(prompt: list[int], param: str, said: str) -> None:
     error = refusal(Submit("a", prompt, SamplingParams()))
-    assert error.param == "prompt"
+    assert error.param == param
     assert said in str(error)
 
 

@@ -28,8 +28,11 @@ PREFIX = [(5 * i + i // 11) % 40 for i in range(512)]
 
 def large_core(model: MockModel, **settings: object) -> EngineCore:
     chosen: dict[str, object] = {
-        "num_gpu_blocks_override": 512, "max_num_seqs": 64, "max_num_batched_tokens": 96, **settings,
-    }  # fmt: skip
+        "num_gpu_blocks_override": 512,
+        "max_num_seqs": 64,
+        "max_num_batched_tokens": 96,
+        **settings,
+    }
     return make_core(model, **chosen)
 
 

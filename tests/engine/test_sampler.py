@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from headrace.engine.request import Request
-from headrace.engine.sampler import LOGPROB_FLOOR, Sampler, uniform
+from headrace.engine.sampler import LOGPROB_FLOOR, Sampler, _sampling_rows, uniform
+from headrace.ops.interface import UnusableLogitsError
 from tests.engine.mock import NUM_TOKENS, VOCAB, MockOps, real_ops, submit
 
 
@@ -100,6 +102,40 @@ def test_a_row_without_a_distribution_fails_alone(spoiled: float | str, backend:
     assert draws[1].error
     clean = chosen.sample(rows[[0, 2]], [requests[0], requests[2]])
     assert [draws[0], draws[2]] == clean
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_backends_say_which_row_is_unusable_and_tell_it_from_mistakes(backend: str) -> None:
+    ops = real_ops(backend)
+    rows = logits(4)
+    rows[2, 5] = np.nan
+    wanted = _sampling_rows([request(temperature=1.0, seed=i) for i in range(4)])
+    chosen = np.zeros(4, np.int32)
+    with pytest.raises(UnusableLogitsError, match="row 2 of logits holds NaN") as caught:
+        ops.sample(rows, wanted, NUM_TOKENS)
+    assert caught.value.row == 2
+    with pytest.raises(UnusableLogitsError) as caught:
+        ops.top_logprobs(rows, chosen, 3, NUM_TOKENS)
+    assert caught.value.row == 2
+    for mistake in (
+        lambda: ops.sample(rows, wanted, VOCAB + 1),
+        lambda: ops.sample(rows, replace(wanted, top_p=wanted.top_p + 1), NUM_TOKENS),
+        lambda: ops.sample(rows, replace(wanted, top_k=wanted.top_k[:3]), NUM_TOKENS),
+        lambda: ops.top_logprobs(rows, chosen, VOCAB + 1, NUM_TOKENS),
+        lambda: ops.top_logprobs(rows, chosen + NUM_TOKENS, 1, NUM_TOKENS),
+    ):
+        with pytest.raises(ValueError) as refused:
+            mistake()
+        assert not isinstance(refused.value, UnusableLogitsError)
+
+
+@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+def test_a_mistake_of_ours_is_raised_and_is_no_requests_error(backend: str) -> None:
+    ops = MockOps() if backend == "mock" else real_ops(backend)
+    too_many = Sampler(ops, VOCAB + 1)  # type: ignore[arg-type]
+    for count in (1, 3):
+        with pytest.raises(ValueError, match="num_tokens"):
+            too_many.sample(logits(count), [request(seed=i) for i in range(count)])
 
 
 def test_extreme_parameters_mean_what_they_say() -> None:

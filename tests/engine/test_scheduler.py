@@ -36,6 +36,10 @@ def names_of(plan: StepPlan) -> list[str]:
     return [row.request.request_id for row in plan.rows]
 
 
+def sizes_of(plans: list[StepPlan]) -> list[list[tuple[str, int]]]:
+    return [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
+
+
 def test_a_long_prompt_is_cut_by_the_budget_and_samples_once() -> None:
     model = MockModel()
     core = make_core(model, max_num_batched_tokens=64)
@@ -55,18 +59,123 @@ def test_decodes_come_first_and_the_rest_of_the_budget_prefills() -> None:
         core.submit(submit(name, prompt(10, start), max_tokens=30))
     core.step()
     core.submit(submit("long", prompt(100, 3), max_tokens=2))
-    core.submit(submit("after", prompt(10, 4), max_tokens=2))
+    core.submit(submit("after", prompt(20, 4), max_tokens=2))
     plans.clear()
     for _ in range(4):
         core.step()
-    sizes = [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
-    assert sizes == [
+    assert sizes_of(plans) == [
         [("a", 1), ("b", 1), ("long", 30)],
         [("a", 1), ("b", 1), ("long", 30)],
         [("a", 1), ("b", 1), ("long", 30)],
-        [("a", 1), ("b", 1), ("long", 10), ("after", 10)],
+        [("a", 1), ("b", 1), ("long", 10), ("after", 20)],
     ]
+
+
+LONG = [(7 * i + i // 40) % 40 for i in range(30_000)]
+
+
+def test_a_short_prompt_starts_while_a_long_one_is_prefilled() -> None:
+    core = make_core(
+        MockModel(max_positions=40_000), num_gpu_blocks_override=2500, max_num_batched_tokens=512
+    )
+    plans = plans_of(core)
+    core.submit(submit("long", LONG, max_tokens=2))
+    results: dict[str, Collected] = {}
+    for _ in range(5):
+        collect(results, core.step())
+    alone = -(-len(LONG) // 512)
+    submits = {}
+    while "long" not in results:
+        if len(plans) % 3 == 2 and len(submits) < 6:
+            name = f"short{len(submits)}"
+            submits[name] = submit(name, prompt(50, len(submits)), max_tokens=3)
+            core.submit(submits[name])
+            step = len(plans)
+        collect(results, core.step())
+        if submits and len(plans) == step + 2:
+            assert results[name].outputs, "no first token within two steps"
+    assert len(submits) == 6
+    assert len(plans) <= 2 * alone
+    long_rows = [row for plan in plans for row in plan.rows if row.request.request_id == "long"]
+    assert all(row.num_tokens >= 256 for row in long_rows[:-1])
+    assert sum(row.num_tokens for row in long_rows) == len(LONG)
+    drain(core, results)
+    unhurried = submit("long", LONG, max_tokens=2)
+    for one in (*submits.values(), unhurried):
+        assert results[one.request_id].token_ids == answer(one)[0]
+
+
+def test_any_flood_of_short_prompts_leaves_half_of_each_step_to_the_long_one() -> None:
+    core = make_core(num_gpu_blocks_override=200, max_num_batched_tokens=32, max_num_seqs=64)
+    plans = plans_of(core)
+    core.submit(submit("long", prompt(640, 1), max_tokens=1))
+    results: dict[str, Collected] = {}
+    count = 0
+    while "long" not in results:
+        for _ in range(4):
+            core.submit(submit(f"s{count}", prompt(3 + count % 11, count), max_tokens=30))
+            count += 1
+        collect(results, core.step())
+        core.check()
+    assert len(plans) <= 2 * 640 / 32
+    rows = [row for plan in plans for row in plan.rows if row.request.request_id == "long"]
+    assert len(rows) == len(plans)
+    assert all(row.num_tokens >= 16 for row in rows[:-1])
     assert all(plan.num_tokens <= 32 for plan in plans)
+    assert {row.request.request_id for plan in plans for row in plan.rows} > {"long", "s0", "s5"}
+
+
+def test_what_passes_is_computed_whole_and_passes_only_what_waits_for_the_long_one() -> None:
+    core = make_core(num_gpu_blocks_override=200, max_num_batched_tokens=32, max_num_seqs=8)
+    plans = plans_of(core)
+    core.submit(submit("long", prompt(100, 1), max_tokens=2))
+    core.step()
+    core.submit(submit("second", prompt(100, 2), max_tokens=2))
+    core.submit(submit("seventeen", prompt(17, 3), max_tokens=2))
+    core.submit(submit("sixteen", prompt(16, 4), max_tokens=2))
+    for _ in range(6):
+        core.step()
+    assert sizes_of(plans) == [
+        [("long", 32)],
+        [("sixteen", 16), ("long", 16)],
+        [("sixteen", 1), ("long", 31)],
+        [("long", 21), ("second", 11)],
+        [("long", 1), ("second", 31)],
+        [("second", 32)],
+        [("second", 26), ("seventeen", 6)],
+    ]
+
+
+def test_a_waiting_request_older_than_the_one_in_prefill_is_not_passed() -> None:
+    core = make_core(num_gpu_blocks_override=200, max_num_batched_tokens=32)
+    plans = plans_of(core)
+    core.submit(submit("older", prompt(100, 1), max_tokens=2))
+    core.submit(submit("long", prompt(300, 2), max_tokens=2))
+    for _ in range(4):
+        core.step()
+    older = request(core, "older")
+    # As if it had been preempted, and its blocks evicted.
+    core.scheduler._stop(older, keep=False)
+    older.state = State.WAITING
+    older.cache_salt = "nothing of it is cached"
+    core.scheduler.waiting[older] = None
+    core.submit(submit("short", prompt(5, 3), max_tokens=2))
+    plans.clear()
+    core.step()
+    assert sizes_of(plans) == [[("long", 32)]]
+
+
+def test_the_cached_part_of_a_prompt_counts_for_nothing_when_it_passes() -> None:
+    core = make_core(num_gpu_blocks_override=200, max_num_batched_tokens=32)
+    plans = plans_of(core)
+    core.submit(submit("turn", prompt(90, 1), max_tokens=1))
+    drain(core)
+    core.submit(submit("long", prompt(300, 2), max_tokens=2))
+    core.step()
+    core.submit(submit("next turn", prompt(90, 1), max_tokens=2))
+    plans.clear()
+    core.step()
+    assert sizes_of(plans) == [[("next turn", 10), ("long", 22)]]
 
 
 def test_a_decode_does_not_wait_for_the_prompt_of_an_older_request() -> None:
@@ -78,8 +187,7 @@ def test_a_decode_does_not_wait_for_the_prompt_of_an_older_request() -> None:
     core.submit(submit("younger", prompt(10, 3), max_tokens=20))
     for _ in range(4):
         core.step()
-    sizes = [[(row.request.request_id, row.num_tokens) for row in plan.rows] for plan in plans]
-    assert sizes == [
+    assert sizes_of(plans) == [
         [("first", 32), ("younger", 10)],
         [("first", 1), ("younger", 1), ("older", 46)],
         [("first", 1), ("younger", 1), ("older", 46)],

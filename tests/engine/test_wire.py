@@ -8,6 +8,7 @@ import pytest
 from headrace.engine import wire
 from headrace.engine.messages import Cancel, Output, Shutdown, Stats, Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
+from headrace.errors import RequestError
 
 TO_CORE = [
     Submit("a", [1, 2, 300000], SamplingParams(seed=-5, stop_token_ids=(7,), logprobs=0), "salt"),
@@ -37,7 +38,9 @@ def test_what_a_step_gave_is_one_frame() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
-def test_a_frame_that_is_too_long_is_skipped_and_the_next_is_read(chunk: int) -> None:
+def test_a_frame_that_is_too_long_is_skipped_logged_and_the_next_is_read(
+    chunk: int, caplog: pytest.LogCaptureFixture
+) -> None:
     long = Submit("b", [1] * 500, SamplingParams())
     data = wire.to_core(Cancel("a")) + wire.to_core(long) + wire.to_core(Cancel("c"))
     reader = wire.FrameReader(max_frame_bytes=100)
@@ -45,7 +48,19 @@ def test_a_frame_that_is_too_long_is_skipped_and_the_next_is_read(chunk: int) ->
     for start in range(0, len(data), chunk):
         payloads += reader.feed(data[start : start + chunk])
     assert [wire.decode_to_core(payload) for payload in payloads] == [Cancel("a"), Cancel("c")]
-    assert reader.skipped == 1
+    size = len(wire.to_core(long)) - 4
+    assert caplog.messages == [f"a frame of {size} bytes is skipped; the limit is 100"]
+
+
+def test_a_message_the_other_end_would_skip_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Submit("b", [1] * 50, SamplingParams(), "salt")
+    size = len(wire.to_core(one)) - 4
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", size)
+    wire.to_core(one)
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", size - 1)
+    with pytest.raises(RequestError, match=f"takes {size} bytes .* limit is {size - 1}") as caught:
+        wire.to_core(one)
+    assert caught.value.code == "request_too_large"
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x93\x01", b"\x81\xa4type\xa4Nope"])

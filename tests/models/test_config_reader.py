@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from headrace.cli.options import collect, settings
+from headrace.config.settings import EngineConfig
 from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, read_config
 from headrace.models.config_reader import ConfigReader
@@ -61,21 +66,60 @@ def test_numbers_are_those_a_gguf_file_can_hold() -> None:
 
 def test_an_unknown_key_stops_the_load_unless_listed() -> None:
     config = {**tiny_config(), "attention_sinks": 4, "hash_layers": {"a": 1}}
-    refused(config, "attention_sinks = 4", "--ignore-config-keys attention_sinks,hash_layers")
+    refused(config, "attention_sinks = 4")
     assert read(config, ("attention_sinks", "hash_layers")) == read(tiny_config())
+
+
+def test_the_remedy_for_unknown_keys_works_as_printed() -> None:
+    config = {**tiny_config(), "attention_sinks": 4, "an odd 'key'": 1, "gguf.llama.x.y": 2}
+    with pytest.raises(UnsupportedModelError) as caught:
+        read(config)
+    printed = str(caught.value).split("load with ")[1]
+    flags, call = printed.split(", or LLM(..., ignore_config_keys=")
+
+    @click.command(context_settings={"ignore_unknown_options": False})
+    @settings(EngineConfig)
+    @click.pass_context
+    def command(ctx: click.Context, **_: object) -> None:
+        ctx.obj = collect(ctx, EngineConfig)
+
+    with command.make_context("headrace", shlex.split(flags)) as context:
+        command.invoke(context)
+        typed: EngineConfig = context.obj
+    called = ast.literal_eval(call.removesuffix(")"))
+    assert typed.ignore_config_keys == called == tuple(list(config)[-3:])
+    assert read(config, called) == read(tiny_config())
 
 
 def test_harmless_keys_pass() -> None:
     config = {
         **tiny_config(),
         "transformers_version": "5.23.0", "dtype": "bfloat16", "_name_or_path": "here",
-        "pad_token_id": 0, "new_feature": None, "another_feature": False,
+        "pad_token_id": 0, "new_feature": None, "is_llama_config": True,
+        "is_encoder_decoder": False, "pruned_heads": {}, "rope_interleaved": False,
     }  # fmt: skip
     assert read(config) == read(tiny_config())
 
 
-def test_a_harmless_key_passes_only_with_its_harmless_values() -> None:
-    refused({**tiny_config(), "pretraining_tp": 2}, "pretraining_tp = 2")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("use_rope", False),
+        ("is_causal", False),
+        ("another_feature", False),
+        ("nothing", 0),
+        ("pretraining_tp", 2),
+        ("rope_interleaved", True),
+        ("add_cross_attention", True),
+        ("pruned_heads", {"0": [1]}),
+    ],
+)
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_value_that_may_matter_stops_the_load(family: Family, key: str, value: Any) -> None:
+    """Also where it is false: a model without rope says `use_rope: false`."""
+    refused({**tiny_config(family), key: value}, f"{key} = {value!r}")
+    rope = {"rope_type": "default", key: value}
+    refused({**tiny_config(family), "rope_scaling": rope}, f"rope_scaling.{key} = {value!r}")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
 from headrace.models import Model, load_model
 from headrace.models.qwen3 import Qwen3Layer
-from headrace.ops.interface import Ops
+from headrace.ops.interface import Ops, RaggedBatch, RopeTable
+from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.tensor import Tensor
 from tests.models.cases import Session, prompt
@@ -200,6 +201,54 @@ def test_max_positions_limits_the_rope_table(reference: Ops) -> None:
         logits(model, reference, 9)
     with pytest.raises(ConfigError, match=r"max_model_len 513 .* 512"):
         load_model(tiny_checkpoint(), reference, max_positions=513)
+
+
+class CountingOps(ReferenceOps):
+    """Notes how many positions each rope table was made for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: list[int] = []
+
+    def rope_table(self, inv_freq: Any, positions: int, **options: Any) -> RopeTable:
+        self.positions.append(positions)
+        return super().rope_table(inv_freq, positions, **options)
+
+
+def test_the_rope_table_is_no_longer_than_the_cache() -> None:
+    ops = CountingOps()
+    model = load_model(tiny_checkpoint(max_positions=131_072), ops)
+    assert ops.positions == []
+    whole = logits(load_model(tiny_checkpoint(max_positions=64), ReferenceOps()), ReferenceOps())
+    for blocks, made in ((4, [64]), (2, [64]), (6, [64, 96])):
+        kv = ops.kv_cache(model.kv_cache_spec(16, blocks, "f32", "f32"))
+        tables = np.arange(2, dtype=np.int32)[None]
+        positions = np.arange(20, dtype=np.int32)
+        ids = np.array(prompt(0)[:20], np.int32)
+        batch = RaggedBatch(ids, positions, np.array([0, 20], np.int32), tables, positions)
+        assert np.array_equal(model.forward(batch, kv), whole)
+        assert ops.positions == made
+    long = CountingOps()
+    short = load_model(tiny_checkpoint(max_positions=131_072), long, max_positions=40)
+    logits(short, long)
+    assert long.positions == [40]
+
+
+def test_biases_of_some_projections_alone(ops: Ops) -> None:
+    """A GGUF file says nothing of biases: those it holds are used. Config.json means all four."""
+    biased = tiny_checkpoint("llama", attention_bias=True)
+    gone = {f"model__layers__{i}__self_attn__o_proj__bias": None for i in range(2)}
+    some = with_tensors(biased, **gone)
+    silent = {k: v for k, v in biased.config.items() if k != "attention_bias"}
+    zero = {
+        name: to_tensor(name, np.zeros(biased.config["hidden_size"], np.float32), "F32")
+        for name in gone
+    }
+    expected = logits(load_model(with_tensors(biased, **zero), ops), ops)
+    given = logits(load_model(replace(some, config=silent), ops), ops)
+    assert np.array_equal(given, expected)
+    with pytest.raises(CheckpointError, match=r"o_proj\.bias is missing"):
+        load_model(some, ops)
 
 
 def test_vocab_size_is_that_of_the_table_where_nothing_is_said(reference: Ops) -> None:

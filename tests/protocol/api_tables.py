@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from headrace.engine.params import MAX_INT, RANGES
 from headrace.protocol.openai.fields import (
     ENDPOINTS,
     MESSAGE_KNOWN,
@@ -44,10 +45,20 @@ def _honoured() -> Iterator[str]:
         for field in info.fields:
             assert isinstance(field.type, inspect.Metadata)
             meaning = (field.type.extra_json_schema or {})["description"]
-            key = (field.name, type_name(field.type.type), meaning)
+            key = (field.name, type_name(field.type.type) + _range(field.name), meaning)
             rows.setdefault(key, []).append(_SHORT[endpoint.path])
     for (name, kind, meaning), where in rows.items():
         yield f"| `{name}` | {', '.join(where)} | {kind} | {meaning} |"
+
+
+def _range(name: str) -> str:
+    """The engine's range of a sampling number; of others the struct itself has the limits."""
+    if name not in RANGES or name == "max_tokens":
+        return ""
+    low, high = RANGES[name]
+    if high < MAX_INT:
+        return f" {low:g} to {high:g}"
+    return f" from {low:g}" if low >= -1 else " of 64 bits"
 
 
 def _known() -> Iterator[str]:

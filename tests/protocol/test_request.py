@@ -126,7 +126,8 @@ def test_null_is_absent(endpoint: Endpoint[Any]) -> None:
 
 
 def test_unknown_fields_are_accepted_and_named() -> None:
-    parsed = parse(CHAT, zeta=1, alpha=None, stream_options={"include_usage": True, "extra": 1})
+    options = {"include_usage": True, "extra": 1}
+    parsed = parse(CHAT, zeta=1, alpha=None, stream=True, stream_options=options)
     assert parsed.ignored == ("alpha", "stream_options.extra", "zeta")
     assert parsed.request.include_usage
 
@@ -158,18 +159,15 @@ def test_message_fields_that_cannot_be_honoured(key: str, value: Any) -> None:
 
 WRONG = [
     (CHAT, {"temperature": "hot"}, "temperature", '"hot"'),
-    (CHAT, {"temperature": -0.1}, "temperature", "-0.1"),
-    (CHAT, {"top_p": 1.01}, "top_p", "1.01"),
-    (CHAT, {"min_p": 2}, "min_p", "2"),
-    (CHAT, {"top_k": -2}, "top_k", "-2"),
     (CHAT, {"top_k": 1.5}, "top_k", "1.5"),
-    (CHAT, {"seed": 2**63}, "seed", str(2**63)),
     (CHAT, {"seed": "1"}, "seed", '"1"'),
     (CHAT, {"max_tokens": 0}, "max_tokens", "0"),
     (CHAT, {"max_completion_tokens": -1}, "max_completion_tokens", "-1"),
     (CHAT, {"stream": "yes"}, "stream", '"yes"'),
     (CHAT, {"stream_options": 1}, "stream_options", "1"),
     (CHAT, {"stream_options": {"include_usage": 1}}, "stream_options.include_usage", "1"),
+    (CHAT, {"stream_options": {"include_usage": True}}, "stream_options", "`stream` is true"),
+    (COMPLETIONS, {"stream_options": {}, "stream": False}, "stream_options", "`stream` is true"),
     (CHAT, {"logprobs": 3}, "logprobs", "3"),
     (CHAT, {"top_logprobs": -1, "logprobs": True}, "top_logprobs", "-1"),
     (CHAT, {"top_logprobs": 2}, "top_logprobs", "logprobs: true"),

@@ -86,7 +86,6 @@ def served_model(engine: MockEngine, **changes: Any) -> ServedModel:
         "names": (MODEL, "alias"),
         "engine": engine,
         "template": ChatTemplate(CHAT_TEMPLATE),
-        "eos_token_ids": frozenset({EOS, IM_END}),
         "fingerprint": "fp_0123456789ab",
         "created_s": 1700000000,
         "max_logprobs": 20,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -306,15 +307,28 @@ def test_defaults_are_those_of_openai(start: Start) -> None:
     assert engine.submitted[0].cache_salt == ""
 
 
-def test_values_the_engine_writes_differently(start: Start) -> None:
+@pytest.mark.parametrize("seed", [-1, 2**63 - 1, -(2**63)])
+def test_the_ends_of_ranges_go_through_unchanged(start: Start, seed: int) -> None:
     engine = MockEngine(says("x"))
-    server = start(engine)
-    server.complete(top_k=-1, seed=-1)
-    assert engine.submitted[0].params.top_k == 0
-    assert engine.submitted[0].params.seed == 2**63 - 1
-    server.complete(top_p=0)
-    assert engine.submitted[1].params.top_k == 1
-    assert engine.submitted[1].params.top_p == 1
+    start(engine).complete(top_k=-1, top_p=0, min_p=1, temperature=10_000, seed=seed)
+    params = engine.submitted[0].params
+    assert (params.top_k, params.top_p, params.min_p) == (-1, 0, 1)
+    assert (params.temperature, params.seed) == (10_000, seed)
+
+
+def test_why_a_prompt_was_not_cached_and_preemptions_are_logged(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def reply(submit: Submit) -> AsyncIterator[Output]:
+        yield Output(submit.request_id, [65], cache_miss="no_match at token 37")
+        yield Output(submit.request_id, [66], finish_reason="length", num_preemptions=2)
+
+    with caplog.at_level(logging.DEBUG, "headrace.server.generation"):
+        request_id = start(MockEngine(reply)).complete()["id"]
+    assert caplog.messages == [
+        f"request {request_id}-0: not cached: no_match at token 37",
+        f"request {request_id}-0: length, preempted 2 times",
+    ]
 
 
 def test_a_prompt_that_ends_within_a_character(start: Start) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from headrace.engine.limits import CONTEXT_LENGTH_EXCEEDED
 from headrace.server import api_error, app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,5 +26,5 @@ def test_error_codes() -> None:
     codes = set(re.findall(r'code="([a-z_]+)"', source))
     codes |= set(re.findall(r'unavailable\([^)]*"([a-z]+_?[a-z]+)"\)', source))
     assert len(codes) >= 5
-    for code in codes | {api_error.MODEL_NOT_FOUND, api_error.CONTEXT_LENGTH_EXCEEDED}:
+    for code in codes | {api_error.MODEL_NOT_FOUND, CONTEXT_LENGTH_EXCEEDED}:
         assert f"`{code}`" in TEXT, code

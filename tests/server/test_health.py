@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.engine.messages import Stats
+from headrace.engine.messages import Loading, Stats
+from headrace.server.loading_line import LoadingLine
 from headrace.server.pulse import Pulse
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
@@ -35,6 +38,38 @@ def test_health_while_loading(start: Start) -> None:
     assert body["status"] == "loading"
     assert body["uptime_s"] >= 0
     assert body["error"]["code"] == "loading"
+
+
+def test_health_tells_how_far_loading_is(start: Start) -> None:
+    server = start(MockEngine(says("x")), loaded=False)
+    body = server.client.get("/health").json()
+    assert (body["phase"], body["progress"]) == ("import", 0)
+    server.state.loading = Loading("weights", 250, 1000)
+    reply = server.client.get("/health")
+    assert reply.status_code == 503
+    assert (reply.json()["phase"], reply.json()["progress"]) == ("weights", 0.25)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_line_while_loading(is_terminal: bool) -> None:
+    """Written over in a terminal and gone at the end; nothing at all in a file."""
+
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    line = LoadingLine(stream := Stream())
+    line.wipe()
+    assert stream.getvalue() == ""
+    line.show(Loading("open"))
+    line.show(Loading("weights", 500_000_000, 2_000_000_000))
+    line.wipe()
+    written = stream.getvalue()
+    if not is_terminal:
+        assert written == ""
+        return
+    wiped = "\r\x1b[2K"
+    assert written == f"{wiped}loading: open{wiped}loading: weights  25% of 2.00 GB{wiped}"
 
 
 def test_health_follows_the_engine(start: Start) -> None:
@@ -103,6 +138,7 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
         blocks_owned=16, steps=7, step_s=0.125, step_tokens=9, prompt_tokens=100,
         generation_tokens=50, computed_tokens=140, prefix_queries_tokens=90,
         prefix_hits_tokens=40, num_preemptions=2, miss_reasons={"salt": 5},
+        failed_steps=6, kv_accounting_errors=8,
     )  # fmt: skip
     samples = start(engine).metrics()
     own = f'engine="0",model_name="{MODEL}"'
@@ -119,6 +155,8 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
         f"headrace:last_step_seconds{LABELS}": 0.125,
         f"headrace:last_step_tokens{LABELS}": 9,
         f"headrace:computed_tokens_total{LABELS}": 140,
+        f"headrace:failed_steps_total{LABELS}": 6,
+        f"headrace:kv_accounting_errors_total{LABELS}": 8,
         f"headrace:engine_up{LABELS}": 1,
         f'headrace:kv_blocks{{{own},state="cached"}}': 18,
         f'headrace:prefix_cache_misses_total{{{own},reason="salt"}}': 5,

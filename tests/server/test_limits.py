@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from headrace.cli.main import cli
+from headrace.engine.limits import Limits, check_submit
+from headrace.engine.messages import Submit
+from headrace.engine.params import RANGES, SamplingParams
+from headrace.errors import RequestError
 from headrace.text import load_tokenizer
 from headrace.weights.checkpoint import TokenizerData
 from tests.server.conftest import Running
@@ -80,6 +88,24 @@ def test_an_empty_prompt_is_a_bos_where_the_tokenizer_adds_one(start: Start) -> 
     assert reply.json()["error"]["param"] == "prompt"
 
 
+@pytest.mark.parametrize(
+    ("text", "add", "warned"),
+    [
+        ("<|bos|>a", None, True),
+        ("a", None, False),
+        ("<|bos|>a", False, False),
+    ],
+)
+def test_two_bos_tokens_are_warned_of(
+    start: Start, caplog: pytest.LogCaptureFixture, text: str, add: bool | None, warned: bool
+) -> None:
+    data = TokenizerData(kind="gguf", gguf={**gguf_tokenizer(), "add_bos_token": True})
+    server = start(MockEngine(says("x")), tokenizer=load_tokenizer(data))
+    with caplog.at_level(logging.WARNING):
+        server.complete(prompt=text, add_special_tokens=add)
+    assert any("two beginning-of-text" in message for message in caplog.messages) is warned
+
+
 def test_ids_outside_the_vocabulary_are_refused(start: Start) -> None:
     server = start(MockEngine(says("x")))
     for fields, param in (
@@ -97,3 +123,88 @@ def test_too_many_log_probabilities_are_refused(start: Start) -> None:
     assert reply.status_code == 400
     assert reply.json()["error"]["param"] == "logprobs"
     assert "--max-logprobs" in reply.json()["error"]["message"]
+
+
+OUTSIDE = [
+    ("temperature", -0.1), ("temperature", 10_000.5), ("top_k", -2), ("top_p", -0.1),
+    ("top_p", 1.01), ("min_p", -0.1), ("min_p", 1.5), ("seed", 2**63), ("seed", -(2**63) - 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize(("name", "value"), OUTSIDE)
+def test_sampling_numbers_out_of_range_are_refused_in_the_engines_words(
+    start: Start, name: str, value: float, loaded: bool
+) -> None:
+    """The same over HTTP (before the model is there, too) and in process."""
+    server = start(MockEngine(says("x")), loaded=loaded)
+    reply = server.post("/v1/completions", {"prompt": "a", name: value})
+    assert reply.status_code == 400
+    error = reply.json()["error"]
+    assert (error["param"], error["code"]) == (name, "invalid_value")
+    assert f"{value}; it must be {RANGES[name]}" in error["message"]
+    submit = Submit("a", [1], SamplingParams(**{name: value}))  # type: ignore[arg-type]
+    with pytest.raises(RequestError) as caught:
+        check_submit(submit, Limits.of(INFO, 5))
+    assert str(caught.value) == error["message"]
+
+
+@pytest.mark.parametrize(("name", "value"), OUTSIDE)
+def test_the_command_line_has_the_same_ranges(name: str, value: float) -> None:
+    flag = "--" + name.replace("_", "-")
+    result = CliRunner().invoke(cli, ["generate", "absent.gguf", "-p", "a", flag, str(value)])
+    assert result.exit_code == 2
+    assert flag in result.output
+    assert "is not in the range" in result.output
+
+
+class Recorder(ThreadPoolExecutor):
+    """Worker threads that count what they are given."""
+
+    count = 0
+
+    def submit(self, *args: Any, **options: Any) -> Future[Any]:
+        self.count += 1
+        return super().submit(*args, **options)
+
+
+MESSAGE = {"role": "user", "content": "x"}
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": {"y": "y" * 5000}}}
+LARGE: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 5000}]}),
+    (
+        "/v1/chat/completions",
+        {"messages": [MESSAGE, {"role": "assistant", "content": "", "tool_calls": [CALL]}]},
+    ),
+    ("/v1/chat/completions", {"messages": [{**MESSAGE, "reasoning_content": "y" * 5000}]}),
+    ("/v1/chat/completions", {"messages": [MESSAGE], "chat_template_kwargs": {"a": "b" * 5000}}),
+    ("/v1/chat/completions", {"messages": [MESSAGE] * 200}),
+    ("/v1/completions", {"prompt": ["abc"] * 1000}),
+    ("/tokenize", {"prompt": "x" * 5000}),
+    ("/tokenize", {"messages": [MESSAGE] * 200}),
+    ("/detokenize", {"tokens": [65] * 5000}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), LARGE, ids=range(len(LARGE)))
+def test_large_bodies_do_not_hold_the_event_loop(
+    start: Start, path: str, body: dict[str, Any]
+) -> None:
+    info = msgspec.structs.replace(INFO, max_model_len=100_000, num_blocks=10_000)
+    server = start(MockEngine(says("x"), info=info))
+    server.state.workers = workers = Recorder(1)
+    reply = server.post(path, body)
+    assert reply.status_code == 200, reply.text
+    assert workers.count == 1
+    assert server.post("/v1/chat/completions", {"messages": [MESSAGE]}).status_code == 200
+    assert workers.count == 1
+    workers.shutdown()
+
+
+def test_a_body_that_takes_long_to_parse_does_not_hold_it_either(start: Start) -> None:
+    server = start(MockEngine(says("x")))
+    server.state.workers = workers = Recorder(1)
+    reply = server.post("/v1/completions", {"prompt": [1] * 100_000})
+    assert reply.json()["error"]["code"] == "context_length_exceeded"
+    assert workers.count == 2
+    workers.shutdown()

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from headrace.config.settings import EngineConfig, ServerConfig
-from headrace.errors import ConfigError
-from headrace.server.load import default_name, fingerprint, load_text, weights_digest
+from headrace.embedded import embedded_model
+from headrace.errors import CheckpointError, ConfigError
+from headrace.server.load import default_name, default_names, fingerprint, load_text, weights_digest
 from tests.server.mock_engine import INFO
 from tests.tiny import EOS, IM_END, tiny_checkpoint, write_tiny_gguf
 
@@ -58,7 +59,7 @@ def test_the_text_side_of_a_file(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path)
     text = load_text(EngineConfig(model=str(path)), ServerConfig())
     assert text.names == (path.stem,)
-    assert text.eos_token_ids == {EOS, IM_END}
+    assert set(text.tokenizer.eos_token_ids) == {EOS, IM_END}
     assert text.tokenizer.encode("ab", add_special_tokens=True) == [*b"ab"]
     assert text.template is not None
     names = ServerConfig(served_model_name=("a", "b"))
@@ -76,6 +77,29 @@ def test_a_template_from_a_file(tmp_path: Path) -> None:
     missing = ServerConfig(chat_template=str(tmp_path / "none.jinja"))
     with pytest.raises(ConfigError, match=r"--chat-template .*none\.jinja"):
         load_text(EngineConfig(model=str(path)), missing)
+
+
+def test_the_model_of_the_package_has_a_name_that_stays() -> None:
+    """The file's own name, which changes with training, is the second."""
+    path = Path("/x/headrace-code-6m-q8_0.gguf")
+    assert default_names("", path) == ("headrace-code", "headrace-code-6m-q8_0")
+    assert default_names("", Path("/x/headrace-code.gguf")) == ("headrace-code",)
+    assert default_names(str(path), path) == ("headrace-code-6m-q8_0",)
+
+
+def test_the_package_as_it_is_serves_that_name() -> None:
+    try:
+        stem = embedded_model().stem
+    except CheckpointError as error:
+        pytest.skip(f"this build has no embedded model: {error}")
+    text = load_text(EngineConfig(), ServerConfig())
+    assert text.names == ("headrace-code", stem)
+    assert text.root == f"{stem}.gguf"
+
+
+def test_where_a_model_lies_is_not_told(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path)
+    assert load_text(EngineConfig(model=str(path)), ServerConfig()).root == path.name
 
 
 def test_default_names(tmp_path: Path) -> None:

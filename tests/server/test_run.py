@@ -19,6 +19,8 @@ import httpx
 import openai
 import pytest
 
+from headrace.engine.params import SamplingParams
+from headrace.llm import LLM
 from tests.tiny import write_tiny_gguf, write_tiny_hf
 
 READY_TIMEOUT_S = 60
@@ -121,8 +123,34 @@ def test_what_it_says_when_ready(running: Process, model: Path) -> None:
     assert running.ready["url"].startswith("http://127.0.0.1:")
     assert running.ready["ready_s"] > 0
     assert running.ready["max_model_len"] == 512
-    assert "weights" in running.ready["phases_s"]
+    assert {"spawn", "import", "weights"} <= set(running.ready["phases_s"])
+    assert {"import", "open", "tokenizer"} == set(running.ready["server_phases_s"])
+    for phases in (running.ready["phases_s"], running.ready["server_phases_s"]):
+        assert all(0 <= seconds < running.ready["ready_s"] for seconds in phases.values())
     assert httpx.get(f"{running.url}/health").json()["status"] == "ok"
+
+
+def test_how_far_loading_is_can_be_asked(started: Callable[..., Process], model: Path) -> None:
+    """The server listens long before the engine is there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    process = started(model, port=port)
+    seen = []
+    for _ in range(2000):
+        try:
+            body = httpx.get(f"http://127.0.0.1:{port}/health").json()
+        except httpx.TransportError:
+            time.sleep(0.005)
+            continue
+        if body["status"] == "ok":
+            break
+        assert body["status"] == "loading"
+        assert 0 <= body["progress"] <= 1
+        seen.append(body["phase"])
+    process.wait_ready()
+    assert seen
+    known = [*process.ready["phases_s"]]
+    assert sorted(seen, key=known.index) == seen
 
 
 def test_whole_and_streamed_replies_are_the_same_text(running: Process, model: Path) -> None:
@@ -175,6 +203,20 @@ def test_seeds_hold(running: Process) -> None:
     assert ids(2**63 - 1) == ids(2**63 - 1)
     assert ids(7) != ids(8)
     assert ids(None) != ids(None)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63 - 1])
+def test_a_seed_gives_the_same_tokens_over_http_and_in_process(
+    running: Process, model: Path, seed: int
+) -> None:
+    llm = LLM(str(model), backend="reference")
+    params = SamplingParams(seed=seed, max_tokens=8, ignore_eos=True)
+    (here,) = llm.generate("Once", params)
+    reply = running.post(
+        "/v1/completions", prompt="Once", seed=seed, max_tokens=8, ignore_eos=True,
+        return_token_ids=True,
+    ).json()  # fmt: skip
+    assert reply["choices"][0]["token_ids"] == list(here.token_ids)
 
 
 def test_a_stop_string_frees_the_engine(running: Process) -> None:

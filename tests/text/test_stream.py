@@ -103,3 +103,31 @@ def test_streams_continue_prompts() -> None:
     hello = PIECES.token_to_id("▁hello") or 0
     assert TextStream(PIECES, prompt_ids=[1, hello]).feed([hello]).text == " hello"
     assert TextStream(PIECES, prompt_ids=[1]).feed([hello]).text == "hello"
+
+
+def test_what_an_engine_gives_is_taken_with_its_last_word() -> None:
+    """The reason decides what becomes of the last id and of the text still held."""
+    ids = [*ids_of("hello wor"), END]
+
+    def take(reason: str | None, **options: bool) -> TextDelta:
+        stream = TextStream(BYTES, stops=["world"], skip_special_tokens=False, **options)
+        first = stream.take(ids[:-1], None)
+        assert first.text == "hello "
+        last = stream.take(ids[-1:], reason)
+        assert last.num_tokens == 1
+        return last
+
+    assert take(None).text == "wor<|end|>"
+    assert take("length").text == "wor<|end|>"
+    assert take("stop").text == "wor"
+    assert take("stop", include_stop=True).text == "wor<|end|>"
+
+
+def test_a_stop_string_that_ends_with_the_last_word_is_told() -> None:
+    stream = TextStream(BYTES, stops=["lo"])
+    delta = stream.take(ids_of("hello you"), "length")
+    assert (delta.text, delta.stop) == ("hel", "lo")
+    assert stream.take(ids_of("more"), "length") == TextDelta("")
+    half = TextStream(BYTES, stops=["\ufffd"])
+    delta = half.take([BYTES.token_to_id("Ã") or 0], "length")
+    assert (delta.text, delta.stop) == ("", "\ufffd"), "only the end shows what the byte is"

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
+from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE, DEFAULT_TESTS
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from headrace.errors import TemplateError
 from headrace.text import ChatTemplate
 from headrace.text.template_limits import Budget, RenderLimits
-from headrace.text.template_sandbox import BUDGET, SandboxEnvironment
+from headrace.text.template_sandbox import (
+    ACCOUNTED_GLOBALS,
+    ACCOUNTED_TESTS,
+    BUDGET,
+    SandboxEnvironment,
+)
+from headrace.text.template_work import ACCOUNTED_FILTERS
 from tests.text.test_chat_template import HI, noon
 
 DOUBLE = (
@@ -218,3 +226,26 @@ def _outcome(environment: jinja2.Environment, source: str, context: dict[str, An
         return environment.from_string(source).render(context)
     except (jinja2.TemplateError, TypeError, ValueError, LookupError, TemplateError):
         return None
+
+
+def test_what_a_template_may_use_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Jinja with something new fails here first: decide what it costs, then enter it."""
+    known = (
+        (DEFAULT_FILTERS, ACCOUNTED_FILTERS, {"urlize"}),
+        (DEFAULT_TESTS, ACCOUNTED_TESTS, set()),
+        (DEFAULT_NAMESPACE, ACCOUNTED_GLOBALS, {"lipsum"}),
+    )
+    for jinja_has, accounted, left_out in known:
+        assert set(jinja_has) - accounted == left_out
+        assert accounted <= {*jinja_has, "tojson"}
+    monkeypatch.setitem(DEFAULT_FILTERS, "newfilter", str)
+    monkeypatch.setitem(DEFAULT_TESTS, "newtest", bool)
+    monkeypatch.setitem(DEFAULT_NAMESPACE, "newglobal", str)
+    environment = SandboxEnvironment(datetime.now, RenderLimits())
+    assert "newfilter" not in environment.filters
+    assert "newtest" not in environment.tests
+    assert "newglobal" not in environment.globals
+    own = {name for name in environment.filters if not name.isidentifier()}
+    assert set(environment.filters) - own == ACCOUNTED_FILTERS
+    assert set(environment.tests) == ACCOUNTED_TESTS
+    assert set(environment.globals) == ACCOUNTED_GLOBALS | {"raise_exception", "strftime_now"}

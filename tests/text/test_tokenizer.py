@@ -14,15 +14,23 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from headrace.config.settings import EngineConfig, ServerConfig
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.text import load_tokenizer
+from headrace.llm import LLM
+from headrace.server.load import load_text
+from headrace.text import Tokenizer, load_tokenizer
 from headrace.text.byte_alphabet import BYTE_OF_CHAR
 from headrace.weights.checkpoint import TokenizerData
 from tests.text.vocabularies import byte_level, from_gguf, from_json, sentencepiece
+from tests.tiny import write_tiny_gguf
 
 BYTES = from_gguf(byte_level())
 PIECES = from_gguf(sentencepiece())
 START, END, LONGER_END, THINK = range(len(byte_level()["tokens"]) - 4, len(byte_level()["tokens"]))
+
+
+def adds_bos(tokenizer: Tokenizer) -> bool:
+    return tokenizer.encode("", add_special_tokens=True)[:1] == [tokenizer.bos_token_id]
 
 
 def test_the_byte_alphabet_is_a_bijection() -> None:
@@ -75,22 +83,33 @@ def test_tokens_give_bytes_and_text() -> None:
     assert PIECES.token_bytes(PIECES.token_to_id("▁ab") or 0) == b" ab"
     assert BYTES.token_bytes(10**6) == b""
     assert BYTES.token_bytes(-1) == b""
-    assert BYTES.vocab_size == BYTES.id_limit == len(byte_level()["tokens"])
+    assert BYTES.token_bytes(len(byte_level()["tokens"])) == b""
 
 
 def test_beginning_and_end_of_text() -> None:
     assert BYTES.encode("hello", add_special_tokens=True) == [BYTES.token_to_id("hello")]
-    assert not BYTES.add_bos
+    assert not adds_bos(BYTES)
     framed = from_gguf(byte_level(add_bos_token=True, add_eos_token=True))
-    assert framed.add_bos
+    assert adds_bos(framed)
     assert framed.encode("hello", add_special_tokens=True)[::2] == [START, END]
-    assert PIECES.add_bos, "SentencePiece vocabularies begin texts unless the file says no"
+    assert adds_bos(PIECES), "SentencePiece vocabularies begin texts unless the file says no"
     assert PIECES.encode("a", add_special_tokens=True)[0] == 1
-    assert not from_gguf(sentencepiece(add_bos_token=False)).add_bos
-    assert from_gguf(byte_level(pre="llama-bpe")).add_bos
+    assert not adds_bos(from_gguf(sentencepiece(add_bos_token=False)))
+    assert adds_bos(from_gguf(byte_level(pre="llama-bpe")))
     assert (BYTES.bos_token, BYTES.eos_token) == ("<|start|>", "<|end|>")
-    assert BYTES.has_double_bos([START, START, 5])
-    assert not BYTES.has_double_bos([START, 5, START])
+
+
+def test_a_bos_of_the_template_and_one_of_the_encoder_are_noticed() -> None:
+    tokenizer = from_gguf(byte_level(add_bos_token=True))
+    rendered = [("<|start|>", True), ("hello", False)]
+    assert tokenizer.has_double_bos(tokenizer.encode_segments(rendered, add_special_tokens=True))
+    assert not tokenizer.has_double_bos(tokenizer.encode_segments(rendered))
+    typed = [("hello", True), ("<|start|>", False)]
+    assert not tokenizer.has_double_bos(tokenizer.encode_segments(typed, add_special_tokens=True))
+    assert not tokenizer.has_double_bos([START, 5, START])
+    assert not tokenizer.has_double_bos([])
+    without = from_gguf(byte_level(bos_token_id=4294967295))
+    assert not without.has_double_bos([START, START])
 
 
 def test_ids_that_stand_for_none() -> None:
@@ -186,13 +205,32 @@ def test_merges_the_vocabulary_lacks_are_left_out() -> None:
 
 
 def test_unknown_and_missing_pretokenizers() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"'bogus'.*pre=.*qwen2"):
+    with pytest.raises(UnsupportedModelError, match=r"pre is 'bogus'.*--tokenizer-pre.*qwen2"):
         from_gguf(byte_level(pre="bogus"))
     with pytest.warns(UserWarning, match=r"tokenizer\.ggml\.pre is missing"):
         from_gguf(byte_level(pre=""))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_gguf(byte_level(pre="bogus"), pre="gpt-2")
+    with pytest.raises(UnsupportedModelError, match="--tokenizer-pre is 'wrong'"):
+        from_gguf(byte_level(), pre="wrong")
+
+
+def test_the_setting_named_by_the_error_reaches_the_tokenizer(tmp_path: Path) -> None:
+    """In the server and in process; the engine has nothing to do with it."""
+    path = str(write_tiny_gguf(tmp_path))
+    cores = {"backend": "reference", "num_gpu_blocks_override": 8}
+    for pre in ("wrong", "gpt-2"):
+        config = EngineConfig(model=path, tokenizer_pre=pre)
+        for load in (
+            lambda: load_text(config, ServerConfig()),  # noqa: B023 (called in this turn)
+            lambda: LLM(path, tokenizer_pre=pre, **cores),  # noqa: B023
+        ):
+            if pre == "gpt-2":
+                assert load().tokenizer.encode("a b", add_special_tokens=False) == list(b"a b")
+            else:
+                with pytest.raises(UnsupportedModelError, match="--tokenizer-pre is 'wrong'"):
+                    load()
 
 
 def test_damaged_or_unsupported_files() -> None:
@@ -295,8 +333,8 @@ def test_config_adds_bos_where_the_file_adds_nothing(tmp_path: Path) -> None:
     state = json.loads(_json_tokenizer(tmp_path).read_text(encoding="utf-8"))
     (tmp_path / "tokenizer.json").write_text(json.dumps({**state, "post_processor": None}))
     config = {"bos_token": "<s>", "add_bos_token": True}
-    assert from_json(tmp_path / "tokenizer.json", config).add_bos
-    assert not from_json(tmp_path / "tokenizer.json", {"bos_token": "<s>"}).add_bos
+    assert adds_bos(from_json(tmp_path / "tokenizer.json", config))
+    assert not adds_bos(from_json(tmp_path / "tokenizer.json", {"bos_token": "<s>"}))
 
 
 def test_special_tokens_only_the_config_names(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ def hf_arrays(model_type: str = "llama", seed: int = 0, bias: bool = False) -> A
         if bias:
             arrays[f"{at}self_attn.q_proj.bias"] = random_array(rng, HEADS * HEAD_DIM)
             arrays[f"{at}self_attn.k_proj.bias"] = random_array(rng, KV_HEADS * HEAD_DIM)
+            arrays[f"{at}self_attn.v_proj.bias"] = random_array(rng, KV_HEADS * HEAD_DIM)
+            arrays[f"{at}self_attn.o_proj.bias"] = random_array(rng, HIDDEN)
         if model_type == "qwen3":
             arrays[f"{at}self_attn.q_norm.weight"] = random_array(rng, HEAD_DIM)
             arrays[f"{at}self_attn.k_norm.weight"] = random_array(rng, HEAD_DIM)

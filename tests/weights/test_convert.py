@@ -66,12 +66,13 @@ def test_to_gguf_and_back_is_the_same_bit_for_bit(
     for key, value in config.items():
         if key not in INFORMATIONAL:
             assert middle.config[key] == value, key
-    assert middle.config["attention_bias"] is True
+    assert "attention_bias" not in middle.config, "what the file holds says it"
     assert not any(key.startswith("gguf.") for key in middle.config)
     result = write_hf_folder(middle, tmp_path / "out", tokenizer_json=json.dumps(byte_tokenizer()))
     assert result.notes == ()
     back = open_checkpoint(tmp_path / "out")
     assert set(back.tensors) == set(arrays)
+    assert back.config["attention_bias"] is True and "mlp_bias" not in back.config
     for name, values in half_order(back).items():
         assert np.array_equal(values, expected[name]), name
     assert back.eos_token_ids == middle.eos_token_ids == (1,)
@@ -226,6 +227,8 @@ def test_factors_no_config_gives_are_refused(tmp_path: Path) -> None:
         {"rope_theta": ..., "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
         {"rope_theta": 1e6, "rope_scaling": {"type": "default"}},
         {"rope_theta": 1e6, "rope_scaling": None},
+        {"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 1.0}},
+        {"rope_theta": None, "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
     ],
 )
 def test_every_way_of_stating_plain_rope(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -256,9 +259,23 @@ def test_linear_scaling_under_both_spellings(tmp_path: Path) -> None:
         ({"layer_types": ["sliding_attention"]}, "'layer_types'"),
         ({"quantization_config": {"bits": 4}}, "'quantization_config'"),
         ({"attention_multiplier": 0.1}, "'attention_multiplier' is 0.1"),
+        ({"use_rope": False}, "'use_rope' is False"),
+        ({"pretraining_tp": 2}, "'pretraining_tp' is 2"),
+        ({"max_window_layers": 1, "use_sliding_window": True}, "'max_window_layers' is 1"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type is 'yarn'"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling.factor is None"),
         ({"rope_scaling": 5}, "is not an object"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0, "mscale": 1}}, "mscale is 1"),
+        ({"rope_scaling": {"type": "default", "factor": 2.0}}, "factor is 2.0"),
+        ({"rope_scaling": {"type": "default", "partial_rotary_factor": 0.5}}, "factor is 0.5"),
+        ({"rope_parameters": {"rope_theta": 1.0}}, "rope is stated more than once"),
+        (
+            {
+                "rope_parameters": {"rope_type": "default"},
+                "rope_scaling": {"type": "linear", "factor": 2.0},
+            },
+            "rope is stated more than once",
+        ),
         ({"hidden_size": ...}, "hidden_size is None"),
         ({"rms_norm_eps": "x"}, "rms_norm_eps is 'x'"),
         ({"num_attention_heads": 5, "head_dim": ...}, "does not divide hidden_size 64"),
@@ -306,6 +323,37 @@ def test_named_templates_sampling_and_ends(tmp_path: Path) -> None:
     assert back.eos_token_ids == (0, 1)
     assert back.generation_config["top_k"] == 20
     assert back.tokenizer.config["eos_token"] == "<|turn|>"
+
+
+def test_another_name_of_silu_is_written(tmp_path: Path) -> None:
+    folder = write_hf(tmp_path, hf_arrays(), hf_config(hidden_act="swish"), byte_tokenizer())
+    convert_to_gguf(folder, tmp_path / "m.gguf")
+    assert "hidden_act" not in open_checkpoint(tmp_path / "m.gguf").config
+
+
+def test_biases_of_some_projections_stay_in_gguf(tmp_path: Path) -> None:
+    arrays = {name: a for name, a in hf_arrays(bias=True).items() if "o_proj.bias" not in name}
+    middle = open_checkpoint(write_gguf_with_library(tmp_path / "a.gguf", arrays))
+    assert "attention_bias" not in middle.config
+    write_gguf(middle, tmp_path / "b.gguf", "BF16")
+    assert set(open_checkpoint(tmp_path / "b.gguf").tensors) == set(arrays)
+    with pytest.raises(UnsupportedModelError, match=r"'model.layers.0.self_attn.o_proj.bias' is"):
+        write_hf_folder(middle, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bias_the_config_denies_is_not_written(tmp_path: Path) -> None:
+    config = hf_config(attention_bias=False)
+    folder = write_hf(tmp_path, hf_arrays(bias=True), config, byte_tokenizer())
+    with pytest.raises(CheckpointError, match=r"attention_bias is false but .*self_attn.k_proj.bias"):
+        convert_to_gguf(folder, tmp_path / "m.gguf")
+
+
+def test_tensors_that_follow_from_the_config_are_left_out(tmp_path: Path) -> None:
+    derived = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(8, np.float32)}
+    folder = write_hf(tmp_path, hf_arrays() | derived, hf_config(), byte_tokenizer())
+    result = convert_to_gguf(folder, tmp_path / "m.gguf")
+    assert [note for note in result.notes if "inv_freq was left out" in note]
 
 
 def test_unknown_keys_and_tensors_do_not_reach_a_hugging_face_folder(tmp_path: Path) -> None:

@@ -75,7 +75,6 @@ def test_a_llama_file_of_gguf_py(tmp_path: Path) -> None:
         "rope_theta": 500000.0,
         "vocab_size": VOCAB,
         "tie_word_embeddings": False,
-        "attention_bias": True,
         "eos_token_id": 7,
     }
     assert set(checkpoint.tensors) == set(arrays)

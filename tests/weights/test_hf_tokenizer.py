@@ -16,6 +16,7 @@ from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelErro
 from headrace.weights.bpe_scores import scores_of_merges
 from headrace.weights.gguf_file import read_gguf
 from headrace.weights.hf_tokenizer import tokenizer_arrays
+from headrace.weights.pretokenizers import PRETOKENIZERS, name_of
 
 from .builders import byte_tokenizer
 
@@ -100,6 +101,30 @@ def test_merges_as_strings_and_merges_absent() -> None:
 def test_known_pre_tokenizers(expression: str, ignore_merges: bool, name: str) -> None:
     changes = {"pre_tokenizer": split(expression), "model.ignore_merges": ignore_merges}
     assert arrays_of(changes)["pre"] == name
+
+
+def test_a_pre_tokenizer_of_two_steps() -> None:
+    """Digits one by one, then GPT-2's rule: StarCoder's and its likes' (SmolLM, Command R)."""
+    digits = {"type": "Digits", "individual_digits": True}
+    to_bytes = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    sequence = {"type": "Sequence", "pretokenizers": [digits, to_bytes]}
+    assert arrays_of({"pre_tokenizer": sequence})["pre"] == "starcoder"
+    for steps in (
+        [to_bytes, digits],
+        [{**digits, "individual_digits": False}, to_bytes],
+        [{"type": "Punctuation"}, to_bytes],
+    ):
+        with pytest.raises(UnsupportedModelError, match="give that as pre"):
+            arrays_of({"pre_tokenizer": {"type": "Sequence", "pretokenizers": steps}})
+
+
+@pytest.mark.parametrize("name", sorted(PRETOKENIZERS))
+def test_the_name_of_a_rule_means_that_rule(name: str) -> None:
+    rule = PRETOKENIZERS[name]
+    found = name_of(rule.patterns, rule.ignore_merges)
+    assert found is not None
+    same = PRETOKENIZERS[found]
+    assert (same.patterns, same.ignore_merges) == (rule.patterns, rule.ignore_merges)
 
 
 def test_an_unknown_pre_tokenizer_is_refused_or_given() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.options import integer
+from headrace.engine.params import RANGES
 
 if TYPE_CHECKING:
     from headrace.engine.params import SamplingParams
@@ -16,20 +17,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: tuple[tuple[str, Any, str], ...] = (
     ("--max-tokens", integer, "Most new tokens; default: up to the model's length."),
-    ("--temperature", click.FloatRange(min=0), "0 is greedy. [default: 1.0]"),
-    ("--top-k", click.IntRange(min=0), "Keep the k most likely tokens; 0 keeps all. [default: 0]"),
+    ("--temperature", click.FloatRange, "0 is greedy. [default: 1.0]"),
+    ("--top-k", click.IntRange, "Keep the k most likely tokens; 0 and -1 keep all. [default: 0]"),
     (
         "--top-p",
-        click.FloatRange(min=0, max=1, min_open=True),
-        "Keep the likeliest tokens that together reach p. [default: 1.0]",
+        click.FloatRange,
+        "Keep the likeliest tokens that together reach p; 0 keeps one. [default: 1.0]",
     ),
     (
         "--min-p",
-        click.FloatRange(min=0, max=1),
+        click.FloatRange,
         "Keep tokens at least this likely, relative to the likeliest. [default: 0.0]",
     ),
-    ("--seed", click.INT, "Of the random stream; the same seed gives the same text."),
+    ("--seed", click.IntRange, "Of the random stream; the same seed gives the same text."),
 )
+
+
+def _name(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def sampling_options(function: F) -> F:
@@ -40,7 +45,7 @@ def sampling_options(function: F) -> F:
         if kind is integer:
             option = click.option(flag, metavar="INTEGER", callback=integer, help=text)
         else:
-            option = click.option(flag, type=kind, help=text)
+            option = click.option(flag, type=kind(*RANGES[_name(flag)]), help=text)
         function = option(function)
     return function
 
@@ -49,6 +54,6 @@ def sampling_params(values: dict[str, Any]) -> SamplingParams:
     """The parameters typed among `values`; what was not typed keeps its default."""
     from headrace.engine.params import SamplingParams
 
-    names = [flag.removeprefix("--").replace("-", "_") for flag, _, _ in _OPTIONS]
+    names = [_name(flag) for flag, _, _ in _OPTIONS]
     typed = {name: values[name] for name in names if values.get(name) is not None}
     return SamplingParams(**{"max_tokens": None} | typed)

@@ -82,6 +82,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "although headrace does not know them."
         ),
     ] = ()
+    tokenizer_pre: Annotated[
+        str | None,
+        Meta(
+            description="How a GGUF file's tokenizer splits text, by the name of a known rule, "
+            "where the file names none or one that headrace does not know."
+        ),
+    ] = None
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

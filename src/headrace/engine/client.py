@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +28,7 @@ from headrace.engine.messages import (
     Cancel,
     EngineInfo,
     FromCore,
+    Loading,
     Output,
     Ready,
     Shutdown,
@@ -44,12 +45,18 @@ END_GRACE_S = 5.0
 class EngineClient:
     """An engine process and the streams open on it. Made by `start`; used from one event loop."""
 
-    def __init__(self, process: subprocess.Popen[bytes], config: EngineConfig) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        config: EngineConfig,
+        on_loading: Callable[[Loading], None] | None = None,
+    ) -> None:
         self.stats = Stats()
-        """The latest the engine sent; all zero before its first step."""
+        """The latest the engine sent; the first comes with its being ready."""
         self.exit_code: int | None = None
         """Of the engine process once it has ended; negative is the signal that ended it."""
         self._config = config
+        self._on_loading = on_loading
         self._process = process
         self._transport: asyncio.WriteTransport | None = None
         self._ready: asyncio.Future[EngineInfo] = asyncio.get_running_loop().create_future()
@@ -60,15 +67,18 @@ class EngineClient:
         self._burial: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, config: EngineConfig) -> EngineClient:
+    async def start(
+        cls, config: EngineConfig, *, on_loading: Callable[[Loading], None] | None = None
+    ) -> EngineClient:
         """Start an engine process and wait until it can serve.
 
+        on_loading: called meanwhile with how far it is, at most every 100 ms within a phase.
         Raises HeadraceError with the engine's own words when it cannot. Cancelling ends it.
         """
         ours, theirs = socket.socketpair()
         with theirs:
             process = _spawn(config, theirs)
-        client = cls(process, config)
+        client = cls(process, config, on_loading)
         try:
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: _Link(client), sock=ours)
@@ -98,8 +108,9 @@ class EngineClient:
     def generate(self, submit: Submit) -> AsyncGenerator[Output, None]:
         """The outputs of a new request; the last has a finish_reason. Closing it early cancels.
 
-        Raises RequestError at once for a request that cannot be served or an id in use, and
-        EngineDeadError when the engine has ended, now or while iterating.
+        Raises RequestError at once for a request that cannot be served or an id in use (with the
+        first item: for one too large to be sent), and EngineDeadError when the engine has ended,
+        now or while iterating.
         """
         self._check(submit)
         return self._stream(submit)
@@ -121,8 +132,8 @@ class EngineClient:
     async def _stream(self, submit: Submit) -> AsyncGenerator[Output, None]:
         self._check(submit)
         queue: asyncio.Queue[Output | None] = asyncio.Queue()
-        self._streams[submit.request_id] = queue
         self._send(submit)
+        self._streams[submit.request_id] = queue
         finished = False
         try:
             while not finished:
@@ -160,14 +171,12 @@ class EngineClient:
             self._deliver(message)
         elif isinstance(message, Stats):
             self.stats = message
+        elif isinstance(message, Loading):
+            if self._on_loading is not None:
+                self._on_loading(message)
         elif isinstance(message, Ready):
             info = message.info
-            self._limits = Limits(
-                max_model_len=info.max_model_len,
-                pool_tokens=info.num_blocks * info.block_size,
-                vocab_size=info.vocab_size,
-                max_logprobs=self._config.max_logprobs,
-            )
+            self._limits = Limits.of(info, self._config.max_logprobs)
             self._serving = True
             if not self._ready.done():
                 self._ready.set_result(info)

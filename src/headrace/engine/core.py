@@ -17,9 +17,10 @@ from headrace.engine.kv_cache import KVCache
 from headrace.engine.limits import Limits, check_submit
 from headrace.engine.memory import CachePlan, plan_kv_cache
 from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit
+from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request, State
-from headrace.engine.runner import Model, Runner
+from headrace.engine.runner import Runner
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
 from headrace.engine.scheduler import Row, Scheduler
 from headrace.errors import HeadraceError, RequestError
@@ -93,6 +94,8 @@ class EngineCore:
         self._leaving: list[Output] = []
         self._last_step_s = 0.0
         self._last_step_tokens = 0
+        self._failed_steps = 0
+        self._kv_accounting_errors = 0
 
     @property
     def has_work(self) -> bool:
@@ -109,14 +112,13 @@ class EngineCore:
                 code="duplicate_request_id",
             )
         params = submit.params
-        num_prompt = len(submit.prompt_token_ids)
-        longest = min(self.limits.max_model_len, self.limits.pool_tokens)
+        num_prompt, limit = len(submit.prompt_token_ids), params.max_tokens
         request = Request(
             request_id=submit.request_id,
             token_ids=list(submit.prompt_token_ids),
             num_prompt=num_prompt,
             params=params,
-            max_len=longest if params.max_tokens is None else num_prompt + params.max_tokens,
+            max_len=self.limits.context_tokens if limit is None else num_prompt + limit,
             end_ids=frozenset() if params.ignore_eos else self._eos,
             cache_salt=submit.cache_salt,
             seed=self._draw_seed() if params.seed is None else params.seed,
@@ -138,6 +140,12 @@ class EngineCore:
 
     def step(self) -> list[Output]:
         """Compute one step and return what it gave, with the last words of cancelled requests."""
+        outputs = self._advance()
+        if outputs and not self._requests:
+            self._audit()
+        return outputs
+
+    def _advance(self) -> list[Output]:
         outputs, self._leaving = self._leaving, []
         if not self._requests:
             return outputs
@@ -181,6 +189,8 @@ class EngineCore:
             prefix_hits_tokens=totals.prefix_hits_tokens,
             num_preemptions=totals.preemptions,
             miss_reasons=dict(totals.miss_reasons),
+            failed_steps=self._failed_steps,
+            kv_accounting_errors=self._kv_accounting_errors,
         )
 
     def info(self) -> EngineInfo:
@@ -225,16 +235,48 @@ class EngineCore:
     def _compute(self, rows: Sequence[Row]) -> list[Draw]:
         """Run the rows together; if that raises, each alone, so that one cannot end the others.
 
-        Running a row again writes the same K and V to the same places.
+        Running a row again writes the same K and V to the same places. A fault of the batch, which
+        no row shows alone, costs speed only: failed_steps and the log are what tells of it.
         """
         try:
             return self._runner.run(rows)
         except Exception as error:
-            if len(rows) > 1:
-                logger.warning("a step of %d requests failed; running each alone", len(rows))
-                return [draw for row in rows for draw in self._compute([row])]
-            logger.exception("request %s failed", rows[0].request.request_id)
-            return [Draw(error=f"{type(error).__name__} in the engine: {error}")]
+            self._failed_steps += 1
+            if len(rows) == 1:
+                return [self._failed(rows[0], error)]
+            if self._failed_steps.bit_count() == 1:
+                # The 1st, 2nd, 4th, 8th time: one that fails in every step must not fill the disk.
+                logger.exception(
+                    "a step of %d requests failed, now %d steps in all; running each alone",
+                    len(rows),
+                    self._failed_steps,
+                )
+        return [self._compute_alone(row) for row in rows]
+
+    def _compute_alone(self, row: Row) -> Draw:
+        try:
+            (draw,) = self._runner.run([row])
+        except Exception as error:
+            return self._failed(row, error)
+        return draw
+
+    def _failed(self, row: Row, error: Exception) -> Draw:
+        logger.error("request %s failed", row.request.request_id, exc_info=error)
+        return Draw(error=f"{type(error).__name__} in the engine: {error}")
+
+    def _audit(self) -> None:
+        """With nothing left to do every block is free or cached; count it where one is not."""
+        kv = self.kv
+        if kv.num_owned == 0 and kv.num_free + kv.num_cached == kv.num_blocks:
+            return
+        self._kv_accounting_errors += 1
+        logger.error(
+            "KV blocks do not add up while idle: %d free, %d cached, %d owned of %d",
+            kv.num_free,
+            kv.num_cached,
+            kv.num_owned,
+            kv.num_blocks,
+        )
 
     def _dismiss(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         del self._requests[request.request_id]

@@ -1,22 +1,20 @@
 """What a request may ask of an engine: checked by the client before sending and by the core again.
 
 Every refusal is a RequestError that names field, value and limit; nothing is clipped silently.
+Whoever calls a field by another name (the API's "messages", "prompt[3]") says so with `param`.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import msgspec
 
-from headrace.engine.messages import Submit
+from headrace.engine.messages import EngineInfo, Submit
+from headrace.engine.params import RANGES
 from headrace.errors import RequestError
 
-MAX_TEMPERATURE = 1e4
-"""Far beyond use (OpenAI's limit is 2); logits divided by it stay ordinary float32 numbers."""
-
-MAX_INT = (1 << 63) - 1
-"""What one integer of a message may hold."""
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,66 +25,94 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     max_logprobs: int
 
+    @classmethod
+    def of(cls, info: EngineInfo, max_logprobs: int) -> Limits:
+        """Those of a running engine."""
+        return cls(
+            max_model_len=info.max_model_len,
+            pool_tokens=info.num_blocks * info.block_size,
+            vocab_size=info.vocab_size,
+            max_logprobs=max_logprobs,
+        )
+
+    @property
+    def context_tokens(self) -> int:
+        """Most tokens of prompt and output together: the model's limit, or the KV cache's."""
+        return min(self.max_model_len, self.pool_tokens)
+
 
 def check_submit(submit: Submit, limits: Limits) -> None:
     """Raises RequestError where the engine could not serve `submit` as asked."""
     if not submit.request_id:
         raise _refuse("request_id", "is empty")
-    _check_prompt(submit.prompt_token_ids, limits.vocab_size)
     params = submit.params
-    if not (math.isfinite(params.temperature) and params.temperature >= 0):
-        raise _refuse("temperature", f"is {params.temperature}; it must be a number from 0 up")
-    if params.temperature > MAX_TEMPERATURE:
-        raise _refuse("temperature", f"is {params.temperature}; the limit is {MAX_TEMPERATURE}")
-    if not 0 <= params.top_k <= MAX_INT:
-        raise _refuse("top_k", f"is {params.top_k}; it must be 0 (all) to {MAX_INT}")
-    if not 0 < params.top_p <= 1:
-        raise _refuse("top_p", f"is {params.top_p}; it must be above 0 and at most 1")
-    if not 0 <= params.min_p <= 1:
-        raise _refuse("min_p", f"is {params.min_p}; it must be from 0 to 1")
-    if params.max_tokens is not None and params.max_tokens < 1:
-        raise _refuse("max_tokens", f"is {params.max_tokens}; it must be 1 or more")
-    if not 0 <= params.choice <= MAX_INT:
-        raise _refuse("choice", f"is {params.choice}; it must be 0 to {MAX_INT}")
-    if params.seed is not None and not -MAX_INT - 1 <= params.seed <= MAX_INT:
-        raise _refuse("seed", f"is {params.seed}; it must fit in 64 bits with a sign")
-    for token_id in params.stop_token_ids:
-        if not 0 <= token_id < limits.vocab_size:
-            raise _refuse(
-                "stop_token_ids", f"has id {token_id}; the model knows 0 to {limits.vocab_size - 1}"
-            )
-    if params.logprobs is not None and not 0 <= params.logprobs <= limits.max_logprobs:
-        raise _refuse(
-            "logprobs",
-            f"is {params.logprobs}; this engine gives 0 to {limits.max_logprobs} (--max-logprobs)",
-        )
-    _check_length(len(submit.prompt_token_ids), params.max_tokens, limits)
+    check_prompt(submit.prompt_token_ids, limits)
+    check_ranges(params)
+    check_token_ids(params.stop_token_ids, limits, "stop_token_ids")
+    if params.logprobs is not None:
+        check_logprobs(params.logprobs, limits)
+    check_length(len(submit.prompt_token_ids), params.max_tokens, limits)
 
 
-def _check_prompt(token_ids: list[int], vocab_size: int) -> None:
+def check_ranges(fields: object) -> None:
+    """Hold every attribute that `RANGES` knows against its range; None and absent ones pass."""
+    for name, allowed in RANGES.items():
+        value = getattr(fields, name, None)
+        if value is not None and value not in allowed:
+            raise _refuse(name, f"is {value}; it must be {allowed}")
+
+
+def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt") -> None:
+    """A prompt has a token, and only ids of the model."""
     if not token_ids:
-        raise _refuse("prompt", "is empty; it must have at least one token")
-    low, high = min(token_ids), max(token_ids)
-    if low < 0 or high >= vocab_size:
-        bad = low if low < 0 else high
-        raise _refuse("prompt", f"has token id {bad}; the model knows 0 to {vocab_size - 1}")
+        raise _refuse(param, "is empty: it has no tokens; give at least one")
+    check_token_ids(token_ids, limits, param)
 
 
-def _check_length(prompt: int, max_tokens: int | None, limits: Limits) -> None:
-    longest = min(limits.max_model_len, limits.pool_tokens)
-    wanted = prompt + (1 if max_tokens is None else max_tokens)
+def check_token_ids(token_ids: Sequence[int], limits: Limits, param: str) -> None:
+    """Every id is one of the model's."""
+    if token_ids and not (min(token_ids) >= 0 and max(token_ids) < limits.vocab_size):
+        index = next(
+            index for index, one in enumerate(token_ids) if not 0 <= one < limits.vocab_size
+        )
+        raise _refuse(
+            f"{param}[{index}]",
+            f"is token id {token_ids[index]}; the model knows 0 to {limits.vocab_size - 1}",
+        )
+
+
+def check_logprobs(wanted: int, limits: Limits, param: str = "logprobs") -> None:
+    """No more log probabilities per token than the engine gives."""
+    if not 0 <= wanted <= limits.max_logprobs:
+        raise _refuse(
+            param, f"is {wanted}; this engine gives 0 to {limits.max_logprobs} (--max-logprobs)"
+        )
+
+
+def check_length(
+    prompt_tokens: int,
+    max_tokens: int | None,
+    limits: Limits,
+    *,
+    prompt_param: str = "prompt",
+    tokens_param: str = "max_tokens",
+) -> None:
+    """Prompt and output (at least one token of it) fit into the context."""
+    longest = limits.context_tokens
+    wanted = prompt_tokens + (1 if max_tokens is None else max_tokens)
     if wanted <= longest:
         return
     asked = "at least 1" if max_tokens is None else str(max_tokens)
-    if longest == limits.max_model_len:
-        limit = f"the model's context length here is {longest} tokens (--max-model-len)"
-    else:
-        limit = f"the KV cache holds {longest} tokens (--kv-cache-memory-bytes)"
+    cause = "--max-model-len"
+    if longest < limits.max_model_len:
+        cause = "what the KV cache holds; --kv-cache-memory-bytes"
     raise RequestError(
-        f"{limit}; the request needs {wanted}: {prompt} of prompt and {asked} of output. "
-        "Shorten the prompt or lower max_tokens.",
-        param="prompt" if prompt >= longest else "max_tokens",
-        code="context_length_exceeded",
+        # Clients look for the code, and for the words "maximum context length is".
+        f"This model's maximum context length is {longest} tokens ({cause}); the request needs "
+        f"{wanted}: {prompt_tokens} of prompt and {asked} of output. "
+        f"Shorten the prompt or lower {tokens_param}.",
+        param=prompt_param if prompt_tokens >= longest else tokens_param,
+        code=CONTEXT_LENGTH_EXCEEDED,
     )
 
 

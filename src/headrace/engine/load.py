@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
 from headrace.embedded import resolve_model
 from headrace.engine.core import EngineCore
 from headrace.engine.memory import plan_kv_cache
-from headrace.errors import CheckpointError
 from headrace.models import load_model
 from headrace.ops import make_ops
-from headrace.weights.checkpoint import Checkpoint, TokenizerData
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
-
-GGUF_UNUSED = 5
-"""Type of a token nobody may produce, in tokenizer.ggml.token_type."""
+from headrace.weights.tokenizer_data import TokenizerData
 
 Progress = Callable[[int, int], None]
 
@@ -38,15 +32,22 @@ def load_engine(
     *,
     clock: Callable[[], float] = time.monotonic,
     started_s: float | None = None,
+    begun_s: float | None = None,
     progress: Progress | None = None,
+    on_phase: Callable[[str], None] | None = None,
 ) -> LoadedEngine:
     """Open the checkpoint, load the weights, size the KV cache, compute one token.
 
     started_s: by `clock`, when the process or command began; the time since then is the phase
-    "import". progress: called with bytes of weights done and in all. Raises HeadraceError (its
-    kinds CheckpointError, UnsupportedModelError, ConfigError) with what is wrong and what helps.
+    "import", but for what passed until begun_s, when its first line ran, which is "spawn".
+    progress: called with bytes of weights done and in all. on_phase: called with the name of each
+    phase as it begins. Raises HeadraceError (its kinds CheckpointError, UnsupportedModelError,
+    ConfigError) with what is wrong and what helps.
     """
-    phases = _Phases(clock)
+    phases = _Phases(clock, on_phase)
+    if started_s is not None and begun_s is not None:
+        phases.seconds["spawn"] = begun_s - started_s
+        started_s = begun_s
     if started_s is not None:
         phases.seconds["import"] = clock() - started_s
     with phases("open"):
@@ -78,63 +79,25 @@ def load_engine(
 
 
 def count_tokens(tokenizer: TokenizerData, vocab_size: int) -> int:
-    """How many ids the tokenizer knows, at most `vocab_size`: those from there on are padding.
-
-    GGUF files list the padding too, as unused tokens at the end.
-    """
-    if tokenizer.kind == "gguf":
-        known = _count_gguf(tokenizer.gguf)
-    elif tokenizer.kind == "tokenizer.json" and tokenizer.json_path is not None:
-        known = _count_json(tokenizer.json_path)
-    else:
-        return vocab_size
-    return min(known, vocab_size)
-
-
-def _count_gguf(entries: Mapping[str, Any]) -> int:
-    known = len(entries["tokens"])
-    kinds = entries.get("token_type")
-    while kinds is not None and known and kinds[known - 1] == GGUF_UNUSED:
-        known -= 1
-    return known
-
-
-class _Added(msgspec.Struct):
-    id: int
-
-
-class _Vocabulary(msgspec.Struct):
-    vocab: dict[str, int] | list[tuple[str, float]]
-
-
-class _TokenizerJson(msgspec.Struct):
-    """The two places in tokenizer.json that give ids; the rest is skipped unread."""
-
-    model: _Vocabulary
-    added_tokens: list[_Added] = []
-
-
-def _count_json(path: Path) -> int:
-    try:
-        parsed = msgspec.json.decode(path.read_bytes(), type=_TokenizerJson)
-    except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read as a tokenizer: {error}") from error
-    vocabulary = parsed.model.vocab
-    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    added = [token.id for token in parsed.added_tokens]
-    highest: int = max([-1, *added, *ids])
-    return 1 + highest
+    """How many ids the tokenizer knows, at most `vocab_size`: those from there on are padding."""
+    known = tokenizer.num_tokens
+    return vocab_size if known is None else min(known, vocab_size)
 
 
 class _Phases:
     """Seconds of each named phase, in the order they came."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], on_phase: Callable[[str], None] | None = None
+    ) -> None:
         self.seconds: dict[str, float] = {}
         self._clock = clock
+        self._on_phase = on_phase
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         start_s = self._clock()
+        if self._on_phase is not None:
+            self._on_phase(name)
         yield
         self.seconds[name] = self._clock() - start_s

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.model import Model
 from headrace.errors import ConfigError
-from headrace.ops.interface import KVCacheSpec, KVCodec
+from headrace.ops.interface import KVCodec
 
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""
@@ -31,25 +32,8 @@ class CachePlan(NamedTuple):
     block_bytes: int
 
 
-class Sized(Protocol):
-    """What of a model the arithmetic needs."""
-
-    @property
-    def max_positions(self) -> int:
-        """Tokens the model was made for."""
-
-    @property
-    def weight_codec(self) -> str:
-        """Codec of most of its matrices."""
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        """The KV cache its layers need."""
-
-
 def plan_kv_cache(
-    model: Sized, config: EngineConfig, available_bytes: int | None = None
+    model: Model, config: EngineConfig, available_bytes: int | None = None
 ) -> CachePlan:
     """Size the KV cache. available_bytes: of memory; looked up when None.
 

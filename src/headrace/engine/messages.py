@@ -1,6 +1,6 @@
 """What a client and an engine core say to each other: msgpack on the wire, as it is in process.
 
-Client to core: Submit, Cancel, Shutdown. Core to client: Ready, Output, Stats, Failed.
+Client to core: Submit, Cancel, Shutdown. Core to client: Loading, Ready, Output, Stats, Failed.
 Every Submit is answered by one or more Outputs, the last of which has a finish_reason; a Cancel is
 idempotent and is answered by that last Output ("abort") unless the request had ended before.
 """
@@ -84,6 +84,22 @@ class EngineInfo(msgspec.Struct, frozen=True):
     phases_s: dict[str, float]
 
 
+class Loading(msgspec.Struct, frozen=True, tag=True):
+    """How far loading is, before Ready. done, total: bytes of weights, both 0 until they begin.
+
+    phase: the one that has begun, named as in EngineInfo.phases_s; "import" before the first.
+    """
+
+    phase: str = "import"
+    done: int = 0
+    total: int = 0
+
+    @property
+    def progress(self) -> float:
+        """Share of the weights that is loaded, 0 to 1; what follows them takes little time."""
+        return self.done / self.total if self.total else 0.0
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """Sent once, when the engine can serve."""
 
@@ -97,7 +113,11 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """State after a step, for metrics; counters are totals since start, blocks are counts."""
+    """State after a step, for metrics; counters are totals since start, blocks are counts.
+
+    failed_steps: whose batch raised and was run again request by request.
+    kv_accounting_errors: times that blocks did not add up when the engine became idle.
+    """
 
     num_running: int = 0
     num_waiting: int = 0
@@ -115,7 +135,9 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     prefix_hits_tokens: int = 0
     num_preemptions: int = 0
     miss_reasons: dict[str, int] = {}
+    failed_steps: int = 0
+    kv_accounting_errors: int = 0
 
 
 ToCore = Submit | Cancel | Shutdown
-FromCore = Ready | Output | Stats | Failed
+FromCore = Loading | Ready | Output | Stats | Failed

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from headrace.engine.messages import (
     Cancel,
     Failed,
     FromCore,
+    Loading,
     Output,
     Ready,
     Shutdown,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 STATS_EVERY_S = 0.05
 """Stats go out at most this often while busy: 20 per second is finer than any scrape."""
+
+PROGRESS_EVERY_S = 0.1
+"""How far the weights are goes out at most this often: finer than anybody looks."""
 
 RECEIVE_BYTES = 1 << 18
 
@@ -86,8 +90,36 @@ class Link:
         os._exit(0)
 
 
+class LoadingReport:
+    """Tells the parent of each phase as it begins, and now and then how far the weights are."""
+
+    def __init__(
+        self, send: Callable[[list[FromCore]], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._send = send
+        self._clock = clock
+        self._at = Loading()
+        self._due_s = 0.0
+
+    def phase(self, name: str) -> None:
+        """A phase begins."""
+        self._at = msgspec.structs.replace(self._at, phase=name)
+        self._tell()
+
+    def progress(self, done: int, total: int) -> None:
+        """Bytes of weights done and in all."""
+        self._at = msgspec.structs.replace(self._at, done=done, total=total)
+        if self._clock() >= self._due_s:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._send([self._at])
+        self._due_s = self._clock() + PROGRESS_EVERY_S
+
+
 def main() -> int:
     """Load, say Ready, serve until told to stop; the exit code, 1 where something went wrong."""
+    begun_s = time.monotonic()  # numpy and the kernels are still to be imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -97,8 +129,15 @@ def main() -> int:
         config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
         from headrace.engine.load import load_engine
 
-        core = load_engine(config, started_s=started_s).core
-        link.send([Ready(core.info())])
+        report = LoadingReport(link.send)
+        core = load_engine(
+            config,
+            started_s=started_s,
+            begun_s=begun_s,
+            progress=report.progress,
+            on_phase=report.phase,
+        ).core
+        link.send([Ready(core.info()), core.stats()])
         serve(core, link)
     except HeadraceError as error:
         link.send([Failed(str(error))])

@@ -7,47 +7,15 @@ a row per slot of which only what has changed is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.model import Model
 from headrace.engine.request import Request
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
 from headrace.engine.scheduler import Row
-from headrace.ops.interface import Array, KVCacheArrays, KVCacheSpec, KVCodec, RaggedBatch
-
-
-class Model(Protocol):
-    """What the engine needs of a model; `headrace.models.load_model` gives one."""
-
-    @property
-    def model_type(self) -> str:
-        """The family's name, as in its config."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Width of the logits."""
-
-    @property
-    def max_positions(self) -> int:
-        """Tokens the model was made for."""
-
-    @property
-    def weight_codec(self) -> str:
-        """Codec of most of its matrices."""
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of its weights as they are held."""
-
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        """The KV cache its layers need."""
-
-    def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
-        """Logits f32[L, vocab_size] of batch.logit_rows; K and V of every new token are stored."""
+from headrace.ops.interface import KVCacheArrays, RaggedBatch
 
 
 class Runner:

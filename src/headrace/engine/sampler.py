@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.request import Request
-from headrace.ops.interface import Array, Ops, SamplingRows
+from headrace.ops.interface import Array, Ops, SamplingRows, UnusableLogitsError
 
 LOGPROB_FLOOR = -9999.0
 """OpenAI's figure for "very unlikely"; JSON has no infinity."""
@@ -52,11 +52,12 @@ class Sampler:
     def sample(self, logits: Array, requests: Sequence[Request]) -> list[Draw]:
         """A token for each request from its row of logits f32[R, vocab].
 
-        The backend refuses logits that hold no distribution; then each row is tried alone.
+        The backend refuses a row without a distribution; then each row is tried alone. Every other
+        error is a bug and is raised: as a request's error it would look like a broken model.
         """
         try:
             return self._sample(logits, requests)
-        except ValueError as error:
+        except UnusableLogitsError as error:
             if len(requests) == 1:
                 return [Draw(error=f"the model's output cannot be sampled from: {error}")]
         draws = []
@@ -121,7 +122,7 @@ def _sampling_rows(requests: Sequence[Request]) -> SamplingRows:
     ]
     return SamplingRows(
         temperature=temperature,
-        top_k=np.array([min(one.top_k, 0x7FFFFFFF) for one in params], np.int32),
+        top_k=np.array([min(max(one.top_k, 0), 0x7FFFFFFF) for one in params], np.int32),
         top_p=np.maximum(np.array([one.top_p for one in params], np.float32), _TINY),
         min_p=np.array([one.min_p for one in params], np.float32),
         uniform=np.array(draws, np.float64),

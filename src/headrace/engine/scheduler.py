@@ -2,8 +2,10 @@
 
 A step spends a token budget on requests whose computed count lags what they want: first those one
 token behind (decodes, so that none of them waits on somebody's prompt), then those further behind,
-then new ones. Within each group the oldest comes first. When blocks run out the youngest gives its
-own back and queues at the head; it finds most of them cached when it returns.
+then new ones. Within each group the oldest comes first. A prompt that would take all of the budget
+leaves up to half of it to new requests that need less than that, so that they do not wait for its
+end. When blocks run out the youngest gives its own back and queues at the head; it finds most of
+them cached when it returns.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from headrace.engine.request import Request, State
 
 RESERVE_AFTER_PREEMPTIONS = 3
 """A request preempted this often gets blocks for its full length and is not preempted again."""
+
+MAX_PASSED = 16
+"""Waiting requests passed in a step: each is looked up in the prefix tree again every time."""
 
 WATERMARK_DIVISOR = 100
 """One block in a hundred stays free at admission, so that running requests can grow a little."""
@@ -81,7 +86,15 @@ class Scheduler:
         num_preempted = self._make_room()
         rows: list[Row] = []
         budget = self._budget
-        for request in sorted(self.running, key=_is_far_behind):
+        far_behind = [request for request in self.running if request.lag > 1]
+        for request in self.running:
+            if request.lag == 1:
+                budget -= _spend(request, budget, rows)
+        if far_behind and far_behind[0].lag > budget and not num_preempted:
+            kept = min(budget, self._budget - self._budget // 2)
+            passing = self._admit(rows, budget - kept, now_s, passed=far_behind[0])
+            budget = kept + passing
+        for request in far_behind:
             budget -= _spend(request, budget, rows)
         if not num_preempted:
             budget = self._admit(rows, budget, now_s)
@@ -138,13 +151,18 @@ class Scheduler:
         self.totals.preemptions += num_preempted
         return num_preempted
 
-    def _admit(self, rows: list[Row], budget: int, now_s: float) -> int:
+    def _admit(
+        self, rows: list[Row], budget: int, now_s: float, *, passed: Request | None = None
+    ) -> int:
         """Let requests in from the head of the queue while there is budget; what of it is left.
 
         One that waits for a prefix keeps its place and lets others pass; one that does not fit
-        lets nobody pass, or it would wait for ever.
+        lets nobody pass, or it would wait for ever. With `passed`, a prompt half computed, only
+        those come in that the budget computes whole. They may pass waiting ones that are younger
+        than it: those would wait for its end anyway, and then it is their turn.
         """
         admitted: list[Request] = []
+        num_passed = 0
         for request in self.waiting:
             if not budget or not self._slots:
                 break
@@ -154,6 +172,13 @@ class Scheduler:
             request.waits_for = match.waits_for
             if match.waits_for is not None:
                 continue
+            if passed is not None:
+                lag = request.num_wanted - len(match.nodes) * self.kv.block_size
+                if lag > budget:
+                    num_passed += 1
+                    if request.arrival < passed.arrival or num_passed > MAX_PASSED:
+                        break
+                    continue
             num_tokens = request.max_len if _is_reserved(request) else request.num_wanted
             spare = self._watermark if self.running else 0
             if not self.kv.admit(request, match, num_tokens, spare):
@@ -196,10 +221,6 @@ def _spend(request: Request, budget: int, rows: list[Row]) -> int:
     if count:
         rows.append(Row(request, request.num_computed, count, count == lag))
     return count
-
-
-def _is_far_behind(request: Request) -> bool:
-    return request.lag > 1
 
 
 def _is_reserved(request: Request) -> bool:

@@ -7,14 +7,18 @@ decode costs only itself: framing and decoding are separate, so the stream stays
 
 from __future__ import annotations
 
+import logging
 import struct
 
 import msgspec
 
 from headrace.engine.messages import FromCore, ToCore
+from headrace.errors import RequestError
 
 MAX_FRAME_BYTES = 1 << 28
 """Longer frames are skipped unread: 50 times a prompt of a million tokens; a bound on memory."""
+
+logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()
@@ -23,8 +27,18 @@ _from_core = msgspec.msgpack.Decoder(list[FromCore])
 
 
 def to_core(message: ToCore) -> bytes:
-    """The frame of one message to the engine."""
-    return _frame(_encoder.encode(message))
+    """The frame of one message to the engine.
+
+    Raises RequestError where the other end would skip it: its sender would wait for ever.
+    """
+    payload = _encoder.encode(message)
+    if len(payload) > MAX_FRAME_BYTES:
+        raise RequestError(
+            f"the request takes {len(payload)} bytes on the way to the engine; the limit is "
+            f"{MAX_FRAME_BYTES}. Shorten the prompt, cache_salt or stop_token_ids.",
+            code="request_too_large",
+        )
+    return _frame(payload)
 
 
 def from_core(messages: list[FromCore]) -> bytes:
@@ -48,10 +62,9 @@ def _frame(payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts a byte stream into payloads, however it is chopped. Counts the frames it skipped."""
+    """Cuts a byte stream into payloads, however it is chopped. Logs frames that it has to skip."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self.skipped = 0
         self._max = max_frame_bytes
         self._buffer = bytearray()
         self._discard = 0
@@ -70,7 +83,7 @@ class FrameReader:
                 return payloads
             (length,) = _LENGTH.unpack_from(buffer)
             if length > self._max:
-                self.skipped += 1
+                logger.error("a frame of %d bytes is skipped; the limit is %d", length, self._max)
                 self._discard = _LENGTH.size + length
                 continue
             end = _LENGTH.size + length

@@ -2,56 +2,23 @@
 
 Families read each key with its type and default, and say which values they implement. What is not
 implemented stops the load, and so does every key that nobody read: a model that loads, runs and is
-wrong is the worst outcome. The only keys let pass unread are those known not to touch the forward
-pass (`HARMLESS_KEYS`), those whose value is null or false, and those the user lists.
+wrong is the worst outcome. The only keys let pass unread are null ones, those known not to touch
+the forward pass (`weights.no_effect`), and those the user lists.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from headrace.errors import UnsupportedModelError
+from headrace.weights.no_effect import is_harmless
 
 T = TypeVar("T", int, float, bool, str)
-
-HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
-    # how and by what the file was written
-    "_name_or_path": None,
-    "architectures": None,
-    "dtype": None,
-    "torch_dtype": None,
-    "transformers_version": None,
-    "unsloth_fixed": None,
-    "unsloth_version": None,
-    # training only
-    "attention_dropout": None,
-    "hidden_dropout": None,
-    "initializer_range": None,
-    # transformers' own switches and labels
-    "_attn_implementation": None,
-    "_attn_implementation_autoset": None,
-    "chunk_size_feed_forward": (0,),
-    "id2label": None,
-    "label2id": None,
-    "output_attentions": None,
-    "output_hidden_states": None,
-    "return_dict": None,
-    "use_cache": None,
-    # Slices the same products; other values than 1 were only ever used while training.
-    "pretraining_tp": (1,),
-    # text side
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-    "sep_token_id": None,
-    "unk_token_id": None,
-    "tokenizer_class": None,
-}
-"""Keys that may stay unread: any value (None), or only the values given."""
 
 
 class ConfigReader:
@@ -173,12 +140,8 @@ class ConfigReader:
         names = []
         for key, value in self._config.items():
             name = f"{self._prefix}{key}"
-            if key in self._read or value is None or value is False or name in self._ignore_keys:
+            if key in self._read or name in self._ignore_keys or is_harmless(key, value):
                 continue
-            if key in HARMLESS_KEYS:
-                harmless = HARMLESS_KEYS[key]
-                if harmless is None or value in harmless:
-                    continue
             names.append(name)
         for inner in self._sections:
             names += inner.unread()
@@ -190,20 +153,22 @@ class ConfigReader:
         if names:
             values = {name: self._lookup(name) for name in names}
             stated = ", ".join(f"{name} = {_shortened(value)}" for name, value in values.items())
+            flags = " ".join(f"--ignore-config-keys {shlex.quote(name)}" for name in names)
             raise UnsupportedModelError(
                 f"config keys that headrace does not know for this family: {stated}. They may "
                 "change what the model computes. If they do not, load with "
-                f"--ignore-config-keys {','.join(names)}"
+                f"{flags}, or LLM(..., ignore_config_keys={tuple(names)!r})"
             )
 
     def _name(self, key: str) -> str:
         return f"{self._prefix}{key}"
 
     def _lookup(self, name: str) -> Any:
-        value: Any = self._config
-        for key in name.split("."):
-            value = value[key]
-        return value
+        """The value of a name as unread() gives it; keys of GGUF files have dots of their own."""
+        for inner in self._sections:
+            if name.startswith(inner._prefix):
+                return inner._lookup(name)
+        return self._config[name.removeprefix(self._prefix)]
 
 
 _KIND_NAMES: dict[type, str] = {

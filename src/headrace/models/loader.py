@@ -7,7 +7,6 @@ for stop the load, as unread config keys do. Knows no architecture.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from headrace.ops.interface import (
 )
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32
+from headrace.weights.no_effect import is_derived
 from headrace.weights.rope_rows import heads_to_half
 from headrace.weights.tensor import Tensor
 
@@ -35,9 +35,6 @@ Progress = Callable[[int, int], None]
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
-
-# Buffers that old exports keep although they follow from the config.
-_DERIVED_TENSORS = re.compile(r".*\.rotary_emb\.inv_freq")
 
 
 @dataclass(frozen=True)
@@ -199,7 +196,7 @@ class Loader:
         unused = [
             name
             for name in self._checkpoint.tensors
-            if name not in self._taken and not _DERIVED_TENSORS.fullmatch(name)
+            if name not in self._taken and not is_derived(name)
         ]
         if unused:
             shown = ", ".join(sorted(unused)[:5])

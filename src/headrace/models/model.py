@@ -1,7 +1,7 @@
 """What every model offers the engine: facts about itself, and one forward pass.
 
-A model is immutable once loaded; the KV cache is handed in with each step. It knows token ids and
-positions, not requests or text. A family states how its config is read and what its layer is.
+Its weights are immutable once loaded; the KV cache is handed in with each step. It knows token ids
+and positions, not requests or text. A family states how its config is read and what its layer is.
 """
 
 from __future__ import annotations
@@ -51,20 +51,6 @@ class DecoderConfig:
         """Values in the output of all heads."""
         return self.attention.num_heads * self.attention.head_dim
 
-    def kv_cache_spec(
-        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
-    ) -> KVCacheSpec:
-        """The KV cache this model needs, of that many blocks."""
-        return KVCacheSpec(
-            num_layers=self.num_layers,
-            num_kv_heads=self.attention.num_kv_heads,
-            head_dim=self.attention.head_dim,
-            block_size=block_size,
-            num_blocks=num_blocks,
-            k_codec=k_codec,
-            v_codec=v_codec,
-        )
-
 
 def read_attention(reader: ConfigReader, heads: int, head_dim: int) -> AttentionShape:
     """Grouped attention with the usual scale; checks what has to divide what."""
@@ -112,7 +98,10 @@ class Model(ABC):
         rows = config.vocab_size or loader.embedding_rows()
         divisors = loader.optional_vector("rope_freqs.weight", head_dim // 2)
         self._ops = ops
-        self._rope = ops.rope_table(config.rope.frequencies(head_dim, divisors), max_positions)
+        self._frequencies = config.rope.frequencies(head_dim, divisors)
+        self._longest = max_positions
+        self._rope: RopeTable | None = None
+        self._rope_positions = 0
         self._embedding = loader.embedding(rows, hidden)
         self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
         self._norm = loader.norm("model.norm.weight", hidden, config.rms_norm_eps)
@@ -143,13 +132,34 @@ class Model(ABC):
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
     ) -> KVCacheSpec:
         """The KV cache this model needs, of that many blocks."""
-        return self.config.kv_cache_spec(block_size, num_blocks, k_codec, v_codec)
+        return KVCacheSpec(
+            num_layers=self.config.num_layers,
+            num_kv_heads=self.attention.num_kv_heads,
+            head_dim=self.attention.head_dim,
+            block_size=block_size,
+            num_blocks=num_blocks,
+            k_codec=k_codec,
+            v_codec=v_codec,
+        )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of `batch.logit_rows`; every token's K and V are stored."""
         ops = self._ops
+        rope = self._rope_table(kv.spec)
         x = ops.embedding(self._embedding, batch.token_ids)
         for layer in self._layers:
-            x = layer(ops, x, self._rope, kv, batch)
+            x = layer(ops, x, rope, kv, batch)
         x = ops.take_rows(x, batch.logit_rows)
         return self._head(x, norm=self._norm)
+
+    def _rope_table(self, spec: KVCacheSpec) -> RopeTable:
+        """The table for as many positions as a request in this cache can have.
+
+        Made with the first step: Llama 3.1's full 131,072 positions would be 64 MiB of table beside
+        a cache that may hold a tenth of that. A larger cache gets a new one.
+        """
+        positions = min(self._longest, spec.num_blocks * spec.block_size)
+        if self._rope is None or self._rope_positions < positions:
+            self._rope = self._ops.rope_table(self._frequencies, positions)
+            self._rope_positions = positions
+        return self._rope

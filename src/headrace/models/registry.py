@@ -37,8 +37,8 @@ def load_model(
 ) -> Model:
     """The model, its weights handed to the backend.
 
-    max_positions: longest request that will be run, in tokens (the size of the rope table);
-        default: the model's own limit.
+    max_positions: longest request that will be run, in tokens; default: the model's own limit.
+        The rope table is no longer than this, nor than the KV cache can hold.
     ignore_config_keys: keys of the config that may stay unread.
     progress: called with bytes done and bytes in all.
     Raises UnsupportedModelError for what is not implemented, CheckpointError for a damaged file,

@@ -164,6 +164,19 @@ class TopLogprobs(NamedTuple):
     values: npt.NDArray[np.float32]
 
 
+class UnusableLogitsError(ValueError):
+    """A row of logits holds no distribution: NaN, +inf, or -inf everywhere.
+
+    row: the first such row, counted in the logits the operation was given. A property of what a
+    model computed for one request, where every other ValueError of an operation is the caller's
+    mistake.
+    """
+
+    def __init__(self, row: int, what: str) -> None:
+        super().__init__(f"row {row} of logits {what}")
+        self.row = row
+
+
 class Ops(ABC):
     """A backend. Instances hold a thread pool at most; weights and caches are owned by callers.
 
@@ -279,10 +292,18 @@ class Ops(ABC):
 
     @abstractmethod
     def sample(self, logits: Array, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
-        """One token id per row of f32[R, V]; ids >= num_tokens (padding of V) are never taken."""
+        """One token id per row of f32[R, V]; ids >= num_tokens (padding of V) are never taken.
+
+        Raises UnusableLogitsError, and no other error for this cause, where a row holds NaN or
+        +inf below num_tokens or is -inf all over; ValueError for shapes that do not agree and
+        parameters out of range, whatever the logits are.
+        """
 
     @abstractmethod
     def top_logprobs(
         self, logits: Array, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
     ) -> TopLogprobs:
-        """Log probabilities of `chosen` and of the k most likely ids below num_tokens."""
+        """Log probabilities of `chosen` and of the k most likely ids below num_tokens.
+
+        Raises as `sample` does.
+        """

@@ -14,7 +14,6 @@ from headrace.protocol.openai.error import INVALID_REQUEST, SERVER_ERROR, ErrorB
 logger = logging.getLogger(__name__)
 
 MODEL_NOT_FOUND = "model_not_found"
-CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
 
 class ApiError(Exception):

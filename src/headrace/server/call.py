@@ -6,8 +6,10 @@ so one bad request ends that request only. Every reply carries the request's id.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.engine.limits import check_ranges
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import ClientGoneError, api_error
 from headrace.server.connection import read_json
@@ -26,6 +29,11 @@ from headrace.server.state import ServerState
 logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+# About a millisecond each; below it, going to a thread and back costs more than it frees.
+TEXT_ON_LOOP_BYTES = 4096
+PARSED_ON_LOOP_BYTES = 2**17
 
 # nginx's status for a client that closed the connection; only metrics and logs see it.
 CLIENT_GONE = 499
@@ -33,20 +41,36 @@ CLIENT_GONE = 499
 
 @dataclass
 class Call:
-    """A call and what its reply has to carry. arrival_s: of the state's clock."""
+    """A call and what its reply has to carry. arrival_s: of the state's clock.
+
+    body_bytes: of the body once it is parsed; what work on it can take is decided by that.
+    """
 
     http: Request
     state: ServerState
     request_id: str
     arrival_s: float
     ignored: str = ""
+    body_bytes: int = 0
 
     async def parse(self, endpoint: Endpoint[S]) -> S:
         """The body as the endpoint's request; unknown fields are noted for the reply's header."""
-        parsed = parse_request(await read_json(self.http), endpoint)
+        body = await read_json(self.http)
+        self.body_bytes = len(body)
+        parsed = await off_loop(
+            self.state.workers,
+            len(body),
+            PARSED_ON_LOOP_BYTES,
+            lambda: parse_request(body, endpoint),
+        )
+        check_ranges(parsed.request)
         self.state.note_ignored(parsed.ignored)
         self.ignored = ignored_params(parsed.ignored)
         return parsed.request
+
+    async def text_work(self, work: Callable[[], T]) -> T:
+        """The result of rendering or tokenizing what the body holds."""
+        return await off_loop(self.state.workers, self.body_bytes, TEXT_ON_LOOP_BYTES, work)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -55,6 +79,13 @@ class Call:
         if self.ignored:
             headers[IGNORED_PARAMS] = self.ignored
         return headers
+
+
+async def off_loop(workers: Executor, size: int, limit: int, work: Callable[[], T]) -> T:
+    """The result of `work`, done in a worker thread from `limit` on."""
+    if size < limit:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(workers, work)
 
 
 Handler = Callable[[Call], Awaitable[Response]]

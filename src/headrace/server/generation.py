@@ -8,6 +8,7 @@ early cancels the request in the engine, wherever it is.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from headrace.server.pulse import Pulse
 from headrace.server.served import ServedModel
 from headrace.telemetry.requests import RequestMetrics
 from headrace.text import TextStream
+
+logger = logging.getLogger(__name__)
 
 # Pieces waiting to be written, over all prompts of a request: a bound on what a slow client holds.
 QUEUED_PIECES = 64
@@ -43,39 +46,19 @@ class Piece(NamedTuple):
     cached_tokens: int = 0
 
 
-class Cutter:
-    """Makes pieces of outputs: decodes, looks for stop strings, leaves out the token that ended it.
-
-    Usage and log probabilities end with the token that completed a stop string.
-    """
-
-    def __init__(self, stream: TextStream, end_ids: frozenset[int], *, keep_end: bool) -> None:
-        self._stream = stream
-        self._end_ids = end_ids
-        self._keep_end = keep_end
-
-    def cut(self, output: Output) -> Piece:
-        """The piece of an output."""
-        ids = output.token_ids
-        reason = output.finish_reason
-        ended_by_id = reason == "stop" and bool(ids) and ids[-1] in self._end_ids
-        delta = self._stream.feed(ids, hide_last=ended_by_id and not self._keep_end)
-        text, stop = delta.text, delta.stop
-        if stop is None and reason is not None:
-            held = self._stream.finish()
-            text += held.text
-            stop = held.stop
-        if stop is not None:
-            reason = "stop"
-        return Piece(
-            text=text,
-            token_ids=ids[: delta.num_tokens],
-            logprobs=(output.logprobs or [])[: delta.num_tokens],
-            text_offsets=delta.text_offsets,
-            finish_reason=reason,
-            stop_reason=output.stop_reason if stop is None else stop,
-            cached_tokens=output.cached_tokens,
-        )
+def _piece(stream: TextStream, output: Output) -> Piece:
+    """The piece of an output; usage and log probabilities end with what completed a stop string."""
+    taken = stream.take(output.token_ids, output.finish_reason)
+    stopped = taken.stop is not None
+    return Piece(
+        text=taken.text,
+        token_ids=output.token_ids[: taken.num_tokens],
+        logprobs=(output.logprobs or [])[: taken.num_tokens],
+        text_offsets=taken.text_offsets,
+        finish_reason="stop" if stopped else output.finish_reason,
+        stop_reason=taken.stop if stopped else output.stop_reason,
+        cached_tokens=output.cached_tokens,
+    )
 
 
 def generate(
@@ -94,14 +77,12 @@ def generate(
     """
     outputs = model.engine.generate(submit)
     stream = model.text_stream(submit.prompt_token_ids, fields)
-    end_ids = model.eos_token_ids.union(submit.params.stop_token_ids)
-    cutter = Cutter(stream, end_ids, keep_end=fields.include_stop_str_in_output)
-    return _pieces(outputs, cutter, submit, arrival_s, metrics, pulse)
+    return _pieces(outputs, stream, submit, arrival_s, metrics, pulse)
 
 
 async def _pieces(
     outputs: AsyncGenerator[Output, None],
-    cutter: Cutter,
+    stream: TextStream,
     submit: Submit,
     arrival_s: float,
     metrics: RequestMetrics,
@@ -109,18 +90,23 @@ async def _pieces(
 ) -> AsyncGenerator[Piece, None]:
     max_tokens = submit.params.max_tokens or 0
     timeline = metrics.arrived(arrival_s, len(submit.prompt_token_ids), max_tokens)
-    reason = "abort"
+    reason, preemptions = "abort", 0
     try:
         with pulse.open_request():
             async with aclosing(outputs):
                 async for output in outputs:
                     pulse.heard()
+                    preemptions = output.num_preemptions
+                    if output.cache_miss is not None:
+                        logger.debug(
+                            "request %s: not cached: %s", submit.request_id, output.cache_miss
+                        )
                     if output.finish_reason == "error":
                         reason = "error"
                         raise GenerationError(output.error or "the engine gave no cause")
                     if output.finish_reason == "abort":
                         raise EngineDeadError("it gave up all requests")
-                    piece = cutter.cut(output)
+                    piece = _piece(stream, output)
                     metrics.tokens(
                         timeline,
                         len(piece.token_ids),
@@ -135,6 +121,7 @@ async def _pieces(
         reason = "error"
         raise GenerationError("the engine ended the request without a reason")
     finally:
+        logger.debug("request %s: %s, preempted %d times", submit.request_id, reason, preemptions)
         metrics.ended(timeline, reason)
 
 

@@ -6,6 +6,7 @@ Loaded in the server's process while the engine's process loads the weights.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.tensor import Tensor
 
+EMBEDDED_NAME = "headrace-code"
+"""The name clients can rely on for the model that ships in the package."""
+
 # Bytes of each tensor that enter the fingerprint: enough to tell weights apart, and one page read.
 _SAMPLE_BYTES = 64
 
@@ -30,39 +34,58 @@ _SAMPLE_BYTES = 64
 class TextSide:
     """What the server itself knows of the model. weights_digest: of config and samples of weights.
 
-    template is None for a model without one.
+    template is None for a model without one. phases_s: seconds that parts of loading it took.
     """
 
     names: tuple[str, ...]
     root: str
     tokenizer: Tokenizer
     template: ChatTemplate | None
-    eos_token_ids: frozenset[int]
     weights_digest: bytes
+    phases_s: dict[str, float]
 
 
 def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
     """Open the checkpoint and make what text needs; raises HeadraceError where that fails."""
+    begun_s = time.perf_counter()
     path = resolve_model(engine_config.model)
     checkpoint = open_checkpoint(path)
-    tokenizer = load_tokenizer(checkpoint.tokenizer, checkpoint.eos_token_ids)
+    opened_s = time.perf_counter()
+    tokenizer = load_tokenizer(
+        checkpoint.tokenizer, checkpoint.eos_token_ids, pre=engine_config.tokenizer_pre
+    )
+    done_s = time.perf_counter()
     return TextSide(
-        names=server_config.served_model_name or (default_name(path),),
-        root=str(path),
+        names=server_config.served_model_name or default_names(engine_config.model, path),
+        root=_last_part(path),
         tokenizer=tokenizer,
         template=_template(checkpoint, tokenizer, server_config.chat_template),
-        eos_token_ids=frozenset(checkpoint.eos_token_ids),
         weights_digest=weights_digest(checkpoint),
+        phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},
     )
 
 
+def default_names(model: str, path: Path) -> tuple[str, ...]:
+    """What a model is called where nobody said: `model` as configured, `path` where it lies.
+
+    The model of the package also has a name that stays when a newly trained file takes its place.
+    """
+    name = default_name(path)
+    return (name,) if model or name == EMBEDDED_NAME else (EMBEDDED_NAME, name)
+
+
 def default_name(path: Path) -> str:
-    """The file's or folder's name, without ".gguf".
+    """The file's or folder's name, without ".gguf"."""
+    name = _last_part(path)
+    return name.removesuffix(".gguf") or name
+
+
+def _last_part(path: Path) -> str:
+    """The name of a file or folder; where it lies is nobody's business but this machine's.
 
     Links keep their own name: what they lead to may be named by a digest, as in the hub's cache.
     """
-    name = path.name if path.name not in ("", "..") else path.resolve().name
-    return name.removesuffix(".gguf") or name
+    return path.name if path.name not in ("", "..") else path.resolve().name
 
 
 def _template(
@@ -77,12 +100,7 @@ def _template(
             raise ConfigError(f"--chat-template {file}: cannot be read: {error}") from error
     if not templates:
         return None
-    return ChatTemplate(
-        templates,
-        bos_token=tokenizer.bos_token,
-        eos_token=tokenizer.eos_token,
-        special_tokens=tokenizer.named_tokens,
-    )
+    return ChatTemplate.for_tokenizer(templates, tokenizer)
 
 
 def weights_digest(checkpoint: Checkpoint) -> bytes:

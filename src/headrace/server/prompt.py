@@ -1,4 +1,4 @@
-"""From messages or text to token ids, off the event loop where that takes long.
+"""From messages or text to token ids. Takes long for long texts: see Call.text_work.
 
 A conversation is rendered by its template, which writes the special tokens itself; so the tokenizer
 adds none, unless asked; a special token that a user wrote is ordinary text. Text of a completion is
@@ -7,12 +7,10 @@ tokenized as it stands, with them.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,35 +21,22 @@ from headrace.text import ChatTemplate
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 # Names that rendering itself gives a template, or takes for other ends.
 _TAKEN = frozenset(inspect.signature(ChatTemplate.render_segments).parameters) - {"kwargs"}
 
-# About a millisecond of tokenizing; below it, going to a thread and back costs more than it frees.
-LARGE_CHARS = 4096
 
-
-async def off_loop(workers: Executor, chars: int, work: Callable[[], T]) -> T:
-    """The result of `work`, done in a worker thread if it is about many characters."""
-    if chars < LARGE_CHARS:
-        return work()
-    return await asyncio.get_running_loop().run_in_executor(workers, work)
-
-
-async def tokenize(
-    workers: Executor, model: ServedModel, text: str, *, add_special_tokens: bool
-) -> list[int]:
+def tokenize(model: ServedModel, text: str, *, add_special_tokens: bool) -> list[int]:
     """Token ids of a text; special tokens written in it are taken as such."""
-    return await off_loop(
-        workers,
-        len(text),
-        lambda: model.tokenizer.encode(text, add_special_tokens=add_special_tokens),
-    )
+    ids = model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    if model.tokenizer.has_double_bos(ids):
+        logger.warning(
+            "a prompt begins with two beginning-of-text tokens, which costs quality: the tokenizer "
+            "adds one, so leave it out of the text or set add_special_tokens to false"
+        )
+    return ids
 
 
-async def render(
-    workers: Executor,
+def render(
     model: ServedModel,
     messages: Sequence[Message],
     *,
@@ -70,22 +55,17 @@ async def render(
                 "own field",
                 param=f"chat_template_kwargs.{name}",
             )
-    plain = [_plain(message) for message in messages]
-
-    def work() -> list[int]:
+    try:
         segments = template.render_segments(
-            plain,
+            [_plain(message) for message in messages],
             control_tokens=tokenizer.control_tokens,
             add_generation_prompt=opens_turn,
             continue_final_message=continues,
             **variables,
         )
-        return tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
-
-    try:
-        ids = await off_loop(workers, _chars(messages), work)
     except RecursionError:
         raise RequestError("messages: an object in them is nested too deeply") from None
+    ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
     if tokenizer.has_double_bos(ids):
         logger.warning(
             "a conversation begins with two beginning-of-text tokens, which costs quality: the "
@@ -98,13 +78,3 @@ def _plain(message: Message) -> dict[str, Any]:
     """A message as the template sees it: absent fields are absent, not null."""
     plain: dict[str, Any] = msgspec.to_builtins(message)
     return plain
-
-
-def _chars(messages: Sequence[Message]) -> int:
-    total = 0
-    for message in messages:
-        if isinstance(message.content, str):
-            total += len(message.content)
-        elif message.content is not None:
-            total += sum(len(part.text or "") for part in message.content)
-    return total

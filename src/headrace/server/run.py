@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -22,9 +23,11 @@ import msgspec
 from headrace.config.settings import EngineConfig, ServerConfig
 from headrace.errors import HeadraceError
 from headrace.server.listen import listen, url_of
+from headrace.server.loading_line import LoadingLine
 
 if TYPE_CHECKING:
     from headrace.engine.client import EngineClient
+    from headrace.engine.messages import Loading
     from headrace.server.http import HttpServer
     from headrace.server.load import TextSide
     from headrace.server.state import ServerState
@@ -77,13 +80,17 @@ async def _serve(
     with _signals() as signals:
         from headrace.engine.client import EngineClient
 
-        engine_task = asyncio.ensure_future(EngineClient.start(engine_config))
+        progress = _Progress(LoadingLine(sys.stderr))
+        engine_task = asyncio.ensure_future(
+            EngineClient.start(engine_config, on_loading=progress.tell)
+        )
         await asyncio.sleep(0)  # the process is spawned before the imports below
         from headrace.server.app import build_app
         from headrace.server.http import HttpServer
         from headrace.server.state import ServerState
 
-        state = ServerState()
+        imported_s = time.perf_counter()
+        state = progress.state = ServerState()
         http = HttpServer(build_app(state), sock, grace_s=GRACE_S)
         text_task = asyncio.ensure_future(
             asyncio.to_thread(_load_text, engine_config, server_config)
@@ -93,16 +100,36 @@ async def _serve(
             ready = asyncio.gather(engine_task, text_task)
             if await _done_before(ready, signals.stop):
                 engine, text = ready.result()
+                progress.line.wipe()
                 _set_model(state, engine, text, engine_config)
-                _announce(state, url_of(sock), time.perf_counter() - started_s, as_json)
+                times = _Times(
+                    ready_s=time.perf_counter() - started_s,
+                    engine_phases_s=engine.info.phases_s,
+                    server_phases_s={"import": imported_s - started_s, **text.phases_s},
+                )
+                _announce(state, url_of(sock), times, as_json)
                 state.workers.submit(_compile_template, text)
                 await _until_stopped(engine, signals.stop)
         finally:
+            progress.line.wipe()
             http.stop()
             await _wait_for_requests(http, signals.hurry)
             await _end(engine_task, text_task)
             await http.ended()
             state.close()
+
+
+@dataclass
+class _Progress:
+    """Hears how far the engine is, from before there is a state until it is ready."""
+
+    line: LoadingLine
+    state: ServerState | None = None
+
+    def tell(self, at: Loading) -> None:
+        self.line.show(at)
+        if self.state is not None:
+            self.state.loading = at
 
 
 @contextmanager
@@ -165,7 +192,6 @@ def _set_model(
         engine=engine,
         tokenizer=text.tokenizer,
         template=text.template,
-        eos_token_ids=text.eos_token_ids,
         fingerprint=fingerprint(text.weights_digest, engine.info),
         created_s=int(state.wall_clock()),
         max_logprobs=config.max_logprobs,
@@ -173,28 +199,54 @@ def _set_model(
     state.set_model(model, prefix_caching=config.enable_prefix_caching)
 
 
+class _Times(NamedTuple):
+    """Seconds from the call of `serve`, and of phases of engine and server, which run side by side.
+
+    The engine's begin with its process ("spawn"), the server's with the call.
+    """
+
+    ready_s: float
+    engine_phases_s: dict[str, float]
+    server_phases_s: dict[str, float]
+
+
 class _Announcement(msgspec.Struct, frozen=True):
-    """What `--json` prints. url has no path; ready_s counts from the call of `serve`."""
+    """What `--json` prints. url has no path; phases_s are the engine's; times as in _Times."""
 
     url: str
     model: str
     ready_s: float
     max_model_len: int
     phases_s: dict[str, float]
+    server_phases_s: dict[str, float]
 
 
-def _announce(state: ServerState, url: str, ready_s: float, as_json: bool) -> None:
+def _announce(state: ServerState, url: str, times: _Times, as_json: bool) -> None:
     model = state.serving().model
+    logger.info(
+        "ready in %.2f s; engine: %s; server: %s",
+        times.ready_s,
+        _listed(times.engine_phases_s),
+        _listed(times.server_phases_s),
+    )
     if as_json:
-        info = model.engine.info
         facts = _Announcement(
-            url, model.name, round(ready_s, 4), model.context_tokens, info.phases_s
+            url,
+            model.name,
+            round(times.ready_s, 4),
+            model.limits.context_tokens,
+            times.engine_phases_s,
+            times.server_phases_s,
         )
         line = msgspec.json.encode(facts).decode()
     else:
-        line = f"headrace serves {model.name} at {url}/v1 (ready in {ready_s:.2f} s)"
+        line = f"headrace serves {model.name} at {url}/v1 (ready in {times.ready_s:.2f} s)"
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _listed(phases_s: dict[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in phases_s.items())
 
 
 async def _until_stopped(engine: EngineClient, stop: asyncio.Event) -> None:

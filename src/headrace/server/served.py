@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.engine.limits import Limits
 from headrace.errors import RequestError, TemplateError
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.api_error import MODEL_NOT_FOUND
@@ -22,14 +23,13 @@ class ServedModel:
 
     names: what clients may call it; the first is in replies. fingerprint: changes with weights,
     quantization and settings that change results. created_s: Unix time the server was started.
-    eos_token_ids: what the engine ends at unless told not to.
+    root: name of the file or folder.
     """
 
     names: tuple[str, ...]
     engine: EngineLike
     tokenizer: Tokenizer
     template: ChatTemplate | None
-    eos_token_ids: frozenset[int]
     fingerprint: str
     created_s: int
     max_logprobs: int
@@ -41,10 +41,9 @@ class ServedModel:
         return self.names[0]
 
     @property
-    def context_tokens(self) -> int:
-        """Most tokens of prompt and output together: the model's limit, or the KV cache's."""
-        info = self.engine.info
-        return min(info.max_model_len, info.num_blocks * info.block_size)
+    def limits(self) -> Limits:
+        """What requests are held against."""
+        return Limits.of(self.engine.info, self.max_logprobs)
 
     def check_name(self, asked: str | None) -> None:
         """Raise RequestError (a 404) for a name that is not served; None stands for the model."""

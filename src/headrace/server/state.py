@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
+from headrace.engine.messages import Loading
 from headrace.server.api_error import unavailable
 from headrace.server.event_stream import KEEP_ALIVE_S
 from headrace.server.pulse import Pulse
@@ -46,6 +47,7 @@ class Serving:
 class ServerState:
     """Begins without a model; `set_model` once, when it can serve.
 
+    loading: how far the engine is, as long as there is no model.
     clock: seconds that only go forward. wall_clock: Unix time. new_id: a fresh random id.
     """
 
@@ -55,6 +57,7 @@ class ServerState:
     keep_alive_s: float = KEEP_ALIVE_S
     workers: Executor = field(default_factory=lambda: ThreadPoolExecutor(WORKERS, "headrace-text"))
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    loading: Loading = field(default_factory=Loading)
     _serving: Serving | None = None
     _logged: set[str] = field(default_factory=set)
 

@@ -48,6 +48,10 @@ class EngineCounts(Protocol):
     def num_preemptions(self) -> int: ...
     @property
     def miss_reasons(self) -> Mapping[str, int]: ...
+    @property
+    def failed_steps(self) -> int: ...
+    @property
+    def kv_accounting_errors(self) -> int: ...
 
 
 class EngineFacts(Protocol):
@@ -212,6 +216,16 @@ class EngineCollector(Collector):
             "Requests whose prompt was not wholly cached, by reason.",
             "reason",
             counts.miss_reasons,
+        )
+        yield self._counter(
+            "headrace:failed_steps",
+            "Steps whose batch raised and was run again request by request.",
+            counts.failed_steps,
+        )
+        yield self._counter(
+            "headrace:kv_accounting_errors",
+            "Times that KV blocks did not add up when the engine became idle.",
+            counts.kv_accounting_errors,
         )
 
     def _gauge(self, name: str, help: str, value: float, **labels: str) -> Metric:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import jinja2
 
     from headrace.text.template_traits import TemplateTraits
-    from headrace.text.tokenizer import Segment
+    from headrace.text.tokenizer import Segment, Tokenizer
 
 # Ends the message to continue; private-use characters, which no template looks for. The space
 # tells whether the template trims.
@@ -62,6 +62,19 @@ class ChatTemplate:
         self._clock = clock
         self._limits = limits or RenderLimits()
         self._compiled: dict[str, tuple[jinja2.Template, TemplateTraits]] = {}
+
+    @classmethod
+    def for_tokenizer(
+        cls, source: str | Mapping[str, str], tokenizer: Tokenizer, **options: Any
+    ) -> ChatTemplate:
+        """Templates with the names of a tokenizer's special tokens; options: of the class."""
+        return cls(
+            source,
+            bos_token=tokenizer.bos_token,
+            eos_token=tokenizer.eos_token,
+            special_tokens=tokenizer.named_tokens,
+            **options,
+        )
 
     def compile(self) -> None:
         """Compile every template now. Raises TemplateError where one does not parse."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.text.byte_alphabet import SPACE_MARK
-from headrace.text.pretokenizers import DEFAULT, PRETOKENIZERS, PreTokenizer
-from headrace.text.vocabulary import SPECIAL_KINDS, TokenKind, Vocabulary
+from headrace.text.vocabulary import Vocabulary
+from headrace.weights.pretokenizers import DEFAULT, PRETOKENIZERS, PreTokenizer
+from headrace.weights.tokenizer_data import SPECIAL_KINDS, TokenKind, end_ids
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -30,7 +31,7 @@ _ROLES = {
     "unk_token": "unknown_token_id",
     "pad_token": "padding_token_id",
 }
-_END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
+_PRE_REMEDY = "--tokenizer-pre NAME or LLM(..., tokenizer_pre=NAME)"
 
 
 def vocabulary_from_gguf(
@@ -51,7 +52,7 @@ def vocabulary_from_gguf(
         )
     tokens = _strings(gguf, "tokens")
     ids = {role: _token_id(gguf, key, len(tokens)) for role, key in _ROLES.items()}
-    ends = eos_token_ids or _end_ids(gguf, len(tokens))
+    ends = eos_token_ids or end_ids(gguf, len(tokens))
     kinds = _kinds(gguf, len(tokens), control=(*ends, ids["bos_token"]), unknown=ids["unk_token"])
 
     if model == "gpt2":
@@ -77,8 +78,6 @@ def vocabulary_from_gguf(
         strips_first_space=spaced,
         bos_token_id=bos,
         eos_token_ids=ends,
-        count=lambda: len(tokens),
-        limit=lambda: len(tokens),
         named={role: tokens[token_id] for role, token_id in ids.items() if token_id is not None},
     )
 
@@ -110,11 +109,6 @@ def _token_id(gguf: Mapping[str, Any], key: str, count: int) -> int | None:
     return int(value)
 
 
-def _end_ids(gguf: Mapping[str, Any], count: int) -> tuple[int, ...]:
-    found = (_token_id(gguf, key, count) for key in _END_KEYS)
-    return tuple(sorted({token_id for token_id in found if token_id is not None}))
-
-
 def _kinds(
     gguf: Mapping[str, Any], count: int, control: Iterable[int | None], unknown: int | None
 ) -> list[int]:
@@ -141,16 +135,17 @@ def _rule(gguf: Mapping[str, Any], pre: str | None) -> PreTokenizer:
         warnings.warn(
             "tokenizer.ggml.pre is missing: how this model splits text is unknown, and a generic "
             "rule is used, which lowers its quality. Convert the file again with a current "
-            "converter, or name the rule (pre=...).",
+            f"converter, or name the rule: {_PRE_REMEDY}.",
             stacklevel=2,
         )
         return DEFAULT
     rule = PRETOKENIZERS.get(str(name))
     if rule is None:
+        stated = "--tokenizer-pre" if pre else "tokenizer.ggml.pre"
         raise UnsupportedModelError(
-            f"tokenizer.ggml.pre is {str(name)!r}, a way of splitting text this version does not "
-            f"know. Name one that splits alike (pre=...): {', '.join(sorted(PRETOKENIZERS))}; or "
-            "use a folder with tokenizer.json."
+            f"{stated} is {str(name)!r}, a way of splitting text this version does not know. "
+            f"Name one that splits alike with {_PRE_REMEDY}: {', '.join(sorted(PRETOKENIZERS))}; "
+            "or use a folder with tokenizer.json."
         )
     return rule
 

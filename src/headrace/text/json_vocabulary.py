@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import CheckpointError
 from headrace.text.byte_alphabet import SPACE_MARK, Spelling
 from headrace.text.vocabulary import Vocabulary
+from headrace.weights.tokenizer_data import token_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -41,7 +42,7 @@ def vocabulary_from_json(
         raise CheckpointError(f"{path} is not a usable tokenizer.json: {error}") from error
     backend.no_truncation()
     backend.no_padding()
-    named = {role: text for role in _ROLES if (text := _text(config.get(role)))}
+    named = {role: text for role in _ROLES if (text := token_text(config.get(role)))}
     _add_config_tokens(backend, config, named)
 
     added = backend.get_added_tokens_decoder()
@@ -67,17 +68,8 @@ def vocabulary_from_json(
         strips_first_space=strips,
         bos_token_id=bos_id,
         eos_token_ids=eos_token_ids or (() if eos_id is None else (eos_id,)),
-        count=backend.get_vocab_size,
-        limit=lambda: max(backend.get_vocab().values(), default=-1) + 1,
         named=named,
     )
-
-
-def _text(value: Any) -> str | None:
-    """A token in tokenizer_config.json: its text, or a mapping that holds it."""
-    if isinstance(value, Mapping):
-        value = value.get("content")
-    return value if isinstance(value, str) and value else None
 
 
 def _id(backend: Backend, text: str | None) -> int | None:
@@ -92,7 +84,7 @@ def _add_config_tokens(backend: Backend, config: Mapping[str, Any], named: dict[
     for key in _LISTS:
         values = config.get(key) or ()
         entries = values.values() if isinstance(values, Mapping) else values
-        texts += [text for value in entries if (text := _text(value))]
+        texts += [text for value in entries if (text := token_text(value))]
     known = {token.content for token in backend.get_added_tokens_decoder().values()}
     missing = [
         AddedToken(text, special=True, normalized=False)

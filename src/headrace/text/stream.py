@@ -52,8 +52,23 @@ class TextStream:
             tokenizer, prompt_ids=prompt_ids, skip_special_tokens=skip_special_tokens
         )
         self._stops = StopStrings(stops, include_stop=include_stop)
+        self._keep_end = include_stop
         self._offset = text_offset
         self._stopped = False
+
+    def take(self, ids: Sequence[int], finish_reason: str | None) -> TextDelta:
+        """Take what the engine gave at one time, and with its last word all that is held.
+
+        finish_reason: the engine's, None while it goes on. With "stop" the last id is the one that
+        ended the text, so its own text is left out (unless stops are to be included). A `stop` in
+        the result ended the text whatever the engine says; the reason is "stop" then.
+        """
+        hide_last = finish_reason == "stop" and not self._keep_end
+        delta = self.feed(ids, hide_last=hide_last)
+        if finish_reason is None or delta.stop is not None:
+            return delta
+        rest = self.finish()
+        return delta._replace(text=delta.text + rest.text, stop=rest.stop)
 
     def feed(self, ids: Sequence[int], *, hide_last: bool = False) -> TextDelta:
         """Take generated ids in order.

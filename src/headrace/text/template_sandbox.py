@@ -4,7 +4,8 @@ Same dialect: immutable sandbox, trimmed blocks, `break` and `continue`, `{% gen
 `raise_exception`, `strftime_now`, a `tojson` that does not escape HTML. Beside it every loop turn,
 call, filter, test, comparison and operator that can grow or walk a value is charged to the Budget
 of the rendering (template_limits), before the work where it could be large: loops and `~` by
-rewriting the template's syntax tree, the rest through the sandbox's own hooks.
+rewriting the template's syntax tree, the rest through the sandbox's own hooks. What a later Jinja
+adds is left out until its cost is known here.
 Importing this imports jinja2.
 """
 
@@ -26,13 +27,15 @@ from jinja2.utils import Namespace
 from headrace.errors import TemplateError
 from headrace.text.template_limits import Budget, RenderLimits
 from headrace.text.template_rewrite import CHARGE, COUNT_TURNS, JOIN, rewrite
-from headrace.text.template_work import charge_filter, charge_method, charge_operator
+from headrace.text.template_work import (
+    ACCOUNTED_FILTERS,
+    charge_filter,
+    charge_method,
+    charge_operator,
+)
 
 # Has a space, so that no template can name it.
 BUDGET = "render budget"
-
-# Walks whole trees of its arguments to make links, which no prompt needs.
-_LEFT_OUT_FILTERS = ("urlize",)
 
 
 class SandboxEnvironment(ImmutableSandboxedEnvironment):
@@ -47,20 +50,21 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             extensions=[_GenerationTag, loopcontrols],
             finalize=_charge_value,
         )
-        for name in _LEFT_OUT_FILTERS:
-            del self.filters[name]
-        del self.globals["lipsum"]
         self.filters["tojson"] = _tojson
         self.filters = {
             name: _charged(name, cast(Callable[..., Any], function), charge_filter)
             for name, function in self.filters.items()
+            if name in ACCOUNTED_FILTERS
         }
         self.filters |= {COUNT_TURNS: _count_turns, JOIN: _join, CHARGE: _charge_value}
         self.tests = {
             name: _charged(name, cast(Callable[..., Any], function), _charge_test)
             for name, function in self.tests.items()
+            if name in ACCOUNTED_TESTS
         }
-        self.globals |= {
+        self.globals = {
+            name: value for name, value in self.globals.items() if name in ACCOUNTED_GLOBALS
+        } | {
             "raise_exception": _raise_exception,
             "strftime_now": lambda format: clock().strftime(format),
             "dict": lambda *args, **kwargs: dict(*args, **kwargs),
@@ -212,9 +216,19 @@ def _charge_test(
     return args
 
 
+# They walk what they are given.
 _COMPARING_TESTS = frozenset(
     ("in", "==", "eq", "equalto", "!=", "ne", ">", "gt", "greaterthan", ">=", "ge", "<", "lt")
 ).union(("lessthan", "<=", "le"))
+ACCOUNTED_TESTS = _COMPARING_TESTS.union(
+    ("boolean", "callable", "defined", "divisibleby", "escaped", "even", "false", "filter"),
+    ("float", "integer", "iterable", "lower", "mapping", "none", "number", "odd", "sameas"),
+    ("sequence", "string", "test", "true", "undefined", "upper"),
+)
+"""Tests whose cost is known here: those that compare walk their values, the others look once."""
+
+ACCOUNTED_GLOBALS = frozenset(("cycler", "dict", "joiner", "namespace", "range"))
+"""Jinja's globals whose cost is known here. lipsum is left out: it makes text out of nothing."""
 
 
 def _raise_exception(message: Any) -> None:

@@ -32,6 +32,13 @@ _SHALLOW_FILTERS = frozenset(
     ("rejectattr", "items", "default", "d", "reverse", "batch", "slice", "attr", "random"),
     ("sum", "abs", "int", "float", "round", "safe"),
 )
+# Filters that look at, and print, about what the value holds: charged by its whole tree.
+_WHOLE_FILTERS = frozenset(
+    ("capitalize", "center", "dictsort", "e", "escape", "filesizeformat", "forceescape", "groupby")
+).union(
+    ("lower", "max", "min", "pprint", "sort", "string", "striptags", "title", "trim", "truncate"),
+    ("unique", "upper", "urlencode", "wordcount", "xmlattr"),
+)
 _DEFAULTS = frozenset(("default", "d", "int", "float"))
 
 
@@ -193,6 +200,10 @@ _FILTERS: dict[str, Callable[[Budget, Any, int, tuple[Any, ...]], None]] = {
     "format": _filter_format,
     "tojson": _filter_json,
 }
+
+ACCOUNTED_FILTERS = _SHALLOW_FILTERS | _WHOLE_FILTERS | frozenset(_FILTERS)
+"""Filters whose cost is known here. urlize is left out: it walks whole trees of its arguments to
+make links, which no prompt needs."""
 
 
 def _sized(budget: Budget, value: Any) -> Any:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken
     from tokenizers import Tokenizer as Backend
 
-    from headrace.weights.checkpoint import TokenizerData
+    from headrace.weights.tokenizer_data import TokenizerData
 
 Segment = tuple[str, bool]
 """A piece of text and whether special tokens are recognised in it."""
@@ -66,11 +66,6 @@ class Tokenizer:
         self.named_tokens = vocabulary.named
 
     @property
-    def add_bos(self) -> bool:
-        """Whether `add_special_tokens` begins a text with the beginning-of-text token."""
-        return self.bos_token_id is not None and self.bos_token_id in self._vocabulary.prefix_ids
-
-    @property
     def bos_token(self) -> str | None:
         """Text of the beginning-of-text token, as chat templates print it."""
         return self.named_tokens.get("bos_token")
@@ -79,16 +74,6 @@ class Tokenizer:
     def eos_token(self) -> str | None:
         """Text of the end-of-text token, as chat templates print it."""
         return self.named_tokens.get("eos_token")
-
-    @cached_property
-    def vocab_size(self) -> int:
-        """How many ids exist. There may be gaps: ids run up to `id_limit`."""
-        return self._vocabulary.count()
-
-    @cached_property
-    def id_limit(self) -> int:
-        """The highest id + 1; a model's padded vocabulary goes further, with ids of no meaning."""
-        return self._vocabulary.limit()
 
     @cached_property
     def control_tokens(self) -> tuple[str, ...]:

@@ -1,35 +1,19 @@
 """What a tokenizer is made of once its file has been read; the builders give it, Tokenizer uses it.
 
-One vocabulary entry has a kind (the numbers are those of `tokenizer.ggml.token_type`). Control and
-unknown tokens are special: hidden when special tokens are skipped, and made from text only where
-special tokens are parsed. User-defined tokens are always recognised and always printed.
+Special tokens are hidden when special tokens are skipped, and made from text only where special
+tokens are parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from headrace.text.byte_alphabet import Spelling
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
-
-
-class TokenKind(IntEnum):
-    """Kinds of vocabulary entries, numbered as in GGUF."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
-
-
-SPECIAL_KINDS = (TokenKind.UNKNOWN, TokenKind.CONTROL)
 
 
 @dataclass(frozen=True)
@@ -45,7 +29,6 @@ class Vocabulary:
     prefix_ids, suffix_ids: what `add_special_tokens` puts before and after a text.
     strips_first_space: the first space of a whole decoded text is not part of it.
     named: special tokens by role ("bos_token", "eos_token", "pad_token", ...), as text.
-    count: how many ids exist; limit: the highest id + 1. Callables: they may cost milliseconds.
     """
 
     backend: Backend
@@ -58,6 +41,4 @@ class Vocabulary:
     strips_first_space: bool
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
-    count: Callable[[], int]
-    limit: Callable[[], int]
     named: Mapping[str, str] = field(default_factory=dict)

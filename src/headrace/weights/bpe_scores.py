@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-
-_NORMAL = 1
+from headrace.weights.tokenizer_data import TokenKind
 
 
 def scores_of_merges(
@@ -43,7 +42,9 @@ def scores_of_merges(
             ranks[token] = len(ranks)
         pairs.setdefault(token, set()).add(len(left))
         previous = token
-    joinable = {token for token, kind in zip(tokens, types, strict=True) if kind == _NORMAL}
+    joinable = {
+        token for token, kind in zip(tokens, types, strict=True) if kind == TokenKind.NORMAL
+    }
     for token in ranks:
         if token not in joinable:
             raise UnsupportedModelError(f"merges make {token!r}, which is no normal token")

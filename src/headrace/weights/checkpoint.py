@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.weights.tensor import Tensor
+from headrace.weights.tokenizer_data import TokenizerData
+
+__all__ = ["Checkpoint", "Conventions", "TokenizerData"]
 
 
 @dataclass(frozen=True)
@@ -20,29 +23,16 @@ class Conventions:
     rope_layout: how rows of Q and K are ordered within a head. "half": dimension i is rotated with
         i + head_dim/2 (Hugging Face); "interleaved": 2i with 2i + 1 (GGUF files of the llama
         family, whose converter permuted the rows).
-    norm_offset: what has to be added to stored norm weights (1.0 where a family stores w - 1).
-    fused_qkv, fused_gate_up: whether those matrices are stored as one tensor.
+    norm_offset: what has to be added to stored norm weights: 1.0 for Gemma's safetensors, which
+        store w - 1 (its GGUF files store w). 0 in the families opened so far.
+    fused_qkv, fused_gate_up: whether those matrices are stored as one tensor, as Phi-3 has them in
+        both containers. No in the families opened so far; a loader that cannot split them refuses.
     """
 
     rope_layout: Literal["half", "interleaved"] = "half"
     norm_offset: float = 0.0
     fused_qkv: bool = False
     fused_gate_up: bool = False
-
-
-@dataclass(frozen=True)
-class TokenizerData:
-    """What a file says of its tokenizer; `headrace.text` makes a tokenizer of it.
-
-    kind "tokenizer.json": `json_path` is the file. kind "gguf": `gguf` holds the
-    `tokenizer.ggml.*` entries with that prefix removed (arrays as lists or NumPy arrays).
-    config: tokenizer_config.json (or {}): chat templates excluded, special token names included.
-    """
-
-    kind: Literal["tokenizer.json", "gguf", "none"]
-    json_path: Path | None = None
-    gguf: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,6 @@ class _ConfigReader:
             config["partial_rotary_factor"] = rotary / config["head_dim"]
         config["vocab_size"] = self.vocab_size()
         config["tie_word_embeddings"] = "lm_head.weight" not in self.tensors
-        for name, modules in (("attention_bias", "self_attn."), ("mlp_bias", "mlp.")):
-            if any(modules in key and key.endswith("proj.bias") for key in self.tensors):
-                config[name] = True
         for key, name in SPECIAL_IDS.items():
             token = self.metadata.scalar(f"tokenizer.ggml.{key}")
             if _is_int(token) and 0 <= token < config["vocab_size"]:

@@ -19,29 +19,30 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.gguf_config import DEFAULT_ROPE_THETA, SAMPLING, SIZES
 from headrace.weights.gguf_names import Architecture
 from headrace.weights.gguf_values import Typed, ValueType
-from headrace.weights.rope_rows import llama3_factors
+from headrace.weights.no_effect import is_harmless
+from headrace.weights.rope_rows import LLAMA3_KEYS, llama3_factors
 
 # general.file_type of llama.cpp (llama_ftype), by the codec of most matrices.
 FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7, "BF16": 32}
 
-# Keys of a config that say nothing about results, or that the tensors and the tokenizer say.
-_INFORMATIONAL = frozenset(
-    {
-        "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id",
-        "dtype", "eos_token_id", "initializer_range", "max_window_layers", "model_type",
-        "pad_token_id", "pretraining_tp", "tie_word_embeddings", "torch_dtype",
-        "transformers_version", "use_cache", "vocab_size",
-        # Whether there are biases is seen from the tensors.
-        "attention_bias", "mlp_bias",
-    }
-)  # fmt: skip
+# Keys that the architecture, the tensors or the tokenizer of a GGUF file say.
+_SAID_ELSEWHERE = frozenset(
+    {"model_type", "vocab_size", "tie_word_embeddings", "attention_bias", "mlp_bias"}
+)
 # Keys under which these values mean "not used"; any other is refused.
 _NEUTRAL: Mapping[str, Callable[[Any], bool]] = {
-    "hidden_act": lambda value: value == "silu",
+    "hidden_act": lambda value: value in ("silu", "swish"),
     "partial_rotary_factor": lambda value: value == 1,
     "use_sliding_window": lambda value: not value,
     "layer_types": lambda value: not value or set(value) == {"full_attention"},
 }
+_ROPE_KEYS = {
+    "default": frozenset({"rope_type"}),
+    # The length a linear scaling was made from changes nothing: the factor says it all.
+    "linear": frozenset({"rope_type", "factor", "original_max_position_embeddings"}),
+    "llama3": frozenset({"rope_type", *LLAMA3_KEYS}),
+}
+"""What each kind of rope that can be written consists of; other kinds are refused as such."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +100,35 @@ def rope_parameters(left: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     """(rope_theta, the scaling entry or {}), taken out of `left`.
 
     transformers 5 writes both into one object, rope_parameters; older ones rope_theta and
-    rope_scaling, whose kind was once called "type".
+    rope_scaling, whose kind was once called "type". Raises UnsupportedModelError where they differ
+    or hold a key that is not written.
     """
-    joint = left.pop("rope_parameters", None) or {}
-    scaling = left.pop("rope_scaling", None) or {
-        key: value for key, value in joint.items() if key != "rope_theta"
-    }
-    if not isinstance(joint, dict) or not isinstance(scaling, dict):
-        raise CheckpointError("rope_scaling or rope_parameters is not an object")
-    left.setdefault("rope_theta", joint.get("rope_theta", DEFAULT_ROPE_THETA))
-    theta = _number(left, "rope_theta")
-    if "rope_type" not in scaling and "type" in scaling:
-        scaling = {**scaling, "rope_type": scaling["type"]}
+    parts = []
+    for key in ("rope_parameters", "rope_scaling"):
+        part = left.pop(key, None) or {}
+        if not isinstance(part, dict):
+            raise CheckpointError(f"{key} is not an object")
+        parts.append({name: value for name, value in part.items() if value is not None})
+    thetas = [part.pop("rope_theta") for part in parts if "rope_theta" in part]
+    if left.get("rope_theta") is not None:
+        thetas.append(left["rope_theta"])
+    theta = _number({"rope_theta": thetas[0] if thetas else DEFAULT_ROPE_THETA}, "rope_theta")
+    left.pop("rope_theta", None)
+    for part in parts:
+        if "type" in part:
+            part.setdefault("rope_type", part.pop("type"))
+    scaling = parts[0] or parts[1]
+    if any(other != theta for other in thetas) or (parts[1] and parts[1] != scaling):
+        raise UnsupportedModelError(
+            f"rope is stated more than once, as rope_theta {thetas} and as {parts}; "
+            "keep one of them"
+        )
+    known = _ROPE_KEYS.get(str(scaling.get("rope_type", "default")), frozenset(scaling))
+    for name, value in scaling.items():
+        if name not in known and not (name == "partial_rotary_factor" and value == 1):
+            raise UnsupportedModelError(
+                f"rope_scaling.{name} is {value!r}: a GGUF file cannot state it"
+            )
     return theta, scaling
 
 
@@ -126,12 +144,14 @@ def sampling_metadata(generation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_left(key: str, value: Any, config: Mapping[str, Any]) -> None:
-    if key in _INFORMATIONAL or value is None or value is False:
+    if key in _SAID_ELSEWHERE or is_harmless(key, value):
         return
     if key in _NEUTRAL and _NEUTRAL[key](value):
         return
     # Qwen3 states a window and, beside it, that it is not used.
     if key == "sliding_window" and config.get("use_sliding_window") is False:
+        return
+    if key == "max_window_layers" and not config.get("use_sliding_window"):
         return
     raise UnsupportedModelError(
         f"config key {key!r} is {value!r}: a GGUF file cannot state it, or nobody here knows what "

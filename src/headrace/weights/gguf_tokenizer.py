@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from headrace.errors import CheckpointError
-from headrace.weights.checkpoint import TokenizerData
 from headrace.weights.gguf_values import Metadata
+from headrace.weights.tokenizer_data import TokenizerData, end_ids
 
 TOKENIZER_PREFIX = "tokenizer.ggml."
 TEMPLATE_KEY = "tokenizer.chat_template"
-END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 def tokenizer_of_gguf(metadata: Metadata) -> TokenizerData:
@@ -65,20 +61,6 @@ def templates_of_gguf(metadata: Metadata) -> dict[str, str]:
     return templates
 
 
-def end_ids_of_gguf(metadata: Mapping[str, Any], vocab_size: int) -> tuple[int, ...]:
-    """Ids of eos, eot and eom inside the vocabulary, ascending.
-
-    Converters write 4294967295 (that is -1) for an id the model does not have.
-    """
-    ids = (metadata.get(TOKENIZER_PREFIX + key) for key in END_KEYS)
-    return tuple(
-        sorted(
-            {
-                token
-                for token in ids
-                if isinstance(token, int)
-                and not isinstance(token, bool)
-                and 0 <= token < vocab_size
-            }
-        )
-    )
+def end_ids_of_gguf(metadata: Metadata, vocab_size: int) -> tuple[int, ...]:
+    """Ids of eos, eot and eom inside the vocabulary, ascending."""
+    return end_ids(metadata.strip_prefix(TOKENIZER_PREFIX), vocab_size)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.tensor import Tensor
+from headrace.weights.tokenizer_data import TokenizerData, token_text
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -171,10 +172,3 @@ def _end_ids(
                 and isinstance(entry.get("id"), int)
             }
     return tuple(sorted(ids))
-
-
-def token_text(entry: object) -> str | None:
-    """The text of a special token as tokenizer_config.json states it: a string, or an object."""
-    if isinstance(entry, dict):
-        entry = entry.get("content")
-    return entry if isinstance(entry, str) else None

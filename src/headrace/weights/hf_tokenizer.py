@@ -19,26 +19,11 @@ import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.bpe_scores import scores_of_merges
-from headrace.weights.gguf_tokenizer import END_KEYS
-from headrace.weights.hf_folder import token_text
+from headrace.weights.pretokenizers import DIGIT_PATTERN, GPT2_PATTERN, PRETOKENIZERS, name_of
+from headrace.weights.tokenizer_data import END_KEYS, TokenKind, token_text
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "▁"
 
-_GPT2_SPLIT = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-_LLAMA3_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_QWEN2_SPLIT = _LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
-# (expression, ignore_merges) to the name llama.cpp gives that pair; "dbrx" is Llama 3's expression
-# without its flag.
-_PRE_NAMES = {
-    (_GPT2_SPLIT, False): "gpt-2",
-    (_QWEN2_SPLIT, False): "qwen2",
-    (_LLAMA3_SPLIT, True): "llama-bpe",
-    (_LLAMA3_SPLIT, False): "dbrx",
-}
 _SPECIAL_NAMES = {
     "bos_token": "bos_token_id",
     "unk_token": "unknown_token_id",
@@ -125,26 +110,32 @@ def _is_byte_level(data: Mapping[str, Any]) -> bool:
 
 def _pre_name(data: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     steps = _steps(data.get("pre_tokenizer"), "pretokenizers")
-    expression = None
-    last = steps[-1]
-    if last.get("type") == "ByteLevel" and not last.get("add_prefix_space", True):
-        if len(steps) == 1 and last.get("use_regex", True):
-            expression = _GPT2_SPLIT
-        elif len(steps) == 2 and not last.get("use_regex", True):
-            first = steps[0]
-            pattern = first.get("pattern")
-            isolated = first.get("behavior") == "Isolated" and not first.get("invert")
-            if first.get("type") == "Split" and isolated and isinstance(pattern, dict):
-                expression = pattern.get("Regex")
+    patterns = tuple(pattern for step in steps if (pattern := _pattern(step)) != "")
     ignore_merges = bool(model.get("ignore_merges"))
-    name = _PRE_NAMES.get((str(expression), ignore_merges))
+    # To bytes first would split bytes.
+    in_order = [step.get("type") == "ByteLevel" for step in steps].index(True) == len(steps) - 1
+    name = name_of(patterns, ignore_merges) if in_order else None
     if name is None:
         raise UnsupportedModelError(
             f"the pre-tokenizer {reprlib.repr(data.get('pre_tokenizer'))} with ignore_merges "
-            f"{ignore_merges} is none of {', '.join(_PRE_NAMES.values())}; "
+            f"{ignore_merges} is none that GGUF names are known for ({', '.join(PRETOKENIZERS)}); "
             "if GGUF readers know it under another name, give that as pre"
         )
     return name
+
+
+def _pattern(step: Mapping[str, Any]) -> str | None:
+    """The expression one step splits by; "" where it does not split, None for another kind."""
+    kind = step.get("type")
+    if kind == "ByteLevel" and not step.get("add_prefix_space", True):
+        return GPT2_PATTERN if step.get("use_regex", True) else ""
+    if kind == "Digits" and step.get("individual_digits"):
+        return DIGIT_PATTERN
+    pattern = step.get("pattern")
+    isolated = step.get("behavior") == "Isolated" and not step.get("invert")
+    if kind == "Split" and isolated and isinstance(pattern, dict):
+        return pattern.get("Regex")
+    return None
 
 
 def _note_normalizer(data: Mapping[str, Any], notes: list[str]) -> None:
@@ -182,8 +173,8 @@ def _adds_space(data: Mapping[str, Any]) -> bool:
 
 def _tokens(
     data: Mapping[str, Any], model: Mapping[str, Any], vocab_size: int, byte_level: bool
-) -> tuple[list[str], list[int]]:
-    """Text and type of every id; [PAD<id>] of type UNUSED where there is none."""
+) -> tuple[list[str], list[TokenKind]]:
+    """Text and type of every id; [PAD<id>] of type TokenKind.UNUSED where there is none."""
     vocab = model.get("vocab")
     if not isinstance(vocab, dict):
         raise CheckpointError("tokenizer.json: model.vocab is not an object")
@@ -192,13 +183,13 @@ def _tokens(
             "a BPE tokenizer that is neither byte-level nor has byte_fallback cannot be written"
         )
     tokens = [f"[PAD{index}]" for index in range(vocab_size)]
-    types = [UNUSED] * vocab_size
+    types = [TokenKind.UNUSED] * vocab_size
     unknown = model.get("unk_token")
     entries = [(index, text, _type_of(text, byte_level, unknown)) for text, index in vocab.items()]
     for added in data.get("added_tokens") or []:
-        kind = CONTROL if added.get("special") else USER_DEFINED
+        kind = TokenKind.CONTROL if added.get("special") else TokenKind.USER_DEFINED
         if not byte_level and added.get("content") == unknown:
-            kind = UNKNOWN
+            kind = TokenKind.UNKNOWN
         entries.append((added.get("id"), added.get("content"), kind))
     for index, text, kind in entries:
         if not isinstance(index, int) or not 0 <= index < vocab_size or not isinstance(text, str):
@@ -210,13 +201,13 @@ def _tokens(
     return tokens, types
 
 
-def _type_of(text: str, byte_level: bool, unknown: object) -> int:
+def _type_of(text: str, byte_level: bool, unknown: object) -> TokenKind:
     if byte_level:
-        return NORMAL
+        return TokenKind.NORMAL
     if text == unknown:
-        return UNKNOWN
+        return TokenKind.UNKNOWN
     is_byte = len(text) == 6 and text.startswith("<0x") and text.endswith(">")
-    return BYTE if is_byte else NORMAL
+    return TokenKind.BYTE if is_byte else TokenKind.NORMAL
 
 
 def _merges(model: Mapping[str, Any]) -> list[str]:

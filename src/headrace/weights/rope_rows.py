@@ -17,6 +17,14 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError
 
+LLAMA3_KEYS = (
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+)
+"""What a rope_scaling of type "llama3" consists of, in the order `llama3_factors` takes it."""
+
 
 def heads_to_half(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
     """int32[num_heads * head_dim]: puts rows stored "interleaved" in "half" order.
@@ -49,12 +57,7 @@ def llama3_factors(
     to 1 with original_max / wavelength. Raises CheckpointError naming a missing or bad value.
     """
     values = {}
-    for key in (
-        "factor",
-        "low_freq_factor",
-        "high_freq_factor",
-        "original_max_position_embeddings",
-    ):
+    for key in LLAMA3_KEYS:
         value = scaling.get(key)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
             raise CheckpointError(f"rope_scaling.{key} is {value!r}; a positive number is required")

@@ -76,6 +76,16 @@ def test_ties_masks_and_padding(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_tiny_temperatures_take_the_largest(level: str) -> None:
+    ops = CpuOps(level, 1)
+    logits = np.zeros((50, 33), np.float32)
+    logits[:, 17] = 1e-3
+    logits[:, 18] = -300
+    for temperature in (1e-45, 1e-39, 1e-37, 1e-20, 1e-6):
+        assert set(ops.sample(logits, rows_of(50, temperature=temperature), 33)) == {17}
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_draws_follow_the_distribution(level: str) -> None:
     ops = CpuOps(level, 2)
     logits = np.log(np.array([0.5, 0.25, 0.125, 0.125], np.float32))

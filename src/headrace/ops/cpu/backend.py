@@ -9,7 +9,9 @@ other threads wait. An instance does not survive os.fork(), which copies no thre
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -29,10 +31,14 @@ from headrace.ops.interface import (
     RopeTable,
     SamplingRows,
     TopLogprobs,
+    UnusableLogitsError,
 )
+from headrace.ops.shared import f32_rope_table, f32_vector, stacked_bias
 from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
+
+_BAD_ROW = re.compile(r"row (\d+) of logits (.+)")
 
 
 class CpuOps(Ops):
@@ -61,9 +67,7 @@ class CpuOps(Ops):
         return list(_native.levels())
 
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
-        if len(tensor.shape) != 1:
-            raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a vector")
-        return tensor.to_f32() + np.float32(offset)
+        return f32_vector(tensor, offset)
 
     def linear_weight(
         self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
@@ -76,7 +80,7 @@ class CpuOps(Ops):
                 f"{names or 'nothing'} cannot be fused: "
                 f"codecs {sorted(codecs)}, widths {sorted(widths)}"
             )
-        packed = self._native.pack([_rows(part) for part in parts], _stacked_bias(parts, bias))
+        packed = self._native.pack([_rows(part) for part in parts], stacked_bias(parts, bias))
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
             in_features=widths.pop(),
@@ -95,14 +99,7 @@ class CpuOps(Ops):
         *,
         attention_factor: float = 1.0,
     ) -> RopeTable:
-        if positions < 1:
-            raise ValueError(f"positions of a rope table must be at least 1, not {positions}")
-        angles = np.arange(positions, dtype=np.float64)[:, None] * inv_freq
-        return RopeTable(
-            (np.cos(angles) * attention_factor).astype(np.float32),
-            (np.sin(angles) * attention_factor).astype(np.float32),
-            2 * len(inv_freq),
-        )
+        return f32_rope_table(inv_freq, positions, attention_factor)
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         codecs = {"f32": False, "bf16": True}
@@ -219,16 +216,17 @@ class CpuOps(Ops):
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         ids = np.empty(len(logits), np.int32)
-        self._native.sample(
-            logits,
-            num_tokens,
-            rows.temperature,
-            rows.top_k,
-            rows.top_p,
-            rows.min_p,
-            rows.uniform,
-            ids,
-        )
+        with _naming_bad_rows():
+            self._native.sample(
+                logits,
+                num_tokens,
+                rows.temperature,
+                rows.top_k,
+                rows.top_p,
+                rows.min_p,
+                rows.uniform,
+                ids,
+            )
         return ids
 
     def top_logprobs(
@@ -243,9 +241,10 @@ class CpuOps(Ops):
             np.empty((count, k), np.int32),
             np.empty((count, k), np.float32),
         )
-        self._native.top_logprobs(
-            logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
-        )
+        with _naming_bad_rows():
+            self._native.top_logprobs(
+                logits, num_tokens, chosen, result.chosen, result.rank, result.ids, result.values
+            )
         return result
 
 
@@ -256,15 +255,13 @@ def _rows(tensor: Tensor) -> _native.Rows:
     return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
 
 
-def _stacked_bias(parts: Sequence[Tensor], bias: Sequence[Tensor | None] | None) -> F32 | None:
-    """All biases one after another, zeros where a part has none; None where no part has one."""
-    if bias is None or all(vector is None for vector in bias):
-        return None
-    if len(bias) != len(parts):
-        raise ValueError(f"{len(bias)} biases for {len(parts)} matrices")
-    vectors = []
-    for part, vector in zip(parts, bias, strict=True):
-        if vector is not None and vector.shape != part.shape[:1]:
-            raise ValueError(f"{vector.name}: shape {vector.shape} does not fit {part.shape[:1]}")
-        vectors.append(np.zeros(part.shape[0], np.float32) if vector is None else vector.to_f32())
-    return np.concatenate(vectors)
+@contextmanager
+def _naming_bad_rows() -> Iterator[None]:
+    """The native module refuses rows of logits in words; the contract asks for the row itself."""
+    try:
+        yield
+    except ValueError as error:
+        found = _BAD_ROW.fullmatch(str(error))
+        if found is None:
+            raise
+        raise UnusableLogitsError(int(found[1]), found[2]) from error

@@ -39,6 +39,7 @@ from headrace.ops.reference.arithmetic import (
     round_bf16,
 )
 from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
+from headrace.ops.shared import f32_rope_table, f32_vector, stacked_bias
 from headrace.weights.tensor import Tensor
 
 
@@ -56,9 +57,7 @@ class ReferenceOps(Ops):
     num_threads = 1
 
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
-        if len(tensor.shape) != 1:
-            raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a vector")
-        return tensor.to_f32() + np.float32(offset)
+        return f32_vector(tensor, offset)
 
     def linear_weight(
         self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
@@ -72,9 +71,7 @@ class ReferenceOps(Ops):
             raise ValueError(
                 f"{names} cannot be fused: codecs {sorted(codecs)}, widths {sorted(widths)}"
             )
-        biases = [None] * len(parts) if bias is None else list(bias)
-        if len(biases) != len(parts):
-            raise ValueError(f"{len(biases)} biases for {len(parts)} matrices: {names}")
+        vector = stacked_bias(parts, bias)
         codec = codecs.pop()
         matrices = [_q8_matrix(part) if codec == "Q8_0" else part.to_f32() for part in parts]
         matrix: F32 | Q8Matrix
@@ -87,7 +84,7 @@ class ReferenceOps(Ops):
             in_features=widths.pop(),
             codec=codec,
             nbytes=sum(part.nbytes for part in parts),
-            packed=_Packed(matrix, _stacked_bias(parts, biases)),
+            packed=_Packed(matrix, vector),
         )
 
     def embedding_weight(self, tensor: Tensor) -> EmbeddingWeight:
@@ -102,14 +99,7 @@ class ReferenceOps(Ops):
         *,
         attention_factor: float = 1.0,
     ) -> RopeTable:
-        if positions < 1:
-            raise ValueError(f"positions of a rope table must be at least 1, not {positions}")
-        angles = np.arange(positions, dtype=np.float64)[:, None] * inv_freq
-        return RopeTable(
-            (np.cos(angles) * attention_factor).astype(np.float32),
-            (np.sin(angles) * attention_factor).astype(np.float32),
-            2 * len(inv_freq),
-        )
+        return f32_rope_table(inv_freq, positions, attention_factor)
 
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(spec, attention.new_cache(spec))
@@ -228,15 +218,3 @@ def _q8_matrix(tensor: Tensor) -> Q8Matrix:
     blocks = stored.reshape(rows, width // BLOCK, BLOCK + 2)
     scales = blocks[:, :, :2].copy().view(np.float16).reshape(rows, -1).astype(np.float32)
     return Q8Matrix(scales, blocks[:, :, 2:].view(np.int8))
-
-
-def _stacked_bias(parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> F32 | None:
-    """All biases one after another, zeros where a part has none; None where no part has one."""
-    if all(bias is None for bias in biases):
-        return None
-    vectors = []
-    for part, bias in zip(parts, biases, strict=True):
-        if bias is not None and bias.shape != part.shape[:1]:
-            raise ValueError(f"{bias.name}: shape {bias.shape} does not fit {part.shape[:1]}")
-        vectors.append(np.zeros(part.shape[0], np.float32) if bias is None else bias.to_f32())
-    return np.concatenate(vectors)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import SamplingRows, TopLogprobs
+from headrace.ops.interface import SamplingRows, TopLogprobs, UnusableLogitsError
 from headrace.ops.reference.arithmetic import F32, F64
 from headrace.ops.reference.checks import check_ids
 
 
 def sample(logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
-    """One token id per row. Raises ValueError for parameters or logits that mean nothing."""
-    usable = _usable(logits, num_tokens)
+    """One token id per row. ValueError for parameters, UnusableLogitsError for logits."""
+    _check_shape(logits, num_tokens)
     _check_parameters(rows, len(logits))
+    usable = _usable(logits, num_tokens)
     out = np.empty(len(logits), np.int32)
     for index, row in enumerate(usable):
         if rows.temperature[index] == 0:
@@ -42,12 +43,13 @@ def top_logprobs(
     logits: F32, chosen: npt.NDArray[np.int32], k: int, num_tokens: int
 ) -> TopLogprobs:
     """Log softmax over ids below num_tokens, of `chosen` and of the k largest."""
-    usable = _usable(logits, num_tokens)
+    _check_shape(logits, num_tokens)
     if not 0 <= k <= num_tokens:
         raise ValueError(f"k {k} is not in [0, {num_tokens}], the number of tokens")
     if len(chosen) != len(logits):
         raise ValueError(f"{len(chosen)} chosen ids for {len(logits)} rows of logits")
     check_ids("chosen id", chosen, num_tokens)
+    usable = _usable(logits, num_tokens)
     count = len(logits)
     result = TopLogprobs(
         np.empty(count, np.float32),
@@ -67,16 +69,19 @@ def top_logprobs(
     return result
 
 
-def _usable(logits: F32, num_tokens: int) -> F32:
-    """The columns of real tokens, when every row can be sampled from."""
+def _check_shape(logits: F32, num_tokens: int) -> None:
     if logits.ndim != 2 or not 1 <= num_tokens <= logits.shape[1]:
         raise ValueError(f"num_tokens {num_tokens} does not fit logits {list(logits.shape)}")
+
+
+def _usable(logits: F32, num_tokens: int) -> F32:
+    """The columns of real tokens, when every row can be sampled from."""
     usable = logits[:, :num_tokens]
     for index, row in enumerate(usable):
         if np.isnan(row).any() or np.isposinf(row).any():
-            raise ValueError(f"row {index} of logits holds NaN or +inf")
+            raise UnusableLogitsError(index, "holds NaN or +inf")
         if np.isneginf(row).all():
-            raise ValueError(f"row {index} of logits is -inf everywhere: its mask allows no token")
+            raise UnusableLogitsError(index, "is -inf everywhere: its mask allows no token")
     return usable
 
 

@@ -12,7 +12,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from headrace.errors import RequestError
-from headrace.protocol.openai.sampling import AtLeastOne, SamplingFields, check_stop
+from headrace.protocol.openai.sampling import (
+    AtLeastOne,
+    SamplingFields,
+    check_stop,
+    check_stream_options,
+)
 from headrace.protocol.openai.usage import Usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -131,6 +136,7 @@ def check_chat(request: ChatCompletionRequest) -> None:
     """Rules over several fields; raises RequestError."""
     check_messages(request.messages)
     check_stop(request)
+    check_stream_options(request)
     check_turn(request.add_generation_prompt, request.continue_final_message)
     if request.top_logprobs and not request.logprobs:
         raise RequestError(

@@ -18,6 +18,7 @@ from headrace.protocol.openai.sampling import (
     SamplingFields,
     TokenId,
     check_stop,
+    check_stream_options,
 )
 from headrace.protocol.openai.usage import Usage
 
@@ -85,6 +86,7 @@ def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
 def check_completion(request: CompletionRequest) -> None:
     """Rules over several fields; raises RequestError."""
     check_stop(request)
+    check_stream_options(request)
     prompts_of(request)
 
 

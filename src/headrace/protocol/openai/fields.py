@@ -58,6 +58,8 @@ _GENERATION = _table(
     Known("kv_transfer_params", _REFUSED, ""),
     Known("vllm_xargs", ({},), "none"),
     Known("user", str, "a label of the caller's"),
+    Known("metadata", dict, "a label of the caller's"),
+    Known("store", (False,), "nothing is stored"),
     Known("request_id", str, "a label of the caller's; the reply has an id of its own"),
     Known("session_id", str, "a label of the caller's"),
 )
@@ -68,8 +70,6 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("parallel_tool_calls", bool, "no tools to call"),
     Known("functions", ([],), "no functions"),
     Known("function_call", ("none", "auto"), "no functions to choose from"),
-    Known("metadata", dict, "a label of the caller's"),
-    Known("store", (False,), "nothing is stored"),
     Known("service_tier", ("auto", "default"), "there is one tier"),
     Known("modalities", (["text"],), "text"),
     Known("audio", _REFUSED, ""),

@@ -1,7 +1,8 @@
 """Request fields that chat completions and completions share.
 
-Types and limits are checked while decoding; the descriptions are the source of docs/api.md.
-Ids, lengths and names that only a loaded model can judge are checked by the server.
+Types are checked while decoding; the descriptions are the source of docs/api.md. What the sampling
+numbers may be differs between engines, so whoever has the engine checks them; so are ids, lengths
+and names, which only a loaded model can judge.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ MAX_STOP_CHARS = 1024
 MAX_STOP_TOKEN_IDS = 1024
 
 # msgspec takes limits on a plain type only, not on a union with null.
-Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Salt = Annotated[str, Meta(min_length=1, max_length=1024)]
 TokenId = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -28,7 +28,7 @@ AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`stream_options`; without effect when the request does not stream."""
+    """`stream_options`; only of requests that stream."""
 
     include_usage: bool | None = None
 
@@ -40,21 +40,19 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
         str | None, Meta(description="A served name; may be left out, as one model is served.")
     ] = None
     temperature: Annotated[
-        float, Meta(ge=0, le=100, description="0 is greedy. Default 1, whatever the model says.")
+        float, Meta(description="0 is greedy. Default 1, whatever the model says.")
     ] = 1.0
     top_p: Annotated[
         float,
-        Meta(ge=0, le=1, description="Keep the likeliest tokens up to this mass; 0 keeps one."),
+        Meta(description="Keep the likeliest tokens up to this mass; 0 keeps one."),
     ] = 1.0
-    top_k: Annotated[
-        int, Meta(ge=-1, description="Keep the k likeliest tokens; 0 and -1 keep all.")
-    ] = 0
+    top_k: Annotated[int, Meta(description="Keep the k likeliest tokens; 0 and -1 keep all.")] = 0
     min_p: Annotated[
         float,
-        Meta(ge=0, le=1, description="Keep tokens at least this likely relative to the likeliest."),
+        Meta(description="Keep tokens at least this likely relative to the likeliest."),
     ] = 0.0
     seed: Annotated[
-        Seed | None,
+        int | None,
         Meta(
             description="Seed of the request's random stream: the same request gives the same "
             "tokens. Default: the engine draws one."
@@ -80,7 +78,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     stream: Annotated[bool, Meta(description="Send server-sent events as tokens are made.")] = False
     stream_options: Annotated[
         StreamOptions | None,
-        Meta(description="`include_usage`: a last event with `usage`. Ignored without `stream`."),
+        Meta(description="`include_usage`: a last event with `usage`. Only with `stream`."),
     ] = None
     cache_salt: Annotated[
         Salt | None,
@@ -100,6 +98,15 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the stream ends with a usage event."""
         options = self.stream_options
         return options is not None and bool(options.include_usage)
+
+
+def check_stream_options(fields: SamplingFields) -> None:
+    """Raise RequestError for options of a stream that was not asked for, as OpenAI does."""
+    if fields.stream_options is not None and not fields.stream:
+        raise RequestError(
+            "stream_options: only allowed when `stream` is true; leave it out, or stream",
+            param="stream_options",
+        )
 
 
 def check_stop(fields: SamplingFields) -> None:

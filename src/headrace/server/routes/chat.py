@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from headrace.engine.limits import check_logprobs, check_prompt
 from headrace.engine.messages import Submit
 from headrace.protocol.openai.chat import ChatCompletion, ChatCompletionRequest
 from headrace.protocol.openai.fields import CHAT
@@ -16,7 +17,7 @@ from headrace.server.chat_reply import ChatReply
 from headrace.server.connection import unless_gone
 from headrace.server.event_stream import EventStream
 from headrace.server.generation import Piece, generate
-from headrace.server.params import check_logprobs, check_prompt_ids, output_tokens, sampling_params
+from headrace.server.params import output_tokens, sampling_params
 from headrace.server.prompt import render
 from headrace.server.reply import Head, json_reply
 from headrace.server.state import Serving
@@ -28,14 +29,15 @@ async def chat_completions(call: Call) -> Response:
     serving = call.state.serving()
     model = serving.model
     model.check_name(request.model)
-    prompt_ids = await render(
-        call.state.workers,
-        model,
-        request.messages,
-        opens_turn=request.opens_turn,
-        continues=request.continue_final_message,
-        add_special_tokens=request.add_special_tokens,
-        variables=_variables(request),
+    prompt_ids = await call.text_work(
+        lambda: render(
+            model,
+            request.messages,
+            opens_turn=request.opens_turn,
+            continues=request.continue_final_message,
+            add_special_tokens=request.add_special_tokens,
+            variables=_variables(request),
+        )
     )
     head = Head(
         f"chatcmpl-{call.state.new_id()}",
@@ -76,24 +78,20 @@ def _submit(
     request: ChatCompletionRequest, serving: Serving, prompt_ids: list[int], request_id: str
 ) -> Submit:
     """The engine's request, within the model's limits; raises RequestError."""
-    model = serving.model
-    check_logprobs(request.top_logprobs, model.max_logprobs, "top_logprobs")
-    check_prompt_ids(prompt_ids, "messages", model.engine.info.vocab_size)
+    limits = serving.model.limits
+    check_logprobs(request.top_logprobs, limits, "top_logprobs")
+    check_prompt(prompt_ids, limits, "messages")
     max_tokens = output_tokens(
         len(prompt_ids),
         request.wanted_tokens,
-        model.context_tokens,
+        limits,
         prompt_param="messages",
         tokens_param="max_tokens"
         if request.max_completion_tokens is None
         else "max_completion_tokens",
     )
-    params = sampling_params(
-        request,
-        max_tokens,
-        request.top_logprobs if request.logprobs else None,
-        model.engine.info.vocab_size,
-    )
+    logprobs = request.top_logprobs if request.logprobs else None
+    params = sampling_params(request, max_tokens, logprobs, limits)
     return Submit(request_id, prompt_ids, params, request.cache_salt or "")
 
 

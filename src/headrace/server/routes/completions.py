@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
+from headrace.engine.limits import check_logprobs, check_prompt
 from headrace.engine.messages import Submit
 from headrace.protocol.openai.completions import (
     DEFAULT_MAX_TOKENS,
@@ -20,7 +21,7 @@ from headrace.server.completion_reply import CompletionReply
 from headrace.server.connection import unless_gone
 from headrace.server.event_stream import EventStream
 from headrace.server.generation import Piece, generate, merge
-from headrace.server.params import check_logprobs, check_prompt_ids, output_tokens, sampling_params
+from headrace.server.params import output_tokens, sampling_params
 from headrace.server.prompt import tokenize
 from headrace.server.reply import Head, json_reply
 from headrace.server.served import ServedModel
@@ -32,7 +33,7 @@ async def completions(call: Call) -> Response:
     serving = call.state.serving()
     model = serving.model
     model.check_name(request.model)
-    check_logprobs(request.logprobs or 0, model.max_logprobs, "logprobs")
+    check_logprobs(request.logprobs or 0, model.limits)
     prompts = await _token_ids(call, model, request)
     head = Head(
         f"cmpl-{call.state.new_id()}", int(call.state.wall_clock()), model.name, model.fingerprint
@@ -66,14 +67,14 @@ async def completions(call: Call) -> Response:
 
 
 async def _token_ids(call: Call, model: ServedModel, request: CompletionRequest) -> list[list[int]]:
-    ids = []
-    for prompt in prompts_of(request):
-        if isinstance(prompt, str):
-            prompt = await tokenize(
-                call.state.workers, model, prompt, add_special_tokens=request.add_special_tokens
-            )
-        ids.append(prompt)
-    return ids
+    prompts = prompts_of(request)
+
+    def ids_of(prompt: str | list[int]) -> list[int]:
+        if not isinstance(prompt, str):
+            return prompt
+        return tokenize(model, prompt, add_special_tokens=request.add_special_tokens)
+
+    return await call.text_work(lambda: [ids_of(prompt) for prompt in prompts])
 
 
 def _submit(
@@ -86,17 +87,17 @@ def _submit(
 ) -> Submit:
     """The engine's request for one prompt, within the model's limits; raises RequestError."""
     param = "prompt" if count == 1 else f"prompt[{index}]"
-    vocab_size = model.engine.info.vocab_size
-    check_prompt_ids(prompt_ids, param, vocab_size)
+    limits = model.limits
+    check_prompt(prompt_ids, limits, param)
     max_tokens = output_tokens(
         len(prompt_ids),
         request.max_tokens,
-        model.context_tokens,
+        limits,
         prompt_param=param,
         tokens_param="max_tokens",
         default=DEFAULT_MAX_TOKENS,
     )
-    params = sampling_params(request, max_tokens, request.logprobs, vocab_size)
+    params = sampling_params(request, max_tokens, request.logprobs, limits)
     return Submit(f"{reply_id}-{index}", prompt_ids, params, request.cache_salt or "")
 
 

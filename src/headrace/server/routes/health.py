@@ -13,10 +13,15 @@ from headrace.server.reply import json_reply
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """status: ok, loading, dead or stalled. With any but ok the reply is a 503 with an error."""
+    """status: ok, loading, dead or stalled. With any but ok the reply is a 503 with an error.
+
+    While loading, phase is what the engine does and progress the share of the weights it has.
+    """
 
     status: str
     uptime_s: float
+    phase: str | None = None
+    progress: float | None = None
     error: ErrorDetail | None = None
 
 
@@ -25,7 +30,8 @@ async def health(call: Call) -> Response:
     state = call.state
     uptime_s = round(state.uptime_s, 3)
     if not state.loaded:
-        return _down("loading", uptime_s, unavailable("the model is loading", "loading"))
+        at, error = state.loading, unavailable("the model is loading", "loading")
+        return _down("loading", uptime_s, error, phase=at.phase, progress=round(at.progress, 3))
     serving = state.serving()
     engine = serving.model.engine
     if not engine.alive:
@@ -38,8 +44,18 @@ async def health(call: Call) -> Response:
     return json_reply(Health(status="ok", uptime_s=uptime_s))
 
 
-def _down(status: str, uptime_s: float, error: ApiError) -> Response:
-    return json_reply(Health(status=status, uptime_s=uptime_s, error=error.detail), error.status)
+def _down(
+    status: str,
+    uptime_s: float,
+    error: ApiError,
+    *,
+    phase: str | None = None,
+    progress: float | None = None,
+) -> Response:
+    health = Health(
+        status=status, uptime_s=uptime_s, phase=phase, progress=progress, error=error.detail
+    )
+    return json_reply(health, error.status)
 
 
 async def metrics(call: Call) -> Response:

@@ -28,7 +28,7 @@ def _entry(model: ServedModel, name: str) -> Model:
     return Model(
         id=name,
         created=model.created_s,
-        root=model.root or model.name,
+        root=model.root or name,
         parent=None,
-        max_model_len=model.context_tokens,
+        max_model_len=model.limits.context_tokens,
     )

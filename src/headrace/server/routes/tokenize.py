@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from headrace.engine.limits import check_token_ids
 from headrace.protocol.openai.fields import DETOKENIZE, TOKENIZE
-from headrace.protocol.openai.tokenize import DetokenizeReply, TokenizeReply
+from headrace.protocol.openai.tokenize import DetokenizeReply, TokenizeReply, TokenizeRequest
 from headrace.server.call import Call
-from headrace.server.params import check_token_ids
-from headrace.server.prompt import off_loop, render, tokenize
+from headrace.server.prompt import render, tokenize
 from headrace.server.reply import json_reply
+from headrace.server.served import ServedModel
 
 
 async def tokenize_text(call: Call) -> Response:
@@ -17,17 +18,16 @@ async def tokenize_text(call: Call) -> Response:
     request = await call.parse(TOKENIZE)
     model = call.state.serving().model
     model.check_name(request.model)
+    return json_reply(await call.text_work(lambda: _tokenized(request, model)))
+
+
+def _tokenized(request: TokenizeRequest, model: ServedModel) -> TokenizeReply:
     special = request.add_special_tokens
     if request.messages is None:
-        ids = await tokenize(
-            call.state.workers,
-            model,
-            request.prompt or "",
-            add_special_tokens=True if special is None else special,
-        )
+        text = request.prompt or ""
+        ids = tokenize(model, text, add_special_tokens=True if special is None else special)
     else:
-        ids = await render(
-            call.state.workers,
+        ids = render(
             model,
             request.messages,
             opens_turn=request.opens_turn,
@@ -35,14 +35,12 @@ async def tokenize_text(call: Call) -> Response:
             add_special_tokens=bool(special),
             variables=request.chat_template_kwargs,
         )
-    names = [model.tokenizer.token_text(token_id) for token_id in ids]
-    return json_reply(
-        TokenizeReply(
-            count=len(ids),
-            max_model_len=model.context_tokens,
-            tokens=ids,
-            token_strs=names if request.return_token_strs else None,
-        )
+    names = model.tokenizer.token_text
+    return TokenizeReply(
+        count=len(ids),
+        max_model_len=model.limits.context_tokens,
+        tokens=ids,
+        token_strs=[names(token_id) for token_id in ids] if request.return_token_strs else None,
     )
 
 
@@ -51,10 +49,7 @@ async def detokenize(call: Call) -> Response:
     request = await call.parse(DETOKENIZE)
     model = call.state.serving().model
     model.check_name(request.model)
-    check_token_ids(request.tokens, "tokens", model.engine.info.vocab_size)
-    text = await off_loop(
-        call.state.workers,
-        len(request.tokens),
-        lambda: model.tokenizer.decode(request.tokens, skip_special_tokens=False),
-    )
+    check_token_ids(request.tokens, model.limits, "tokens")
+    decode = model.tokenizer.decode
+    text = await call.text_work(lambda: decode(request.tokens, skip_special_tokens=False))
     return json_reply(DetokenizeReply(text))

@@ -2,7 +2,8 @@
 
 A file names its splitting rule and does not hold it, so the rules are data here. Each pattern is
 applied to the pieces the one before left; what matches and what lies between both stay. Names
-without an entry are refused: a wrong split gives plausible ids and a worse model.
+without an entry are refused: a wrong split gives plausible ids and a worse model. `headrace.text`
+builds tokenizers by these rules; `name_of` is the way back, for writing files.
 Patterns are those of the models' own tokenizer.json (Oniguruma syntax), which llama.cpp restates
 in llama-vocab.cpp for engines without it.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+DIGIT_PATTERN = r"\p{N}"
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,15 +37,15 @@ class PreTokenizer:
     nfc: bool = False
 
 
-_GPT2_RULE = PreTokenizer((_GPT2,))
+_GPT2_RULE = PreTokenizer((GPT2_PATTERN,))
 _LLAMA3_RULE = PreTokenizer((_LLAMA3,))
 _LLAMA3_BOS_RULE = PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True)
 _QWEN2_RULE = PreTokenizer((_QWEN2,))
-_DIGITS_GPT2_RULE = PreTokenizer((r"\p{N}", _GPT2))
+_DIGITS_GPT2_RULE = PreTokenizer((DIGIT_PATTERN, GPT2_PATTERN))
 
 # What llama.cpp falls back to when a file names no rule. No model was trained with it.
 DEFAULT = PreTokenizer(
-    (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
+    (r"[\p{P}\$\+<=>\^~\|]+", GPT2_PATTERN, r"\p{N}+", r"[0-9][0-9][0-9]"),
 )
 
 PRETOKENIZERS: dict[str, PreTokenizer] = {
@@ -69,3 +71,12 @@ PRETOKENIZERS: dict[str, PreTokenizer] = {
         ),
     ),
 }
+
+
+def name_of(patterns: tuple[str | None, ...], ignore_merges: bool) -> str | None:
+    """The name llama.cpp gives this way of splitting, or None. nfc does not count: to most readers
+    a name says nothing of it."""
+    for name, rule in PRETOKENIZERS.items():
+        if (rule.patterns, rule.ignore_merges) == (patterns, ignore_merges):
+            return name
+    return None

@@ -1,0 +1,133 @@
+"""The native module, as native/module.cpp binds it.
+
+Arrays are C-contiguous NumPy arrays of the type the name of the parameter's kind says: F32, I32,
+F64, U8. ValueError names an array of another type or shape, an index out of range and a value that
+means nothing. Nothing here copies an array; outputs are handed in.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I32 = npt.NDArray[np.int32]
+U8 = npt.NDArray[np.uint8]
+
+def levels() -> list[str]:
+    """Levels this machine can run, best first."""
+
+class Rows:
+    """Stored rows of a codec ("F32", "F16", "BF16", "Q8_0"); keeps the arrays alive."""
+
+    def __init__(self, codec: str, width: int, data: U8, row_order: I32 | None) -> None: ...
+
+class PackedLinear:
+    @property
+    def nbytes(self) -> int: ...
+
+class KvCache:
+    def __init__(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        block_size: int,
+        num_blocks: int,
+        k_bf16: bool,
+        v_bf16: bool,
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+
+class Backend:
+    """Kernels of one level on one thread pool. Raises ValueError for a level that cannot run."""
+
+    def __init__(self, level: str, threads: int) -> None: ...
+    @property
+    def level(self) -> str: ...
+    @property
+    def num_threads(self) -> int: ...
+    def flushing_threads(self) -> int:
+        """For tests: how many of the pool's threads read and write denormals as zero."""
+
+    def read_bandwidth(self, megabytes: int) -> float:
+        """Bytes per second at which all threads together read that much memory, once."""
+
+    def peak_multiplies(self, kind: str) -> float:
+        """Operations per second (a multiply and an add are two) of "f32" or "int8" kernels."""
+
+    def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
+    def linear(
+        self,
+        weight: PackedLinear,
+        x: F32,
+        y: F32,
+        norm_weight: F32 | None,
+        eps: float,
+        residual: F32 | None,
+    ) -> None: ...
+    def rms_norm(self, x: F32, y: F32, weight: F32, eps: float) -> None: ...
+    def embedding(self, table: Rows, ids: I32, y: F32) -> None: ...
+    def gated_silu(self, x: F32, y: F32) -> None: ...
+    def take_rows(self, x: F32, rows: I32, y: F32) -> None: ...
+    def rope(
+        self,
+        qkv: F32,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        cos: F32,
+        sin: F32,
+        positions: I32,
+        q_weight: F32 | None,
+        q_eps: float,
+        k_weight: F32 | None,
+        k_eps: float,
+    ) -> None: ...
+    def kv_write(
+        self,
+        cache: KvCache,
+        layer: int,
+        qkv: F32,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        positions: I32,
+        query_start: I32,
+        block_tables: I32,
+    ) -> None: ...
+    def attention(
+        self,
+        cache: KvCache,
+        layer: int,
+        qkv: F32,
+        y: F32,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        scale: float,
+        positions: I32,
+        query_start: I32,
+        block_tables: I32,
+    ) -> None: ...
+    def sample(
+        self,
+        logits: F32,
+        num_tokens: int,
+        temperature: F32,
+        top_k: I32,
+        top_p: F32,
+        min_p: F32,
+        uniform: F64,
+        ids: I32,
+    ) -> None: ...
+    def top_logprobs(
+        self,
+        logits: F32,
+        num_tokens: int,
+        chosen: I32,
+        logprobs: F32,
+        ranks: I32,
+        ids: I32,
+        values: F32,
+    ) -> None: ...

@@ -1,0 +1,36 @@
+"""How far loading is, as one line of a terminal that is written over and wiped at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from headrace.engine.messages import Loading
+
+_BACK_AND_WIPE = "\r\x1b[2K"
+
+
+class LoadingLine:
+    """Writes to `stream` if that is a terminal; anywhere else it says nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_terminal = stream.isatty()
+        self._shown = False
+
+    def show(self, at: Loading) -> None:
+        """Write over what was said before."""
+        share = f" {at.progress:4.0%} of {at.total / 1e9:.2f} GB" if at.total else ""
+        self._write(f"{_BACK_AND_WIPE}loading: {at.phase}{share}")
+        self._shown = True
+
+    def wipe(self) -> None:
+        """Leave the line as if nothing had been written; nothing where nothing was."""
+        if self._shown:
+            self._write(_BACK_AND_WIPE)
+            self._shown = False
+
+    def _write(self, text: str) -> None:
+        if self._is_terminal:
+            self._stream.write(text)
+            self._stream.flush()

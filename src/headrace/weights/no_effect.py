@@ -1,0 +1,88 @@
+"""What a checkpoint may hold that changes no result: keys of config.json, derived tensors.
+
+A value is of no effect only where this table says so with a reason; that a value is false says
+nothing ("is_causal": false is another model). Null is nothing said. Readers of configs and writers
+of files use the same table, so what one lets pass the other does too.
+
+Source: transformers configuration_utils.py (PretrainedConfig's own keys), configs of published
+models of the families supported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_ANY = None
+
+HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
+    # how and by what the file was written
+    "_name_or_path": _ANY,
+    "architectures": _ANY,
+    "dtype": _ANY,
+    "torch_dtype": _ANY,
+    "transformers.js_config": _ANY,
+    "transformers_version": _ANY,
+    "unsloth_fixed": _ANY,
+    "unsloth_version": _ANY,
+    # training only
+    "attention_dropout": _ANY,
+    "hidden_dropout": _ANY,
+    "initializer_range": _ANY,
+    # transformers' own switches and labels
+    "_attn_implementation": _ANY,
+    "_attn_implementation_autoset": _ANY,
+    "gradient_checkpointing": _ANY,
+    "id2label": _ANY,
+    "label2id": _ANY,
+    "output_attentions": _ANY,
+    "output_hidden_states": _ANY,
+    "output_scores": _ANY,
+    "return_dict": _ANY,
+    "return_dict_in_generate": _ANY,
+    "torchscript": _ANY,
+    "use_cache": _ANY,
+    # SmolLM's statement that its config is a Llama's, which model_type says
+    "is_llama_config": _ANY,
+    # text side
+    "bos_token_id": _ANY,
+    "eos_token_id": _ANY,
+    "pad_token_id": _ANY,
+    "sep_token_id": _ANY,
+    "unk_token_id": _ANY,
+    "tokenizer_class": _ANY,
+    # Computes the same in slices; 0 is off.
+    "chunk_size_feed_forward": (0,),
+    # Slices the same products; other values than 1 were only ever used while training.
+    "pretraining_tp": (1,),
+    # Encoders and cross attention, which transformers writes out for every decoder.
+    "add_cross_attention": (False,),
+    "is_encoder_decoder": (False,),
+    "tie_encoder_decoder": (False,),
+    # A decoder alone is one whatever it says.
+    "is_decoder": (False, True),
+    # No head is cut off.
+    "pruned_heads": ({},),
+    # Parts that other models of these families have, stated as absent.
+    "rope_interleaved": (False,),
+    "use_bfloat16": (False,),
+    "use_mrope": (False,),
+}
+"""Keys of config.json of no effect: whatever their value (None), or only with the values given."""
+
+# Buffers that old exports keep although they follow from the config.
+_DERIVED_SUFFIX = ".rotary_emb.inv_freq"
+
+
+def is_harmless(key: str, value: object) -> bool:
+    """Whether a key of config.json with this value changes no result."""
+    if value is None:
+        return True
+    if key not in HARMLESS_KEYS:
+        return False
+    values = HARMLESS_KEYS[key]
+    return values is None or value in values
+
+
+def is_derived(name: str) -> bool:
+    """Whether a tensor of this name follows from the config, and may be left out."""
+    return name.endswith(_DERIVED_SUFFIX)

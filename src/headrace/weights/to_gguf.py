@@ -1,0 +1,184 @@
+"""Writing a checkpoint as one GGUF file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CheckpointError
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs import F16, F32, Codec, get_codec
+from headrace.weights.conversion import (
+    BIAS_KEYS,
+    ConversionResult,
+    check_conventions,
+    count_codecs,
+    is_redundant,
+    row_orders,
+)
+from headrace.weights.gguf_metadata import FILE_TYPES, metadata_of_config, sampling_metadata
+from headrace.weights.gguf_names import (
+    ROPE_FACTORS,
+    UNKNOWN_PREFIX,
+    Architecture,
+    architecture_of_config,
+)
+from headrace.weights.gguf_tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
+from headrace.weights.gguf_values import Metadata
+from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.hf_tokenizer import tokenizer_arrays
+from headrace.weights.json_file import read_json_object
+from headrace.weights.open import open_checkpoint
+from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.tensor import Tensor
+from headrace.weights.tokenizer_data import END_KEYS
+
+
+def convert_to_gguf(
+    hf_folder: Path | str,
+    out_path: Path | str,
+    codec: str = "Q8_0",
+    metadata: Mapping[str, Any] | None = None,
+    pre: str | None = None,
+) -> ConversionResult:
+    """Write the Hugging Face folder `hf_folder` as one complete GGUF file; see `write_gguf`."""
+    return write_gguf(open_checkpoint(hf_folder), out_path, codec, metadata=metadata, pre=pre)
+
+
+def write_gguf(
+    checkpoint: Checkpoint,
+    path: Path | str,
+    codec: str | None = None,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    pre: str | None = None,
+) -> ConversionResult:
+    """Write `checkpoint` as GGUF version 3.
+
+    codec: kind of the matrices; None keeps each as it is. Vectors are always F32 (llama.cpp
+    computes norms in nothing else). A matrix whose rows are not whole blocks becomes F16, which
+    the notes say. metadata: further entries, such as "general.name"; they win over derived ones.
+    pre: name of the pre-tokenizer where tokenizer.json has an unusual one.
+    Raises UnsupportedModelError or CheckpointError naming what GGUF cannot hold.
+    """
+    path = Path(path)
+    target = None if codec is None else get_codec(codec)
+    architecture = architecture_of_config(checkpoint.config.get("model_type"))
+    check_conventions(checkpoint)
+    notes: list[str] = []
+    factors = None
+    if checkpoint.format == "gguf" and isinstance(checkpoint.metadata, Metadata):
+        kept = checkpoint.metadata
+        entries: dict[str, Any] = {
+            key: kept.typed(key) for key in kept if key != "general.alignment"
+        }
+    else:
+        entries, factors = _entries_of_folder(checkpoint, architecture, pre, notes)
+    orders = row_orders(checkpoint, architecture.rope_layout)
+    sources = []
+    for name, tensor in checkpoint.tensors.items():
+        if is_redundant(checkpoint, name, notes):
+            continue
+        chosen = _gguf_codec(tensor, target, notes)
+        sources.append(
+            source_of_tensor(tensor, _gguf_name(architecture, name), chosen, orders.get(name))
+        )
+    if factors is not None:
+        sources.append(source_of_array(factors, ROPE_FACTORS))
+    entries["general.file_type"] = _file_type(sources)
+    entries["general.quantization_version"] = 2
+    entries |= dict(metadata or {})
+    nbytes = write_gguf_file(path, entries, sources)
+    return ConversionResult(path, nbytes, count_codecs(sources), tuple(notes))
+
+
+def _gguf_name(architecture: Architecture, name: str) -> str:
+    if name.startswith(UNKNOWN_PREFIX):
+        return name.removeprefix(UNKNOWN_PREFIX)
+    return architecture.gguf_name(name)
+
+
+def _gguf_codec(tensor: Tensor, target: Codec | None, notes: list[str]) -> Codec:
+    if len(tensor.shape) < 2:
+        return F32
+    if target is None:
+        return tensor.codec
+    if tensor.shape[-1] % target.block_elements:
+        notes.append(
+            f"{tensor.name} is F16: its rows of {tensor.shape[-1]} are not whole blocks of "
+            f"{target.block_elements} for {target.name}"
+        )
+        return F16
+    return target
+
+
+def _file_type(sources: list[TensorSource]) -> int:
+    matrices = Counter(source.codec.name for source in sources if len(source.shape) > 1)
+    return FILE_TYPES[matrices.most_common(1)[0][0]] if matrices else FILE_TYPES["F32"]
+
+
+def _check_biases(checkpoint: Checkpoint) -> None:
+    """In GGUF a bias that is there is used, whatever the folder's config said."""
+    for key, projections in BIAS_KEYS.items():
+        endings = tuple(f"{projection}.bias" for projection in projections)
+        denied = [name for name in checkpoint.tensors if name.endswith(endings)]
+        if checkpoint.config.get(key) is False and denied:
+            raise CheckpointError(
+                f"{checkpoint.path}: config key {key} is false but there is a tensor "
+                f"{denied[0]!r}; remove one of them"
+            )
+
+
+def _entries_of_folder(
+    checkpoint: Checkpoint, architecture: Architecture, pre: str | None, notes: list[str]
+) -> tuple[dict[str, Any], npt.NDArray[np.float32] | None]:
+    _check_biases(checkpoint)
+    model = metadata_of_config(checkpoint.config, architecture)
+    vocab_size = checkpoint.config["vocab_size"]
+    embedding = checkpoint.tensors.get("model.embed_tokens.weight")
+    if embedding is None or embedding.shape[0] != vocab_size:
+        rows = 0 if embedding is None else embedding.shape[0]
+        raise CheckpointError(
+            f"{checkpoint.path}: vocab_size is {vocab_size} but model.embed_tokens.weight has "
+            f"{rows} rows"
+        )
+    entries = {
+        **model.entries,
+        "general.type": "model",
+        "general.name": checkpoint.path.resolve().name,
+        **sampling_metadata(checkpoint.generation_config),
+    }
+    if checkpoint.tokenizer.json_path is not None:
+        arrays = tokenizer_arrays(
+            read_json_object(checkpoint.tokenizer.json_path),
+            checkpoint.tokenizer.config,
+            vocab_size,
+            checkpoint.eos_token_ids,
+            pre,
+        )
+        entries |= {TOKENIZER_PREFIX + key: value for key, value in arrays.entries.items()}
+        notes.extend(arrays.notes)
+    else:
+        entries[f"{TOKENIZER_PREFIX}model"] = "none"
+        ends = zip(END_KEYS, checkpoint.eos_token_ids, strict=False)
+        entries |= {TOKENIZER_PREFIX + key: token for key, token in ends}
+        notes.append("the folder has no tokenizer.json, so the file has no tokens")
+    # tokenizer_config.json wins; a folder without it names the first token in config.json only.
+    first = checkpoint.config.get("bos_token_id")
+    if isinstance(first, int) and 0 <= first < vocab_size:
+        entries.setdefault(f"{TOKENIZER_PREFIX}bos_token_id", first)
+    named = []
+    for name, template in checkpoint.chat_templates.items():
+        if name == "default":
+            entries[TEMPLATE_KEY] = template
+        else:
+            entries[f"{TEMPLATE_KEY}.{name}"] = template
+            named.append(name)
+    if named:
+        entries["tokenizer.chat_templates"] = named
+    return entries, model.rope_factors

@@ -1,0 +1,133 @@
+"""Writing a checkpoint as a Hugging Face folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import UnsupportedModelError
+from headrace.weights.atomic_file import atomic_file
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs import F32, get_codec
+from headrace.weights.conversion import (
+    BIAS_KEYS,
+    ConversionResult,
+    check_conventions,
+    count_codecs,
+    is_redundant,
+    row_orders,
+)
+from headrace.weights.gguf_names import ROPE_FACTORS, UNKNOWN_PREFIX
+from headrace.weights.json_file import read_text
+from headrace.weights.rope_rows import llama3_scaling_of
+from headrace.weights.safetensors_writer import write_safetensors_file
+from headrace.weights.source import source_of_tensor
+
+
+def write_hf_folder(
+    checkpoint: Checkpoint,
+    folder: Path | str,
+    codec: str | None = None,
+    *,
+    tokenizer_json: str | None = None,
+) -> ConversionResult:
+    """Write `checkpoint` as config.json, model.safetensors and what lies beside them.
+
+    codec: "F32", "F16" or "BF16" for all tensors; None keeps each as it is, and makes Q8_0 F32,
+    the only kind of safetensors that holds its values exactly. tokenizer_json: text of that file
+    where the checkpoint has only GGUF arrays (`headrace.text` makes it). `folder` is created.
+    Raises UnsupportedModelError or CheckpointError naming what such a folder cannot hold.
+    """
+    folder = Path(folder)
+    target = None if codec is None else get_codec(codec)
+    check_conventions(checkpoint)
+    notes: list[str] = []
+    config = _config_json(checkpoint)
+    orders = row_orders(checkpoint, "half")
+    sources = []
+    for name, tensor in checkpoint.tensors.items():
+        if name == ROPE_FACTORS or is_redundant(checkpoint, name, notes):
+            continue
+        if name.startswith(UNKNOWN_PREFIX):
+            raise UnsupportedModelError(f"tensor {name!r} has no name in Hugging Face folders")
+        chosen = target or (tensor.codec if tensor.codec.safetensors_dtype else F32)
+        sources.append(source_of_tensor(tensor, name, chosen, orders.get(name)))
+    folder.mkdir(parents=True, exist_ok=True)
+    nbytes = write_safetensors_file(folder / "model.safetensors", sources)
+    if tokenizer_json is None and checkpoint.tokenizer.json_path is not None:
+        tokenizer_json = read_text(checkpoint.tokenizer.json_path)
+    if tokenizer_json is not None:
+        _write(folder / "tokenizer.json", tokenizer_json)
+    else:
+        notes.append("no tokenizer.json was given, so the folder has none")
+    _write_json(folder / "tokenizer_config.json", _tokenizer_config(checkpoint))
+    generation = dict(checkpoint.generation_config)
+    if checkpoint.eos_token_ids:
+        generation["eos_token_id"] = list(checkpoint.eos_token_ids)
+    if generation:
+        _write_json(folder / "generation_config.json", generation)
+    # Last, because a folder without config.json is not opened.
+    _write_json(folder / "config.json", config)
+    return ConversionResult(folder, nbytes, count_codecs(sources), tuple(notes))
+
+
+def _config_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    config = dict(checkpoint.config)
+    for key in config:
+        if key.startswith(UNKNOWN_PREFIX):
+            raise UnsupportedModelError(f"config key {key!r} has no name in config.json")
+    for key, projections in BIAS_KEYS.items():
+        if _has_biases(checkpoint, projections):
+            config[key] = True
+    factors = checkpoint.tensors.get(ROPE_FACTORS)
+    if factors is not None:
+        theta, head_dim = config["rope_theta"], config["head_dim"]
+        scaling = llama3_scaling_of(factors.to_f32().reshape(-1), head_dim, theta)
+        if scaling is None or config.get("rope_scaling"):
+            raise UnsupportedModelError(
+                f"tensor {ROPE_FACTORS!r} holds factors that no rope_scaling of config.json gives"
+            )
+        config["rope_scaling"] = scaling
+    return config
+
+
+def _has_biases(checkpoint: Checkpoint, projections: Sequence[str]) -> bool:
+    """Whether these projections have biases: all in every layer, or none, for config.json has one
+    key for them. GGUF says it by the tensors alone."""
+    at = (f"model.layers.{i}." for i in range(checkpoint.config["num_hidden_layers"]))
+    names = [f"{layer}{projection}.bias" for layer in at for projection in projections]
+    missing = [name for name in names if name not in checkpoint.tensors]
+    if 0 < len(missing) < len(names):
+        raise UnsupportedModelError(
+            f"{checkpoint.path}: tensor {missing[0]!r} is missing while others like it are there; "
+            f"config.json can only say that all of {', '.join(projections)} have biases, or none"
+        )
+    return not missing
+
+
+def _tokenizer_config(checkpoint: Checkpoint) -> dict[str, Any]:
+    config = dict(checkpoint.tokenizer.config)
+    gguf = checkpoint.tokenizer.gguf
+    for key, name in (("bos_token_id", "bos_token"), ("eos_token_id", "eos_token")):
+        token = gguf.get(key)
+        if isinstance(token, int) and 0 <= token < len(gguf["tokens"]):
+            config[name] = gguf["tokens"][token]
+    templates = checkpoint.chat_templates
+    if set(templates) == {"default"}:
+        config["chat_template"] = templates["default"]
+    elif templates:
+        config["chat_template"] = [
+            {"name": name, "template": template} for name, template in templates.items()
+        ]
+    return config
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as file:
+        file.write(text.encode())
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    _write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
