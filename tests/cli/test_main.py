@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from headrace.cli.main import COMMANDS, cli
 from headrace.cli.options import collect, settings
 from headrace.config import EngineConfig, ServerConfig
+from tests.tiny import write_tiny_gguf
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -93,3 +94,51 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     assert run("--config", str(path), "--max-model-len", "8K", "--port", "1") == [8192, False, 1]
     assert run("--config", str(path), "--enable-prefix-caching") == [4000, True, 8000]
     assert run("--no-enable-prefix-caching") == [None, False, 8000]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{0} generate {1} -p a {2} >&-",
+        "{0} generate {1} {2} <&-",
+        "{0} chat {1} {2} <&-",
+        "{0} chat {1} {2} >&- </dev/null",
+        "{0} show {1} <&- >&- 2>&-",
+    ],
+)
+def test_closed_standard_streams_are_no_error(line: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m headrace.cli.main"
+    model = write_tiny_gguf(tmp_path)
+    full = line.format(command, model, "--max-tokens 2 --threads 1")
+    done = subprocess.run(["sh", "-c", full], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode == 0 or done.stderr.startswith("headrace: ")
+
+
+@pytest.mark.parametrize("rest", ["generate {} -p a --max-tokens 2 --json", "show {}"])
+def test_a_full_disk_is_one_line(rest: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m headrace.cli.main {rest} > /dev/full"
+    full = command.format(write_tiny_gguf(tmp_path))
+    done = subprocess.run(["sh", "-c", full], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "headrace: cannot write the output: No space left on device\n"
+
+
+def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    model = str(write_tiny_gguf(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace.cli.main", "generate", model, "-p", b"\xff\xfe"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "'--prompt': is not valid UTF-8" in done.stderr
+
+
+def test_a_refused_request_prints_no_prompt(tmp_path: Path) -> None:
+    done = _run("generate", str(write_tiny_gguf(tmp_path)), "-p", "hi", "--max-tokens", "0")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "max_tokens" in done.stderr

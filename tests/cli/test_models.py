@@ -87,3 +87,12 @@ def test_unknown_settings_and_models_are_named(model: str, tmp_path: Path) -> No
     config.write_text("port: 1\n")
     result = CliRunner().invoke(cli, ["generate", model, "--config", str(config), "-p", "a"])
     assert "unknown setting 'port'" in str(result.exception)
+
+
+def test_a_chat_goes_on_when_a_message_is_too_long(model: str) -> None:
+    stdin = "hello\n" + "x" * 400 + "\nhello again\n"
+    arguments = ["chat", model, *GREEDY, "--max-model-len", "128", "--json"]
+    result = CliRunner().invoke(cli, arguments, input=stdin, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert "maximum context length is 128 tokens" in result.stderr

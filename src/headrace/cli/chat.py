@@ -12,6 +12,7 @@ import click
 from headrace.cli.options import collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.config import EngineConfig
+from headrace.errors import RequestError, TemplateError
 
 if TYPE_CHECKING:
     from headrace.engine.params import SamplingParams
@@ -57,7 +58,12 @@ def chat(
             messages = list(opening)
             continue
         messages.append({"role": "user", "content": line})
-        answer = _answer(llm, messages, sampling_params(values), stop, as_json)
+        try:
+            answer = _answer(llm, messages, sampling_params(values), stop, as_json)
+        except (RequestError, TemplateError) as error:
+            messages.pop()
+            click.secho(f"headrace: {error} (the message was dropped)", fg="red", err=True)
+            continue
         messages.append({"role": "assistant", "content": answer})
 
 

@@ -44,7 +44,7 @@ def generate(
     Without MODEL, the small model that ships in the package is used.
     """
     config = collect(ctx, EngineConfig, overrides={"model": model})
-    texts = list(prompts) or [sys.stdin.read()]
+    texts = [_checked(text) for text in prompts] or [_from_stdin()]
     from msgspec.structs import asdict
 
     from headrace.llm import LLM
@@ -71,11 +71,28 @@ def _print_json(prompt: str, result: GenerationResult, seconds: float) -> None:
     click.echo(msgspec.json.encode({"prompt": prompt, **fields, "wall_s": round(seconds, 6)}))
 
 
+def _checked(text: str) -> str:
+    """A prompt as typed; bytes that are no UTF-8 reach Python as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("is not valid UTF-8", param_hint="'--prompt'") from None
+    return text
+
+
+def _from_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"what came in on stdin is not valid UTF-8: {error}") from None
+
+
 def _print_stream(llm: LLM, prompt: str, params: Any, stop: tuple[str, ...]) -> None:
-    click.echo(prompt, nl=False)
+    prefix = prompt  # shown with the first piece: a request that is refused prints nothing
     for delta in llm.stream(prompt, params, stop=stop):
-        click.echo(delta.text, nl=False)
+        click.echo(prefix + delta.text, nl=False)
         sys.stdout.flush()
+        prefix = ""
         if delta.error is not None:
             raise click.ClickException(delta.error)
     click.echo()

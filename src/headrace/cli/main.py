@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 from typing import NamedTuple
 
@@ -24,6 +26,9 @@ COMMANDS = {
     ),
     "show": CommandEntry("headrace.cli.show:show", "Tell what a model file holds."),
 }
+
+
+_NO_MORE_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EBADF, errno.EIO)
 
 
 class LazyCommands(click.Group):
@@ -72,14 +77,36 @@ def cli() -> None:
     """
 
 
+def _fill_standard_streams() -> None:
+    """Give every standard stream that is closed /dev/null, so that no socket gets its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 def main() -> None:
     """The console script: errors meant for people are printed as one line, without a traceback."""
     from headrace.errors import HeadraceError
 
+    _fill_standard_streams()
     try:
         cli(prog_name="headrace")
     except HeadraceError as error:
         click.echo(f"headrace: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _NO_MORE_OUTPUT:
+            raise
+        # What is buffered cannot be written either, and Python would try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        click.echo(f"headrace: cannot write the output: {error.strerror}", err=True)
         sys.exit(1)
 
 
