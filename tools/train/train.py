@@ -55,7 +55,7 @@ class Settings:
     learning_rate: float = 3e-3
     final_share: float = 0.02
     warm_up: float = 0.02
-    # More than the usual 0.1: the corpus is seen about ten times.
+    # More than the usual 0.1: the corpus is seen about eight times.
     weight_decay: float = 0.3
     clip_norm: float = 1.0
     bfloat16: bool = True
