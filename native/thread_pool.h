@@ -46,6 +46,8 @@ class ThreadPool {
   }
 
  private:
+  // Ends and joins what runs.
+  void stop();
   using Task = void (*)(const void* fn, int64_t item, int thread);
 
   void run(int64_t items, Task task, const void* fn);

@@ -11,6 +11,7 @@ engine knows ids only, and a request that reached one is cancelled in it.
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.config.settings import EngineConfig
+from headrace.engine import arguments
 from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit, TokenLogprob
 from headrace.engine.params import SamplingParams
-from headrace.errors import ConfigError, RequestError, TemplateError
+from headrace.errors import ConfigError, TemplateError
 from headrace.text.stream import TextStream
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -72,17 +74,14 @@ class GenerationResult:
 class LLM:
     """A model loaded into this process. engine_settings: the fields of EngineConfig."""
 
-    def __init__(self, model: str = "", **engine_settings: Any) -> None:
+    def __init__(self, model: str | os.PathLike[str] = "", **engine_settings: Any) -> None:
         """model: a GGUF file or Hugging Face folder; the embedded model without one.
 
         Raises HeadraceError where it cannot be loaded, ConfigError for a setting that is unknown or
         out of range.
         """
-        try:
-            settings = {"model": str(model), **engine_settings}
-            config = msgspec.convert(settings, EngineConfig, strict=False)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"LLM(...): {error}") from error
+        path = os.fspath(model) if isinstance(model, os.PathLike) else model
+        config = _config({"model": path, **engine_settings})
         self._core, checkpoint = load_engine(config)
         self.tokenizer: Tokenizer = load_tokenizer(
             checkpoint.tokenizer, checkpoint.eos_token_ids, pre=config.tokenizer_pre
@@ -102,26 +101,33 @@ class LLM:
         """What the engine has done so far."""
         return self._core.stats()
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether `chat` can be used."""
+        return bool(self._templates)
+
     def generate(
         self,
         prompts: str | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         cache_salt: str = "",
     ) -> list[GenerationResult]:
         """Continue every prompt, all together; results in the order of the prompts.
 
         prompts: a text, texts, or lists of token ids. params: for all, or one per prompt.
-        Raises RequestError, with nothing left running, where one cannot be served.
+        Raises RequestError, with nothing left running, where one cannot be served or an argument
+        is of another type. Integers of NumPy and arrays of them are taken.
         """
-        listed: Sequence[Prompt] = [prompts] if isinstance(prompts, str) else prompts
-        each = _params_for(listed, params)
+        listed = arguments.prompts(prompts)
+        each = arguments.params_for(params, len(listed))
+        ends = arguments.stop_strings(stop)
+        salt = arguments.text(cache_salt, "cache_salt")
         open_requests: list[_Open] = []
         try:
             for prompt, one in zip(listed, each, strict=True):
-                ids = self._encode(prompt)
-                open_requests.append(self._open(ids, one, stop, cache_salt))
+                open_requests.append(self._open(self._encode(prompt), one, ends, salt))
             return [_result(request, list(self._read(request))) for request in open_requests]
         finally:
             for request in open_requests:
@@ -132,7 +138,7 @@ class LLM:
         messages: Sequence[Message],
         params: SamplingParams | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         cache_salt: str = "",
         **variables: Any,
     ) -> GenerationResult:
@@ -156,7 +162,7 @@ class LLM:
                 raise TemplateError("this model has no chat template; use generate() with a text")
             self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
         segments = self._template.render_segments(
-            messages, control_tokens=self.tokenizer.control_tokens, **variables
+            arguments.messages(messages), control_tokens=self.tokenizer.control_tokens, **variables
         )
         return self.tokenizer.encode_segments(segments)
 
@@ -165,21 +171,25 @@ class LLM:
         prompt: Prompt,
         params: SamplingParams | None = None,
         *,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         cache_salt: str = "",
     ) -> Iterator[GenerationDelta]:
         """Continue one prompt, piece by piece; the texts add up to what `generate` gives.
 
         The request is submitted with the first piece asked for; closing the iterator cancels it.
         """
-        chosen = params if params is not None else SamplingParams()
-        request = self._open(self._encode(prompt), chosen, stop, cache_salt)
+        request = self._open(
+            self._encode(arguments.prompt(prompt)),
+            arguments.sampling_params(params),
+            arguments.stop_strings(stop),
+            arguments.text(cache_salt, "cache_salt"),
+        )
         try:
             yield from self._read(request)
         finally:
             self._close(request)
 
-    def _encode(self, prompt: Prompt) -> list[int]:
+    def _encode(self, prompt: str | list[int]) -> list[int]:
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt, add_special_tokens=True)
             if self.tokenizer.has_double_bos(ids):
@@ -188,12 +198,11 @@ class LLM:
                     "tokenizer adds one, so leave it out of the text"
                 )
             return ids
-        return list(prompt)
+        return prompt
 
     def _open(
-        self, ids: list[int], params: SamplingParams, stop: Sequence[str], cache_salt: str
+        self, ids: list[int], params: SamplingParams, stops: tuple[str, ...], cache_salt: str
     ) -> _Open:
-        stops = (stop,) if isinstance(stop, str) else tuple(stop)
         request = _Open(
             request_id=str(self._num_requests),
             prompt_token_ids=ids,
@@ -275,14 +284,11 @@ def _result(request: _Open, deltas: list[GenerationDelta]) -> GenerationResult:
     )
 
 
-def _params_for(
-    prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
-) -> Sequence[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params if params is not None else SamplingParams()] * len(prompts)
-    if len(params) != len(prompts):
-        raise RequestError(
-            f"params has {len(params)} entries for {len(prompts)} prompts; give one, or one each",
-            param="params",
-        )
-    return params
+def _config(settings: dict[str, Any]) -> EngineConfig:
+    try:
+        return msgspec.convert(settings, EngineConfig, strict=False)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`").split("[")[0]
+        named = f"{name}={settings[name]!r}" if name in settings else "..."
+        raise ConfigError(f"LLM({named}): {problem}") from error

@@ -84,9 +84,9 @@ def test_unknown_settings_and_models_are_named(model: str, tmp_path: Path) -> No
     assert result.exit_code == 2
     assert "--top-p" in result.output
     config = tmp_path / "settings.yaml"
-    config.write_text("port: 1\n")
+    config.write_text("port: 1\nprot: 2\n")
     result = CliRunner().invoke(cli, ["generate", model, "--config", str(config), "-p", "a"])
-    assert "unknown setting 'port'" in str(result.exception)
+    assert "unknown setting 'prot'" in str(result.exception)
 
 
 def test_a_chat_goes_on_when_a_message_is_too_long(model: str) -> None:

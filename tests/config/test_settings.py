@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from headrace.config import EngineConfig, ServerConfig, build, flags_of, parse_int, read_file
+from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -98,6 +100,11 @@ def test_a_file_may_use_dashes_suffixes_and_lone_values(tmp_path: Path) -> None:
     [
         ("prot: 1", "unknown setting 'prot'; did you mean 'port'"),
         ("port: 1\nPort: 2", "unknown setting 'Port'"),
+        ("port: 1\nhost: a\nport: 2", "setting 'port' is given twice, in lines 1 and 3"),
+        ("{port: 1, 'port': 1}", "'port' is given twice, in lines 1 and 1"),
+        ("[" * 5000, "not usable YAML"),
+        ("port: 2001-99-99", "not usable YAML: month"),
+        ("? [a]\n: 1", "not valid YAML"),
         ("block-size: 16\nblock_size: 32", "given twice"),
         ("- a\n- b", "name: value"),
         ("{port", "not valid YAML"),
@@ -114,6 +121,37 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.yaml: No such file"):
         read_file(tmp_path / "absent.yaml", [EngineConfig])
+
+
+@pytest.mark.parametrize("names", ["", ["a", ""]])
+def test_a_model_has_no_empty_name(names: object) -> None:
+    with pytest.raises(ConfigError, match=r"--served-model-name is .*length >= 1"):
+        build(ServerConfig, {"served_model_name": names}, source="settings")
+
+
+def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
+    pipe, large, binary = tmp_path / "pipe", tmp_path / "large", tmp_path / "binary"
+    os.mkfifo(pipe)
+    large.write_bytes(b"#" * 101)
+    binary.write_bytes(b"a: \xff")
+    for path, problem in (
+        (Path("/dev/zero"), "not a regular file"),
+        (pipe, "not a regular file"),
+        (tmp_path, "directory"),
+        (tmp_path / "absent", "No such file"),
+        (large, "more than 100 bytes"),
+        (binary, "not UTF-8 at byte 3"),
+        (Path("a\0b"), "null"),
+    ):
+        with pytest.raises(ConfigError, match=problem) as caught:
+            read_text_file(path, "--some-file", 100)
+        assert "--some-file" in str(caught.value)
+    large.write_bytes(b"#" * 100)
+    (tmp_path / "link").symlink_to(large)
+    assert read_text_file(tmp_path / "link", "--some-file", 100) == "#" * 100
+    assert read_text_file(Path("/proc/self/comm"), "--some-file", 100).strip()
+    with pytest.raises(ConfigError, match="--config /dev/zero"):
+        read_file(Path("/dev/zero"), [EngineConfig])
 
 
 def test_configs_are_frozen() -> None:

@@ -19,6 +19,7 @@ from headrace.engine import wire
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import Cancel, Output, Submit
 from headrace.engine.params import SamplingParams
+from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
 from tests.tiny import write_tiny_gguf
 
@@ -182,11 +183,11 @@ async def test_messages_that_cannot_be_read_harm_only_themselves(client: EngineC
     transport.write(wire._frame(wire._encoder.encode({"type": "Nonsense", "x": [1, 2]})))
     transport.write(wire._frame(wire._encoder.encode([1, 2, 3])))
     bad = {"type": "Submit", "request_id": "bad", "prompt_token_ids": "text", "params": {}}
-    queue: asyncio.Queue[Output | None] = asyncio.Queue()
-    client._streams["bad"] = queue
+    unread = Unread()
+    client._streams["bad"] = unread
     transport.write(wire._frame(wire._encoder.encode(bad)))
     async with asyncio.timeout(PATIENCE_S):
-        refused = await queue.get()
+        refused = await unread.take()
     assert refused is not None
     assert refused.finish_reason == "error"
     assert "prompt_token_ids" in (refused.error or "")

@@ -174,9 +174,9 @@ def test_blocks_that_do_not_add_up_are_counted_when_idle_and_serving_goes_on(
     core = make_core()
     for count, name in enumerate(("lost", "owned", "cancelled"), 1):
         if name == "lost":
-            core.kv._free.pop()
+            core.kv._num_touched += 1  # block 0 is taken by nobody
         elif name == "owned":
-            core.kv._free.insert(0, 63)
+            core.kv._free.insert(0, 0)
             core.kv._num_owned += 1
         core.submit(submit(name, PROMPT))
         if name == "cancelled":
@@ -202,6 +202,26 @@ def test_cancel_is_answered_once_and_unknown_ids_do_nothing() -> None:
     assert core.step() == []
     core.submit(submit("a", PROMPT))
     assert len(drain(core)["a"].token_ids) == 4
+
+
+def test_slots_and_tables_are_made_as_they_are_needed() -> None:
+    core = make_core(max_num_seqs=10**9, num_gpu_blocks_override=400, max_num_batched_tokens=4096)
+    assert core._runner._tables.size == 0
+    results: dict[str, Collected] = {}
+    for wave, (count, length) in enumerate(((2, 20), (21, 70), (5, 400), (3, 5))):
+        waves = [
+            submit(f"{wave}-{i}", [(i * 7 + j) % 40 for j in range(length)], max_tokens=6)
+            for i in range(count)
+        ]
+        for one in waves:
+            core.submit(one)
+        collect(results, core.step())
+        assert len(core.scheduler.running) == count
+        assert max(one.slot for one in core.scheduler.running) < 21
+        drain(core, results)
+        for one in waves:
+            assert results[one.request_id].token_ids == answer(one)[0]
+    assert core._runner._tables.shape == (32, 32), "21 requests, and 26 blocks of one of them"
 
 
 def test_an_id_is_free_again_with_the_last_output() -> None:

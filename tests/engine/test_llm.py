@@ -8,6 +8,7 @@ import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.errors import CheckpointError, ConfigError, RequestError
+from tests.engine.mock import real_ops
 from tests.tiny import IM_END, IM_START, write_tiny_gguf, write_tiny_hf
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
@@ -126,6 +127,22 @@ def test_unknown_settings_and_models_are_named() -> None:
         LLM("somewhere", block_size=17)
     with pytest.raises(CheckpointError, match="no-such-model"):
         LLM("no-such-model", backend="reference")
+
+
+@pytest.mark.parametrize("threads", [0, 1025, 2**40, 2**70])
+def test_a_number_of_threads_is_refused_with_its_limit(threads: int) -> None:
+    limit = "<= 1024" if threads else ">= 1"
+    with pytest.raises(ConfigError, match=rf"threads={threads}\): Expected `int` {limit}"):
+        LLM("somewhere", threads=threads)
+
+
+@pytest.mark.parametrize("blocks", [10**12, 2**70])
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_more_blocks_than_memory_are_refused(tmp_path: Path, backend: str, blocks: int) -> None:
+    real_ops(backend)
+    path = write_tiny_gguf(tmp_path)
+    with pytest.raises(ConfigError, match=rf"{blocks} x \d+ = .*--num-gpu-blocks-override \d+ or"):
+        LLM(path, backend=backend, num_gpu_blocks_override=blocks)
 
 
 def test_chat_renders_the_models_template(llm: LLM) -> None:

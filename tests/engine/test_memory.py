@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from headrace.config.settings import EngineConfig
+from headrace.engine import memory
+from headrace.engine.kv_cache import KVCache
 from headrace.engine.memory import available_memory_bytes, plan_kv_cache
+from headrace.engine.scheduler import Scheduler
 from headrace.errors import ConfigError
-from tests.engine.mock import MockModel
+from headrace.ops.interface import KVCacheArrays, KVCacheSpec
+from tests.engine.mock import MockModel, MockOps, make_core
 
 MIB = 1 << 20
 BLOCK_BYTES = 32 * 2 * 2 * 4
@@ -31,7 +36,7 @@ def test_the_default_is_a_quarter_of_the_memory_and_no_more_than_is_used() -> No
 def test_without_a_length_it_is_what_the_cache_holds() -> None:
     plan = plan_kv_cache(MockModel(), EngineConfig(), 4 * 10 * BLOCK_BYTES)
     assert (plan.num_blocks, plan.max_model_len) == (10, 320)
-    plan = plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=3), 1)
+    plan = plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=3), 1 << 30)
     assert (plan.num_blocks, plan.max_model_len) == (3, 96)
 
 
@@ -81,7 +86,63 @@ def test_a_length_that_does_not_fit_is_refused_with_values_that_do(remedy: str) 
 
 def test_the_override_names_itself_as_the_remedy() -> None:
     with pytest.raises(ConfigError, match=r"--max-model-len 96 or --num-gpu-blocks-override 32"):
-        plan_kv_cache(MockModel(), EngineConfig(max_model_len=1000, num_gpu_blocks_override=3), 1)
+        plan_kv_cache(
+            MockModel(), EngineConfig(max_model_len=1000, num_gpu_blocks_override=3), 1 << 30
+        )
+
+
+@pytest.mark.parametrize("asked", [91, 10**8, 10**12, 2**70])
+def test_a_number_of_blocks_is_checked_against_memory(asked: int) -> None:
+    available = 90 * BLOCK_BYTES + 1
+    with pytest.raises(ConfigError) as caught:
+        plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=asked), available)
+    text = str(caught.value)
+    assert text.startswith(f"num_gpu_blocks_override is {asked}:")
+    assert f"{asked} x {BLOCK_BYTES} = {asked * BLOCK_BYTES} bytes" in text
+    assert f"only {available} bytes" in text
+    flag = re.search(r"--num-gpu-blocks-override (\d+) or less", text)
+    assert flag is not None
+    fitting = EngineConfig(num_gpu_blocks_override=int(flag.group(1)))
+    assert plan_kv_cache(MockModel(), fitting, available).num_blocks == 90
+
+
+def test_block_numbers_have_32_bits() -> None:
+    huge = 1 << 60
+    with pytest.raises(ConfigError, match=r"32 bits.*--num-gpu-blocks-override 2147483647 or less"):
+        plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=2**31), huge)
+    most = EngineConfig(num_gpu_blocks_override=2**31 - 1)
+    assert plan_kv_cache(MockModel(), most, huge).num_blocks == 2**31 - 1
+    bytes_ = EngineConfig(kv_cache_memory_bytes=2**55)
+    assert plan_kv_cache(MockModel(), bytes_, huge).num_blocks == 2**31 - 1
+
+
+def test_not_even_one_block_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"only 5 bytes .* available\. Free some memory\.$"):
+        plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=1), 5)
+
+
+def test_memory_that_is_gone_since_the_plan_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: MockOps, spec: KVCacheSpec) -> KVCacheArrays:
+        raise MemoryError
+
+    monkeypatch.setattr(MockOps, "kv_cache", refuse)
+    with pytest.raises(
+        ConfigError, match=r"64 blocks of 256 bytes are 16384 bytes.*override 32 or"
+    ):
+        make_core()
+
+
+def test_blocks_and_slots_cost_nothing_until_they_are_used() -> None:
+    config = EngineConfig(max_num_seqs=10**9, num_gpu_blocks_override=2**31 - 1)
+    tracemalloc.start()
+    try:
+        kv = KVCache(2**31 - 1, config.block_size)
+        scheduler = Scheduler(kv, max_num_batched_tokens=512, max_num_seqs=config.max_num_seqs)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+    assert kv.num_free == 2**31 - 1
+    kv.check(scheduler.running)
 
 
 def test_a_length_beyond_the_model_is_refused() -> None:
@@ -146,6 +207,37 @@ def test_control_groups_of_the_first_version_and_containers(tmp_path: Path) -> N
     assert available_memory_bytes(machine(tmp_path / "b", 1000, lines, at_top)) == 220 * MIB
     outside = lines.replace("/group", "/../../elsewhere")
     assert available_memory_bytes(machine(tmp_path / "c", 1000, outside, at_top)) == 220 * MIB
+
+
+def test_limits_of_the_process_count_as_memory(tmp_path: Path) -> None:
+    def limited(name: str, space: str, data: str) -> int:
+        limits = (
+            "Limit                     Soft Limit           Hard Limit           Units     \n"
+            f"Max data size             {data:20} unlimited            bytes     \n"
+            f"Max address space         {space:20} unlimited            bytes     \n"
+        )
+        status = f"Name:\tpython\nVmSize:\t  {100 * 1024} kB\nVmData:\t {30 * 1024} kB\n"
+        files = {"proc/self/limits": limits, "proc/self/status": status}
+        return available_memory_bytes(machine(tmp_path / name, 1000, "0::/\n", files))
+
+    assert limited("none", "unlimited", "unlimited") == 1000 * MIB
+    assert limited("space", str(300 * MIB), "unlimited") == 200 * MIB
+    assert limited("data", str(300 * MIB), str(50 * MIB)) == 20 * MIB
+
+
+def test_sizes_that_were_asked_for_do_not_need_to_know_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreadable() -> int:
+        raise ConfigError("cannot read how much memory is available")
+
+    monkeypatch.setattr(memory, "available_memory_bytes", unreadable)
+    with pytest.raises(ConfigError, match="cannot read"):
+        plan_kv_cache(MockModel(), EngineConfig())
+    blocks = EngineConfig(num_gpu_blocks_override=7)
+    assert plan_kv_cache(MockModel(), blocks).num_blocks == 7
+    size = EngineConfig(kv_cache_memory_bytes=7 * BLOCK_BYTES)
+    assert plan_kv_cache(MockModel(), size).num_blocks == 7
 
 
 def test_a_machine_that_does_not_tell_is_an_error_with_the_flags(tmp_path: Path) -> None:

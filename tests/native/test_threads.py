@@ -141,3 +141,18 @@ print(peaks[-1] - peaks[0])
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert int(done.stdout) < 16 << 20
+
+
+def test_threads_the_system_does_not_give_are_an_error_and_no_crash() -> None:
+    code = (
+        "import resource\n"
+        "from headrace.errors import ConfigError\n"
+        "from headrace.ops.cpu import CpuOps\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "try:\n    CpuOps('portable', 1024)\n"
+        "except ConfigError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "threads is 1024" in done.stdout
+    assert "ask for fewer" in done.stdout

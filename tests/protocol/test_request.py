@@ -245,6 +245,23 @@ def test_bodies_that_are_no_requests(body: bytes) -> None:
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize(
+    ("text", "lone"),
+    [
+        (rb"\ud800", rb"\ud800 (byte 12)"),
+        (rb"\ud800 and more", rb"\ud800 (byte 12)"),
+        (rb"\ud83d\ude00\\ud800 \uDE00", rb"\uDE00 (byte 32)"),
+        (rb"\ud83d\n", rb"\ud83d (byte 12)"),
+    ],
+)
+def test_half_a_surrogate_pair_is_named(text: bytes, lone: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse_request(b'{"prompt": "' + text + b'"}', COMPLETIONS)
+    assert f"{lone.decode()} is half of a surrogate pair" in str(caught.value)
+    with pytest.raises(RequestError, match="not valid JSON: Input data was truncated"):
+        parse_request(rb'{"prompt": "\\ud800', COMPLETIONS)
+
+
 def test_the_last_of_duplicate_keys_counts() -> None:
     body = b'{"prompt": "first", "prompt": "last", "n": 5, "n": 1}'
     assert parse_request(body, COMPLETIONS).request.prompt == "last"

@@ -140,7 +140,8 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
         prefix_hits_tokens=40, num_preemptions=2, miss_reasons={"salt": 5},
         failed_steps=6, kv_accounting_errors=8,
     )  # fmt: skip
-    samples = start(engine).metrics()
+    server = start(engine)
+    samples = server.metrics()
     own = f'engine="0",model_name="{MODEL}"'
     for name, value in {
         f"vllm:num_requests_running{LABELS}": 3,
@@ -164,6 +165,21 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
     }.items():
         assert samples[name] == value, name
     engine.alive = False
+    after = server.metrics()
+    gone = {name for name in samples if samples[name] != after[name] == 0}
+    assert gone == {
+        f"vllm:num_requests_running{LABELS}",
+        f"vllm:num_requests_waiting{LABELS}",
+        f"vllm:kv_cache_usage_perc{LABELS}",
+        f"headrace:engine_up{LABELS}",
+        f"headrace:last_step_seconds{LABELS}",
+        f"headrace:last_step_tokens{LABELS}",
+        *(
+            f'headrace:kv_blocks{{{own},state="{state}"}}'
+            for state in ("free", "cached", "owned", "total")
+        ),
+    }
+    assert samples.keys() <= after.keys()
 
 
 def test_the_five_names_schedulers_read(start: Start) -> None:

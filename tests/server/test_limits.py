@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -16,6 +17,7 @@ from headrace.engine.limits import Limits, check_submit
 from headrace.engine.messages import Submit
 from headrace.engine.params import RANGES, SamplingParams
 from headrace.errors import RequestError
+from headrace.server import prompt as prompt_module
 from headrace.text import load_tokenizer
 from headrace.weights.checkpoint import TokenizerData
 from tests.server.conftest import Running
@@ -50,6 +52,40 @@ def test_the_default_of_16_is_cut_to_what_fits(start: Start) -> None:
     engine = MockEngine(says("x"))
     start(engine).complete(prompt="y" * (MAX_MODEL_LEN - 3))
     assert engine.submitted[0].params.max_tokens == 3
+
+
+LARGE_PROMPTS: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/completions", {"prompt": "y" * 5000}, "prompt"),
+    ("/v1/completions", {"prompt": ["a", "y" * 5000]}, "prompt[1]"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "y" * 5000}]}, "messages"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "param"), LARGE_PROMPTS)
+def test_what_can_never_fit_is_refused_before_it_is_tokenized(
+    start: Start, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], param: str
+) -> None:
+    """/tokenize has no such limit."""
+    tokenizer = load_tokenizer(TokenizerData(kind="gguf", gguf=gguf_tokenizer()))
+    encoded: list[int] = []
+    encode = tokenizer.encode
+
+    def spy(text: str, **options: Any) -> list[int]:
+        encoded.append(len(text))
+        return encode(text, **options)
+
+    monkeypatch.setattr(tokenizer, "encode", spy)
+    monkeypatch.setattr(prompt_module, "COUNTED_CHARS", 4000)
+    server = start(MockEngine(says("x")), tokenizer=tokenizer)
+    error = server.post(path, body).json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+    assert f"maximum context length is {MAX_MODEL_LEN} tokens" in error["message"]
+    assert re.search(r"at least \d{3} tokens", error["message"])
+    assert max(encoded, default=0) < 5000
+    shorter = server.post("/v1/completions", {"prompt": "y" * 3000}).json()["error"]
+    assert "3000 of prompt" in shorter["message"]
+    text = {"messages": body["messages"]} if "messages" in body else {"prompt": "y" * 5000}
+    assert server.post("/tokenize", text).json()["count"] >= 5000
 
 
 def test_the_kv_cache_limits_the_context_too(start: Start) -> None:

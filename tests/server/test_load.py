@@ -12,6 +12,7 @@ from headrace.config.settings import EngineConfig, ServerConfig
 from headrace.embedded import embedded_model
 from headrace.errors import CheckpointError, ConfigError
 from headrace.server.load import default_name, default_names, fingerprint, load_text, weights_digest
+from headrace.text.template_limits import MAX_SOURCE_BYTES
 from tests.server.mock_engine import INFO
 from tests.tiny import EOS, IM_END, tiny_checkpoint, write_tiny_gguf
 
@@ -77,6 +78,12 @@ def test_a_template_from_a_file(tmp_path: Path) -> None:
     missing = ServerConfig(chat_template=str(tmp_path / "none.jinja"))
     with pytest.raises(ConfigError, match=r"--chat-template .*none\.jinja"):
         load_text(EngineConfig(model=str(path)), missing)
+    endless = ServerConfig(chat_template="/dev/zero")
+    with pytest.raises(ConfigError, match="--chat-template /dev/zero: not a regular file"):
+        load_text(EngineConfig(model=str(path)), endless)
+    own.write_text("x" * (MAX_SOURCE_BYTES + 1))
+    with pytest.raises(ConfigError, match=f"more than {MAX_SOURCE_BYTES} bytes"):
+        load_text(EngineConfig(model=str(path)), config)
 
 
 def test_the_model_of_the_package_has_a_name_that_stays() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +23,10 @@ import httpx
 import openai
 import pytest
 
+from headrace.config.settings import EngineConfig, ServerConfig
 from headrace.engine.params import SamplingParams
 from headrace.llm import LLM
+from headrace.server import run
 from tests.tiny import write_tiny_gguf, write_tiny_hf
 
 READY_TIMEOUT_S = 60
@@ -67,8 +73,10 @@ class Process:
         return self.process.returncode, err
 
 
-def spawn(model: Path | str, *, as_json: bool = True, **settings: Any) -> Process:
-    """Start it; `settings` are of the server or of the engine."""
+def spawn(
+    model: Path | str, *, as_json: bool = True, stdout: Path | None = None, **settings: Any
+) -> Process:
+    """Start it; `settings` are of the server or of the engine. stdout: instead of a pipe."""
     server_names = ("host", "port", "served_model_name", "chat_template", "log_level")
     server = {"port": 0, **{k: v for k, v in settings.items() if k in server_names}}
     engine = {"backend": "reference", **{k: v for k, v in settings.items() if k not in server}}
@@ -78,7 +86,7 @@ def spawn(model: Path | str, *, as_json: bool = True, **settings: Any) -> Proces
     return Process(
         subprocess.Popen(
             [sys.executable, "-c", MAIN, arguments],
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if stdout is None else stdout.open("w"),
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -342,6 +350,80 @@ def test_an_engine_that_is_killed(started: Callable[..., Process], model: Path) 
     code, err = process.end()
     assert code == 0
     assert "Traceback" not in err
+
+
+def test_a_client_that_never_reads_is_cut_at_the_end(
+    started: Callable[..., Process], model: Path
+) -> None:
+    process = started(model).wait_ready()
+    fields = {"max_tokens": 500, "ignore_eos": True, "stream": True, "logprobs": 20}
+    body = json.dumps({"prompt": ["Once"] * 60, **fields}).encode()
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", int(process.url.rpartition(":")[2])))
+        sock.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        assert _generates(process, 10_000)
+        process.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        code, err = process.end()
+    assert code == 0
+    complaints = [line for line in err.splitlines() if " INFO " not in line]
+    assert len(complaints) == 1, err
+    assert "1 connection(s) were cut" in complaints[0]
+
+
+def _generates(process: Process, num_tokens: int) -> bool:
+    """Whether so many tokens are there soon: more than the buffers on the way take."""
+    for _ in range(500):
+        text = httpx.get(f"{process.url}/metrics").text
+        (line,) = re.findall(r"^vllm:generation_tokens_total.* ([\d.e+]+)$", text, re.M)
+        if float(line) >= num_tokens:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_stdout_that_takes_nothing_is_no_obstacle(
+    started: Callable[..., Process], model: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = started(model, port=port, stdout=Path("/dev/full"))
+    for _ in range(2000):
+        with suppress(httpx.TransportError):
+            if httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200:
+                break
+        time.sleep(0.01)
+    time.sleep(0.1)
+    code, err = process.end()
+    assert code == 0, err
+    assert "cannot write to stdout ([Errno 28]" in err
+    assert f"http://127.0.0.1:{port}" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("stdout", [None, "closed"])
+def test_without_stdout_the_line_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stdout: str | None
+) -> None:
+    stream = None if stdout is None else io.StringIO()
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr(sys, "stdout", stream)
+    with caplog.at_level(logging.WARNING):
+        run._print("headrace serves")
+    assert any("headrace serves" in message for message in caplog.messages)
+
+
+def test_an_interrupt_before_the_loop_runs_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "listen", interrupted)
+    assert run.serve(EngineConfig(), ServerConfig()) == 130
 
 
 def test_a_signal_while_loading(started: Callable[..., Process], model: Path) -> None:

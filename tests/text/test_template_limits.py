@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from headrace.errors import TemplateError
 from headrace.text import ChatTemplate
-from headrace.text.template_limits import Budget, RenderLimits
+from headrace.text.template_limits import MAX_NODES, MAX_SOURCE_BYTES, Budget, RenderLimits
 from headrace.text.template_sandbox import (
     ACCOUNTED_GLOBALS,
     ACCOUNTED_TESTS,
@@ -249,3 +249,38 @@ def test_what_a_template_may_use_is_accounted_for(monkeypatch: pytest.MonkeyPatc
     assert set(environment.filters) - own == ACCOUNTED_FILTERS
     assert set(environment.tests) == ACCOUNTED_TESTS
     assert set(environment.globals) == ACCOUNTED_GLOBALS | {"raise_exception", "strftime_now"}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("x" * (MAX_SOURCE_BYTES + 1), f"{MAX_SOURCE_BYTES + 1} bytes; at most {MAX_SOURCE_BYTES}"),
+        ("é" * (MAX_SOURCE_BYTES // 2 + 1), f"{MAX_SOURCE_BYTES + 2} bytes"),
+        ("{{1}}" * MAX_NODES, f"expressions and statements; at most {MAX_NODES}"),
+        ("{{[" + "1," * MAX_NODES + "]}}", f"at most {MAX_NODES}"),
+        ("{% for a in b %}" * 25 + "{% endfor %}" * 25, "too many statically nested blocks"),
+        ("{% if a %}" * 101 + "{% endif %}" * 101, "too many levels of indentation"),
+        ("{{ " + "(" * 50_000, "RecursionError"),
+    ],
+    ids=["bytes", "utf-8", "prints", "list", "loops", "ifs", "brackets"],
+)
+def test_templates_too_large_to_compile(source: str, said: str) -> None:
+    template = ChatTemplate(source)
+    for _ in range(2):
+        with pytest.raises(TemplateError) as caught:
+            template.compile()
+        assert "chat template 'default'" in str(caught.value)
+        assert said in str(caught.value)
+
+
+def test_a_long_text_in_a_template_is_no_matter() -> None:
+    text = "x" * (MAX_SOURCE_BYTES - 100)
+    assert ChatTemplate(text + "{{ messages[0].content }}").render(HI) == text + "Hi"
+
+
+def test_names_set_in_an_unlucky_order_are_followed_once() -> None:
+    """Each of 4000 is set to the one below it; going round until nothing changes took minutes."""
+    sets = [f"{{% set n{i + 1} = n{i} %}}" for i in reversed(range(4000))]
+    source = "".join(sets) + "{% for p in n4000 %}{% endfor %}{% set n0 = m.content %}"
+    assert ChatTemplate(source).traits().takes_parts
+    assert not ChatTemplate(source.replace("m.content", "m.other")).traits().takes_parts

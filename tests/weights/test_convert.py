@@ -345,7 +345,9 @@ def test_biases_of_some_projections_stay_in_gguf(tmp_path: Path) -> None:
 def test_a_bias_the_config_denies_is_not_written(tmp_path: Path) -> None:
     config = hf_config(attention_bias=False)
     folder = write_hf(tmp_path, hf_arrays(bias=True), config, byte_tokenizer())
-    with pytest.raises(CheckpointError, match=r"attention_bias is false but .*self_attn.k_proj.bias"):
+    with pytest.raises(
+        CheckpointError, match=r"attention_bias is false but .*self_attn.k_proj.bias"
+    ):
         convert_to_gguf(folder, tmp_path / "m.gguf")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import collect, settings
+from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.config import EngineConfig
 from headrace.errors import RequestError, TemplateError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.llm import LLM
 
 _HELP = "/clear forgets the conversation, /quit (or Ctrl-D) ends; Ctrl-C stops an answer."
+_COMMAND = re.compile(r"/[a-z]+")
 
 
 @click.command()
@@ -41,12 +43,17 @@ def chat(
 
     Without MODEL, the small model that ships in the package is used: it continues code.
     """
-    config = collect(ctx, EngineConfig, overrides={"model": model})
+    config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     from msgspec.structs import asdict
 
     from headrace.llm import LLM
 
     llm = LLM(**asdict(config))
+    if not llm.has_chat_template:
+        raise TemplateError(
+            f"{model} has no chat template; continue texts with `headrace generate`, "
+            "or give one to `headrace serve --chat-template FILE`"
+        )
     if sys.stdin.isatty() and not as_json:
         click.secho(_HELP, fg="bright_black", err=True)
     opening = [{"role": "system", "content": system}] if system else []
@@ -56,6 +63,9 @@ def chat(
             break
         if line == "/clear":
             messages = list(opening)
+            continue
+        if _COMMAND.fullmatch(line):
+            click.secho(_HELP, fg="bright_black", err=True)
             continue
         messages.append({"role": "user", "content": line})
         try:

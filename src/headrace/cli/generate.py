@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import collect, settings
+from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.config import EngineConfig
 
@@ -43,7 +43,7 @@ def generate(
     One prompt is printed as it is generated; several run together, as a batch.
     Without MODEL, the small model that ships in the package is used.
     """
-    config = collect(ctx, EngineConfig, overrides={"model": model})
+    config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     texts = [_checked(text) for text in prompts] or [_from_stdin()]
     from msgspec.structs import asdict
 
@@ -81,6 +81,10 @@ def _checked(text: str) -> str:
 
 
 def _from_stdin() -> str:
+    if sys.stdin.isatty():
+        click.secho(
+            "type the prompt, end it with Ctrl-D (or give -p TEXT)", fg="bright_black", err=True
+        )
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:

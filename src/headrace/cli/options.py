@@ -10,10 +10,21 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from headrace.config import Flag, build, flags_of, parse_int, read_file
+from headrace.config import (
+    EngineConfig,
+    Flag,
+    ServerConfig,
+    build,
+    flags_of,
+    parse_int,
+    read_file,
+)
 
 C = TypeVar("C", bound=msgspec.Struct)
 F = TypeVar("F", bound=Callable[..., Any])
+
+# What a --config file may hold: one file serves every command, each takes what is its own.
+CONFIGS: tuple[type[msgspec.Struct], ...] = (EngineConfig, ServerConfig)
 
 _TYPES = {"str": click.STRING, "float": click.FLOAT}
 

@@ -17,24 +17,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: tuple[tuple[str, Any, str], ...] = (
     ("--max-tokens", integer, "Most new tokens; default: up to the model's length."),
-    ("--temperature", click.FloatRange, "0 is greedy. [default: 1.0]"),
-    ("--top-k", click.IntRange, "Keep the k most likely tokens; 0 and -1 keep all. [default: 0]"),
+    ("--temperature", click.FLOAT, "0 is greedy. [default: 1.0]"),
+    ("--top-k", click.INT, "Keep the k most likely tokens; 0 and -1 keep all. [default: 0]"),
     (
         "--top-p",
-        click.FloatRange,
+        click.FLOAT,
         "Keep the likeliest tokens that together reach p; 0 keeps one. [default: 1.0]",
     ),
     (
         "--min-p",
-        click.FloatRange,
+        click.FLOAT,
         "Keep tokens at least this likely, relative to the likeliest. [default: 0.0]",
     ),
-    ("--seed", click.IntRange, "Of the random stream; the same seed gives the same text."),
+    ("--seed", click.INT, "Of the random stream; the same seed gives the same text."),
 )
 
 
 def _name(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_")
+
+
+def _in_range(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Option callback: the value, or a usage error naming the limits; they are the engine's."""
+    least, most = RANGES[str(param.name)]
+    if value is not None and not least <= value <= most:
+        message = f"{value} is out of range; from {least} to {most} is accepted"
+        raise click.BadParameter(message, ctx=ctx, param=param)
+    return value
 
 
 def sampling_options(function: F) -> F:
@@ -45,7 +54,7 @@ def sampling_options(function: F) -> F:
         if kind is integer:
             option = click.option(flag, metavar="INTEGER", callback=integer, help=text)
         else:
-            option = click.option(flag, type=kind(*RANGES[_name(flag)]), help=text)
+            option = click.option(flag, type=kind, callback=_in_range, help=text)
         function = option(function)
     return function
 

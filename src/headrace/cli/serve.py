@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.options import collect, settings
+from headrace.cli.options import CONFIGS, collect, settings
 from headrace.config import EngineConfig, ServerConfig
 
 
@@ -18,9 +18,8 @@ def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: 
 
     Without MODEL, the small model that ships in the package is served.
     """
-    among = (EngineConfig, ServerConfig)
-    engine = collect(ctx, EngineConfig, among=among, overrides={"model": model})
-    server = collect(ctx, ServerConfig, among=among)
+    engine = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
+    server = collect(ctx, ServerConfig, among=CONFIGS)
     from headrace.server.run import serve as run_server
 
     ctx.exit(run_server(engine, server, as_json=as_json))

@@ -72,32 +72,37 @@ def _plain(value: Any) -> Any:
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    table.add_row("path", facts["path"])
-    table.add_row("format", facts["format"])
-    table.add_row("parameters", f"{facts['parameters']:,}")
-    table.add_row("weights", f"{facts['weights_bytes'] / 1e6:,.1f} MB")
-    for codec, size in facts["weights_bytes_by_codec"].items():
-        table.add_row(f"  {codec}", f"{size / 1e6:,.1f} MB")
-    table.add_row("tokenizer", facts["tokenizer"])
-    table.add_row("end tokens", ", ".join(map(str, facts["eos_token_ids"])) or "none named")
-    table.add_row("chat template", ", ".join(facts["chat_templates"]) or "none")
-    for key, value in sorted(facts["config"].items()):
-        table.add_row(key, str(value))
-    console.print(table)
+    rows = [
+        ("path", facts["path"]),
+        ("format", facts["format"]),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("weights", f"{facts['weights_bytes'] / 1e6:,.3f} MB"),
+    ]
+    by_codec = facts["weights_bytes_by_codec"]
+    rows += [(f"  {codec}", f"{size / 1e6:,.3f} MB") for codec, size in by_codec.items()]
+    rows += [
+        ("tokenizer", facts["tokenizer"]),
+        ("end tokens", ", ".join(map(str, facts["eos_token_ids"])) or "none named"),
+        ("chat template", ", ".join(facts["chat_templates"]) or "none"),
+    ]
+    rows += [(key, _shown(value)) for key, value in sorted(facts["config"].items())]
+    # One line each, however long: these are copied and searched.
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {text}")
     if isinstance(facts["chat_templates"], dict):
         for name, source in facts["chat_templates"].items():
-            console.rule(f"chat template {name}")
-            console.print(source, markup=False, highlight=False)
+            click.echo(f"\nchat template {name}:\n{source}")
     if "tensors" in facts:
+        from rich.console import Console
+        from rich.table import Table
+
         listing = Table("tensor", "shape", "codec", box=None, pad_edge=False)
         for tensor in facts["tensors"]:
             shape = " x ".join(map(str, tensor["shape"]))
             listing.add_row(tensor["name"], shape, tensor["codec"])
-        console.print(listing)
+        Console(soft_wrap=True).print(listing)
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -98,4 +98,5 @@ def _shape(hint: Any, where: str) -> _Shape:
 
 def _limits(meta: msgspec.Meta) -> str:
     parts = [("≥", meta.ge), (">", meta.gt), ("≤", meta.le), ("<", meta.lt)]
-    return ", ".join(f"{sign} {value}" for sign, value in parts if value is not None)
+    limits = [f"{sign} {value}" for sign, value in parts if value is not None]
+    return ", ".join([*limits, *([f"≥ {meta.min_length} characters"] if meta.min_length else [])])

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from headrace.config.flags import Flag, flags_of
+from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
 
+if TYPE_CHECKING:
+    import yaml
+
 C = TypeVar("C", bound=msgspec.Struct)
+
+# A file with every setting and a paragraph on each has 10 kB.
+MAX_FILE_BYTES = 64 * 2**10
 
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
              "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # fmt: skip
@@ -41,31 +48,59 @@ def build(config: type[C], values: Mapping[str, Any], *, source: str) -> C:
 def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
     """The settings of a YAML file, by field name; names may have dashes, as flags do.
 
-    Raises ConfigError for a file that is missing, not YAML, not a mapping, or names a setting none
-    of `configs` has.
+    Raises ConfigError for a file that is missing, too large, not YAML, not a mapping, names a
+    setting none of `configs` has, or names one twice.
     """
     import yaml
 
+    where = f"--config {path}"
+    text = read_text_file(path, "--config", MAX_FILE_BYTES)
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"--config {path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {path}: not valid YAML: {error}") from error
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loaded = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not valid YAML: {_one_line(error)}") from error
+    except (RecursionError, ValueError) as error:  # ValueError: a date that does not exist
+        raise ConfigError(f"{where}: not usable YAML: {error}") from error
     if loaded is None:
         return {}
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"--config {path}: expected settings as `name: value` lines")
+    if not isinstance(node, yaml.MappingNode) or not isinstance(loaded, dict):
+        raise ConfigError(f"{where}: expected settings as `name: value` lines")
+    _check_once(node, where)
     known = {flag.name for config in configs for flag in flags_of(config)}
     values: dict[str, Any] = {}
     for key, value in loaded.items():
-        name = str(key).replace("-", "_")
+        name = _name(key)
         if name not in known:
-            raise ConfigError(f"--config {path}: unknown setting {key!r}{_nearest(name, known)}")
-        if name in values:
-            raise ConfigError(f"--config {path}: setting {key!r} is given twice")
+            raise ConfigError(f"{where}: unknown setting {key!r}{_nearest(name, known)}")
         values[name] = value
     return values
+
+
+def _check_once(node: yaml.MappingNode, where: str) -> None:
+    """Raise ConfigError for a setting that is there twice; loading would keep the last."""
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        name, line = _name(key.value), key.start_mark.line + 1
+        if name in lines:
+            raise ConfigError(
+                f"{where}: setting {key.value!r} is given twice, in lines {lines[name]} and {line}"
+            )
+        lines[name] = line
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    """What PyYAML says over several lines: the problem and where it is."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    return (
+        problem if mark is None else f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
+    )
+
+
+def _name(key: object) -> str:
+    """The field's name of a setting, which may be written with dashes."""
+    return str(key).replace("-", "_")
 
 
 def _typed(config: type[msgspec.Struct], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,9 @@ from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
 
+MAX_THREADS = 1024
+"""What the thread pool of the C++ kernels takes: more than any machine they are made for has."""
+
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a model is loaded and run."""
@@ -44,7 +47,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     num_gpu_blocks_override: Annotated[
         Positive | None,
         Meta(
-            description="Number of KV blocks, whatever the memory (the name is vLLM's; there need be no GPU)."
+            description="Number of KV blocks, in place of a size in bytes "
+            "(the name is vLLM's; there need be no GPU)."
         ),
     ] = None
     kv_cache_dtype: Annotated[
@@ -72,7 +76,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(description="Instruction level of the kernels; auto: the best this CPU has."),
     ] = "auto"
     threads: Annotated[
-        Positive | None,
+        Annotated[int, Meta(ge=1, le=MAX_THREADS)] | None,
         Meta(description="Compute threads; default: the CPUs the process may use."),
     ] = None
     ignore_config_keys: Annotated[
@@ -99,10 +103,10 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     ] = 8000
     served_model_name: Annotated[
-        tuple[str, ...],
+        tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
-            description="Names clients may use; the first is in replies. "
-            "Default: the file's or folder's name."
+            description="Names clients may use; the first is in replies. Default: the file's or "
+            "folder's name; for the model that ships in the package, headrace-code."
         ),
     ] = ()
     chat_template: Annotated[

@@ -1,13 +1,15 @@
 """EngineClient: what server and CLI hold of an engine that runs in a process of its own.
 
 The link is a socket pair: when either side ends, the other reads its end at once. The client
-checks requests before it sends them, keeps one queue per open stream, and cancels what nobody
-reads any more. When the engine ends, every open stream raises EngineDeadError and `alive` is False.
+checks requests before it sends them, keeps what each open stream has not read yet, and cancels what
+nobody reads any more, or too slowly. When the engine ends, every open stream raises EngineDeadError
+and `alive` is False.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -36,7 +38,13 @@ from headrace.engine.messages import (
     Submit,
     ToCore,
 )
+from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
+
+logger = logging.getLogger(__name__)
+
+UNREAD_BYTES = 16 * 2**20
+"""What a reader may fall behind: 50,000 tokens, or 5,000 with 20 log probabilities each."""
 
 END_GRACE_S = 5.0
 """How long an engine whose link is closed may take to end before it is killed."""
@@ -63,7 +71,7 @@ class EngineClient:
         self._limits: Limits | None = None
         self._serving = False
         self._failure = ""
-        self._streams: dict[str, asyncio.Queue[Output | None] | None] = {}
+        self._streams: dict[str, Unread | None] = {}
         self._burial: asyncio.Task[None] | None = None
 
     @classmethod
@@ -108,6 +116,8 @@ class EngineClient:
     def generate(self, submit: Submit) -> AsyncGenerator[Output, None]:
         """The outputs of a new request; the last has a finish_reason. Closing it early cancels.
 
+        To a reader that is behind, many outputs come as one; when it is too far behind
+        (UNREAD_BYTES), the request is cancelled and ends with "error".
         Raises RequestError at once for a request that cannot be served or an id in use (with the
         first item: for one too large to be sent), and EngineDeadError when the engine has ended,
         now or while iterating.
@@ -131,22 +141,20 @@ class EngineClient:
 
     async def _stream(self, submit: Submit) -> AsyncGenerator[Output, None]:
         self._check(submit)
-        queue: asyncio.Queue[Output | None] = asyncio.Queue()
+        unread = Unread()
         self._send(submit)
-        self._streams[submit.request_id] = queue
+        self._streams[submit.request_id] = unread
         finished = False
         try:
             while not finished:
-                output = await queue.get()
+                output = await unread.take()
                 finished = output is None or output.finish_reason is not None
                 if output is None:
                     raise EngineDeadError(self._failure)
                 yield output
         finally:
-            if not finished and submit.request_id in self._streams:
-                # The id stays taken until the engine's last word on it, which nobody reads.
-                self._streams[submit.request_id] = None
-                self._send(Cancel(submit.request_id))
+            if not finished and self._streams.get(submit.request_id) is unread:
+                self._give_up(submit.request_id)
 
     def _check(self, submit: Submit) -> None:
         if not self._serving or self._limits is None:
@@ -184,11 +192,26 @@ class EngineClient:
             self._end(message.error)
 
     def _deliver(self, output: Output) -> None:
-        queue = self._streams.get(output.request_id)
-        if queue is not None:
-            queue.put_nowait(output)
+        unread = self._streams.get(output.request_id)
+        if unread is not None:
+            unread.put(output)
         if output.finish_reason is not None:
             self._streams.pop(output.request_id, None)
+        elif unread is not None and unread.num_bytes > UNREAD_BYTES:
+            logger.warning(
+                "request %s is cancelled: %d bytes of its output wait to be read; the limit is %d",
+                output.request_id,
+                unread.num_bytes,
+                UNREAD_BYTES,
+            )
+            error = f"cancelled: more than {UNREAD_BYTES} bytes of output were not read in time"
+            unread.replace(Output(output.request_id, [], finish_reason="error", error=error))
+            self._give_up(output.request_id)
+
+    def _give_up(self, request_id: str) -> None:
+        """Cancel; the id stays taken until the engine's last word on it, which nobody reads."""
+        self._streams[request_id] = None
+        self._send(Cancel(request_id))
 
     def _end(self, failure: str) -> None:
         """Nothing more will come: tell whoever waits, once, with the first cause known."""
@@ -198,9 +221,9 @@ class EngineClient:
             self._ready.set_exception(HeadraceError(self._failure))
             self._ready.exception()  # seen: a start that was cancelled has no one to read it
         streams, self._streams = self._streams, {}
-        for queue in streams.values():
-            if queue is not None:
-                queue.put_nowait(None)
+        for unread in streams.values():
+            if unread is not None:
+                unread.close()
 
     def _disconnected(self) -> None:
         self._serving = False

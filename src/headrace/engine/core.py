@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from headrace.config.settings import EngineConfig
 from headrace.engine.kv_cache import KVCache
 from headrace.engine.limits import Limits, check_submit
-from headrace.engine.memory import CachePlan, plan_kv_cache
+from headrace.engine.memory import MIB, CachePlan, plan_kv_cache
 from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit
 from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
@@ -23,8 +23,8 @@ from headrace.engine.request import Request, State
 from headrace.engine.runner import Runner
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
 from headrace.engine.scheduler import Row, Scheduler
-from headrace.errors import HeadraceError, RequestError
-from headrace.ops.interface import Ops
+from headrace.errors import ConfigError, HeadraceError, RequestError
+from headrace.ops.interface import KVCacheArrays, KVCacheSpec, Ops
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +70,8 @@ class EngineCore:
         spec = model.kv_cache_spec(plan.block_size, plan.num_blocks, plan.codec, plan.codec)
         self._runner = Runner(
             model,
-            ops.kv_cache(spec),
+            _allocate(ops, spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
-            max_num_seqs=config.max_num_seqs,
-            max_blocks=self.kv.blocks_for(plan.max_model_len),
         )
         self.limits = Limits(
             max_model_len=plan.max_model_len,
@@ -290,6 +288,19 @@ class EngineCore:
         self._dismiss(oldest, "error", "the engine could not schedule it")
         outputs, self._leaving = self._leaving, []
         return outputs
+
+
+def _allocate(ops: Ops, spec: KVCacheSpec) -> KVCacheArrays:
+    """The arrays of the KV cache. It was planned to fit, but memory may be gone since then."""
+    try:
+        return ops.kv_cache(spec)
+    except MemoryError as error:
+        size = spec.num_blocks * spec.block_bytes
+        raise ConfigError(
+            f"the KV cache cannot be allocated: {spec.num_blocks} blocks of {spec.block_bytes} "
+            f"bytes are {size} bytes ({size // MIB} MiB). Free memory, or use "
+            f"--num-gpu-blocks-override {max(1, spec.num_blocks // 2)} or less."
+        ) from error
 
 
 def _output(request: Request, draw: Draw, *, is_first: bool) -> Output:

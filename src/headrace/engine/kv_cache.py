@@ -42,14 +42,16 @@ class KVCache:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.prefix_caching = prefix_caching
-        self._free = list(range(num_blocks - 1, -1, -1))
+        self._num_touched = 0
+        self._free: list[int] = []
+        """Of the blocks below _num_touched; those from there on have never been used."""
         self._num_owned = 0
         self._tree = PrefixTree(evicted_memory=REMEMBERED_EVICTIONS)
 
     @property
     def num_free(self) -> int:
         """Blocks that hold nothing."""
-        return len(self._free)
+        return len(self._free) + self.num_blocks - self._num_touched
 
     @property
     def num_cached(self) -> int:
@@ -151,7 +153,8 @@ class KVCache:
         cached = [node for node in nodes if not node.holders]
         assert set(self._tree.cached) == set(cached), "cached nodes miscounted"
         blocks = self._free + private + [node.block for node in nodes]
-        assert sorted(blocks) == list(range(self.num_blocks)), "a block is lost or owned twice"
+        assert self._num_touched <= self.num_blocks
+        assert sorted(blocks) == list(range(self._num_touched)), "a block is lost or owned twice"
         assert self.num_owned == len(private) + len(nodes) - len(cached), "owned miscounted"
         assert self.num_free + self.num_cached + self.num_owned == self.num_blocks
 
@@ -185,9 +188,17 @@ class KVCache:
 
     def _take(self, count: int) -> list[int]:
         """`count` blocks, evicting where none is free; the caller made sure there are enough."""
-        blocks = [self._free.pop() if self._free else self._tree.evict() for _ in range(count)]
+        blocks = [self._take_one() for _ in range(count)]
         self._num_owned += count
         return blocks
+
+    def _take_one(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if self._num_touched == self.num_blocks:
+            return self._tree.evict()
+        self._num_touched += 1
+        return self._num_touched - 1
 
     def _give_back(self, blocks: list[int]) -> None:
         self._free.extend(reversed(blocks))

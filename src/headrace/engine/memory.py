@@ -1,8 +1,8 @@
 """How large the KV cache is: the memory there is, and the arithmetic from it to blocks and length.
 
-Available memory is the least of what the machine and its control groups (v1 and v2) leave, with
-file pages that can be dropped counted as free. Where a length does not fit, the error shows the
-arithmetic and the values of the flags that do.
+Available memory is the least of what the machine, its control groups (v1 and v2) and the limits of
+the process leave, with file pages that can be dropped counted as free. What does not fit is refused
+with the arithmetic and the values of the flags that do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ from headrace.ops.interface import KVCodec
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""
 
+MAX_BLOCKS = (1 << 31) - 1
+"""Block tables hold numbers of 32 bits."""
+
 MIB = 1 << 20
+
+REST_BYTES = 64 * MIB
+"""Of what is available, left to what steps compute with: a process whose KV cache took all there is
+could not even grow its stack."""
+
+UNKNOWN_BYTES = 1 << 62
+"""Stands for memory whose size cannot be read: more than any machine has."""
 
 
 class CachePlan(NamedTuple):
@@ -35,9 +45,10 @@ class CachePlan(NamedTuple):
 def plan_kv_cache(
     model: Model, config: EngineConfig, available_bytes: int | None = None
 ) -> CachePlan:
-    """Size the KV cache. available_bytes: of memory; looked up when None.
+    """Size the KV cache. available_bytes: of memory, for it; looked up when None.
 
-    Raises ConfigError where max_model_len is more than the model or the cache can hold.
+    Raises ConfigError where the size asked for is more than there is memory for, or max_model_len
+    more than the model or the cache can hold.
     """
     codec = _codec(config, model.weight_codec)
     block_bytes = model.kv_cache_spec(config.block_size, 1, codec, codec).block_bytes
@@ -48,13 +59,14 @@ def plan_kv_cache(
             f"Use --max-model-len {model.max_positions} or less."
         )
     wanted_len = asked if asked is not None else model.max_positions
+    available = _available(config) if available_bytes is None else available_bytes
     if config.num_gpu_blocks_override is not None:
         num_blocks = config.num_gpu_blocks_override
+        _check_override(num_blocks, block_bytes, available)
         origin = f"--num-gpu-blocks-override {num_blocks}"
     else:
-        available = available_memory_bytes() if available_bytes is None else available_bytes
         budget, origin = _budget_bytes(config, available)
-        num_blocks = budget // block_bytes
+        num_blocks = min(budget // block_bytes, MAX_BLOCKS)
         if config.kv_cache_memory_bytes is None:
             most = config.max_num_seqs * -(-wanted_len // config.block_size)
             num_blocks = min(num_blocks, most)
@@ -71,7 +83,7 @@ def plan_kv_cache(
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
-    """Bytes this process could still take: MemAvailable or what its control groups leave.
+    """Bytes this process could still take: MemAvailable, or what its groups and limits leave.
 
     root: where proc/ and sys/ lie. Raises ConfigError where /proc/meminfo cannot be read.
     """
@@ -84,7 +96,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
             f"cannot read how much memory is available from {meminfo}; "
             "set --kv-cache-memory-bytes or --num-gpu-blocks-override"
         ) from error
-    return max(0, min([available, *_cgroup_rooms(root)]))
+    return max(0, min([available, *_cgroup_rooms(root), *_limit_rooms(root)]))
 
 
 def _cgroup_rooms(root: Path) -> Iterator[int]:
@@ -141,10 +153,56 @@ def _room(folder: Path, names: _Names) -> int | None:
     return int(limit) - usage + droppable
 
 
+_LIMITED = {"Max address space": "VmSize", "Max data size": "VmData"}
+"""Limits of a process (`ulimit -v`, `ulimit -d`), and what counts against each."""
+
+
+def _limit_rooms(root: Path) -> Iterator[int]:
+    """Bytes left below each limit that this process has on its memory."""
+    folder = root / "proc" / "self"
+    try:
+        limits = (folder / "limits").read_text().splitlines()
+        status = (folder / "status").read_text().splitlines()
+    except OSError:
+        return
+    used = dict(line.split(":", 1) for line in status)
+    for line in limits:
+        for name, figure in _LIMITED.items():
+            soft = line.removeprefix(name).split()[0] if line.startswith(name) else "unlimited"
+            if soft != "unlimited":
+                yield int(soft) - int(used[figure].split()[0]) * 1024
+
+
+def _available(config: EngineConfig) -> int:
+    """Bytes there are for it; unreadable, a size that was asked for is taken at its word."""
+    try:
+        return max(0, available_memory_bytes() - REST_BYTES)
+    except ConfigError:
+        if config.num_gpu_blocks_override is None and config.kv_cache_memory_bytes is None:
+            raise
+        return UNKNOWN_BYTES
+
+
 def _codec(config: EngineConfig, weight_codec: str) -> KVCodec:
     if config.kv_cache_dtype != "auto":
         return config.kv_cache_dtype
     return "f32" if weight_codec.upper() == "F32" else "bf16"
+
+
+def _check_override(num_blocks: int, block_bytes: int, available: int) -> None:
+    most = min(available // block_bytes, MAX_BLOCKS)
+    if num_blocks <= most:
+        return
+    size = num_blocks * block_bytes
+    if most == MAX_BLOCKS:
+        reason = f"block numbers have 32 bits, so there are at most {MAX_BLOCKS}"
+    else:
+        reason = (
+            f"{num_blocks} x {block_bytes} = {size} bytes ({size // MIB} MiB); only {available} "
+            f"bytes ({available // MIB} MiB) of memory are available"
+        )
+    remedy = f"Use --num-gpu-blocks-override {most} or less" if most else "Free some memory"
+    raise ConfigError(f"num_gpu_blocks_override is {num_blocks}: {reason}. {remedy}.")
 
 
 def _budget_bytes(config: EngineConfig, available: int) -> tuple[int, str]:

@@ -1,7 +1,7 @@
 """From a plan to tokens: the ragged batch, the model's forward, the sampler.
 
 This runs every step, so arrays are built by whole columns, and block tables live in one array with
-a row per slot of which only what has changed is written.
+a row per slot of which only what has changed is written; it grows with the slots and lengths used.
 """
 
 from __future__ import annotations
@@ -26,15 +26,11 @@ class Runner:
         model: Model,
         kv: KVCacheArrays,
         sampler: Sampler,
-        *,
-        max_num_seqs: int,
-        max_blocks: int,
     ) -> None:
-        """max_blocks: of the longest request there may be."""
         self._model = model
         self._kv = kv
         self._sampler = sampler
-        self._tables = np.zeros((max_num_seqs, max_blocks), np.int32)
+        self._tables = np.zeros((0, 0), np.int32)
 
     def run(self, rows: Sequence[Row]) -> list[Draw]:
         """Compute the tokens of `rows` and draw for those that sample; one entry per row."""
@@ -78,6 +74,7 @@ class Runner:
             synced = request.table_synced
             if synced == length:
                 continue
+            self._cover(request.slot, length)
             row = self._tables[request.slot]
             if synced == 0:
                 row[:] = 0  # of whoever had the slot before
@@ -85,3 +82,13 @@ class Runner:
             request.table_synced = length
         slots = [request.slot for request in requests]
         return self._tables[slots, :longest]
+
+    def _cover(self, slot: int, length: int) -> None:
+        """Make the tables hold `length` blocks in row `slot`; they grow to powers of two."""
+        rows, columns = self._tables.shape
+        if slot < rows and length <= columns:
+            return
+        shape = (max(rows, 1 << slot.bit_length()), max(columns, 1 << (length - 1).bit_length()))
+        grown = np.zeros(shape, np.int32)
+        grown[:rows, :columns] = self._tables
+        self._tables = grown

@@ -73,7 +73,10 @@ class Scheduler:
         """In order of arrival, behind those that were preempted."""
         self.totals = Totals()
         self._budget = max_num_batched_tokens
-        self._slots = list(range(max_num_seqs - 1, -1, -1))
+        self._max_num_seqs = max_num_seqs
+        self._num_slots = 0
+        self._free_slots: list[int] = []
+        """Of the slots below _num_slots; one more is made when none of them is free."""
         self._watermark = max(1, kv.num_blocks // WATERMARK_DIVISOR)
 
     def submit(self, request: Request) -> None:
@@ -164,7 +167,7 @@ class Scheduler:
         admitted: list[Request] = []
         num_passed = 0
         for request in self.waiting:
-            if not budget or not self._slots:
+            if not budget or len(self.running) >= self._max_num_seqs:
                 break
             if request.waits_for is not None and request.waits_for.pending:
                 continue
@@ -192,7 +195,7 @@ class Scheduler:
 
     def _start(self, request: Request, match: Match, now_s: float) -> None:
         request.state = State.RUNNING
-        request.slot = self._slots.pop()
+        request.slot = self._take_slot()
         request.table_synced = 0
         insort(self.running, request, key=attrgetter("arrival"))
         if request.admitted_s is not None:
@@ -210,8 +213,14 @@ class Scheduler:
     def _stop(self, request: Request, *, keep: bool) -> None:
         self.running.remove(request)
         self.kv.release(request, keep=keep)
-        self._slots.append(request.slot)
+        self._free_slots.append(request.slot)
         request.slot = -1
+
+    def _take_slot(self) -> int:
+        if self._free_slots:
+            return self._free_slots.pop()
+        self._num_slots += 1
+        return self._num_slots - 1
 
 
 def _spend(request: Request, budget: int, rows: list[Row]) -> int:

@@ -22,6 +22,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 _PATH = re.compile(r" - at `(?:key in )?\$?(.*)`$")
 _REQUIRED = re.compile(r"^Object missing required field `([^`]+)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+# An escape in a JSON string, a surrogate pair being one.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|u(?P<lone>[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 _SHOWN_CHARS = 80
 
 
@@ -117,12 +123,24 @@ def _json_object(body: bytes | bytearray | memoryview) -> dict[str, Any]:
     try:
         values = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from None
+        problem = _lone_surrogate(body) or error
+        raise RequestError(f"the body is not valid JSON: {problem}") from None
     except RecursionError:
         raise RequestError("the body is nested too deeply") from None
     if not isinstance(values, dict):
         raise RequestError(f"the body must be a JSON object, not {_shown(values)}")
     return values
+
+
+def _lone_surrogate(body: bytes | bytearray | memoryview) -> str | None:
+    """What to say of half a surrogate pair, which the decoder may take for a cut body."""
+    for escape in _ESCAPE.finditer(body):
+        if lone := escape["lone"]:
+            return (
+                f"\\u{lone.decode()} (byte {escape.start()}) is half of a surrogate pair and no "
+                "character; send both halves, or the character itself in UTF-8"
+            )
+    return None
 
 
 def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str, Any], set[str]]:

@@ -25,7 +25,8 @@ from headrace.text import TextStream
 
 logger = logging.getLogger(__name__)
 
-# Pieces waiting to be written, over all prompts of a request: a bound on what a slow client holds.
+# Pieces of all prompts of a request that wait to be written; what a slow client leaves beyond them
+# waits in the engine's client, which has a bound of its own.
 QUEUED_PIECES = 64
 
 

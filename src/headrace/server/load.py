@@ -15,10 +15,11 @@ import msgspec
 
 from headrace import __version__
 from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config.text_file import read_text_file
 from headrace.embedded import resolve_model
 from headrace.engine.messages import EngineInfo
-from headrace.errors import ConfigError
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
+from headrace.text.template_limits import MAX_SOURCE_BYTES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.tensor import Tensor
@@ -94,10 +95,8 @@ def _template(
     """The model's chat template, or the one in `file` in its place."""
     templates = dict(checkpoint.chat_templates)
     if file is not None:
-        try:
-            templates = {"default": Path(file).read_text(encoding="utf-8")}
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--chat-template {file}: cannot be read: {error}") from error
+        text = read_text_file(Path(file), "--chat-template", MAX_SOURCE_BYTES)
+        templates = {"default": text}
     if not templates:
         return None
     return ChatTemplate.for_tokenizer(templates, tokenizer)

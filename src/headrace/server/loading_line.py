@@ -11,11 +11,13 @@ _BACK_AND_WIPE = "\r\x1b[2K"
 
 
 class LoadingLine:
-    """Writes to `stream` if that is a terminal; anywhere else it says nothing."""
+    """Writes to `stream` if that is a terminal; anywhere else it says nothing.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._is_terminal = stream.isatty()
+    stream: None where the process was started without one.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._terminal = stream if stream is not None and stream.isatty() else None
         self._shown = False
 
     def show(self, at: Loading) -> None:
@@ -31,6 +33,6 @@ class LoadingLine:
             self._shown = False
 
     def _write(self, text: str) -> None:
-        if self._is_terminal:
-            self._stream.write(text)
-            self._stream.flush()
+        if self._terminal is not None:
+            self._terminal.write(text)
+            self._terminal.flush()

@@ -5,8 +5,14 @@ What they may be is the engine's to say (`headrace.engine.limits`); here they ge
 
 from __future__ import annotations
 
-from headrace.engine.limits import Limits, check_length, check_token_ids
+from headrace.engine.limits import (
+    CONTEXT_LENGTH_EXCEEDED,
+    Limits,
+    check_length,
+    check_token_ids,
+)
 from headrace.engine.params import SamplingParams
+from headrace.errors import RequestError
 from headrace.protocol.openai.sampling import SamplingFields
 
 
@@ -31,6 +37,21 @@ def output_tokens(
         return wanted
     room = limits.context_tokens - prompt_tokens
     return room if default is None else min(default, room)
+
+
+def check_fewest_tokens(fewest_tokens: int, limits: Limits, param: str) -> None:
+    """Raise RequestError context_length_exceeded for a text that cannot fit, however it is cut.
+
+    fewest_tokens: a bound from below, known before the text is tokenized.
+    """
+    if fewest_tokens >= limits.context_tokens:
+        raise RequestError(
+            # Clients look for the code, and for the words "maximum context length is".
+            f"This model's maximum context length is {limits.context_tokens} tokens; {param} has "
+            f"at least {fewest_tokens} tokens. Shorten it.",
+            param=param,
+            code=CONTEXT_LENGTH_EXCEEDED,
+        )
 
 
 def sampling_params(

@@ -16,17 +16,29 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.protocol.openai.chat import Message
+from headrace.server.params import check_fewest_tokens
 from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
 
 logger = logging.getLogger(__name__)
 
+# Up to this, a text that does not fit is tokenized all the same (0.1 s): its error says how many
+# tokens it has, and beyond how many it has at least.
+COUNTED_CHARS = 2**18
+
 # Names that rendering itself gives a template, or takes for other ends.
 _TAKEN = frozenset(inspect.signature(ChatTemplate.render_segments).parameters) - {"kwargs"}
 
 
-def tokenize(model: ServedModel, text: str, *, add_special_tokens: bool) -> list[int]:
-    """Token ids of a text; special tokens written in it are taken as such."""
+def tokenize(
+    model: ServedModel, text: str, *, add_special_tokens: bool, must_fit: str | None = None
+) -> list[int]:
+    """Token ids of a text; special tokens written in it are taken as such.
+
+    must_fit: the field to name in the RequestError for a large text that the context cannot hold,
+    which is found out before tokenizing; None takes any text.
+    """
+    _check_fits(model, text, must_fit)
     ids = model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
     if model.tokenizer.has_double_bos(ids):
         logger.warning(
@@ -44,8 +56,12 @@ def render(
     continues: bool,
     add_special_tokens: bool,
     variables: Mapping[str, Any],
+    must_fit: str | None = None,
 ) -> list[int]:
-    """Token ids of a conversation; raises TemplateError where the template refuses it."""
+    """Token ids of a conversation; raises TemplateError where the template refuses it.
+
+    must_fit: as for `tokenize`, of the rendered text.
+    """
     template = model.chat_template()
     tokenizer = model.tokenizer
     for name in variables:
@@ -65,6 +81,7 @@ def render(
         )
     except RecursionError:
         raise RequestError("messages: an object in them is nested too deeply") from None
+    _check_fits(model, "".join(piece for piece, _ in segments), must_fit)
     ids = tokenizer.encode_segments(segments, add_special_tokens=add_special_tokens)
     if tokenizer.has_double_bos(ids):
         logger.warning(
@@ -72,6 +89,11 @@ def render(
             "template writes one, so leave add_special_tokens out"
         )
     return ids
+
+
+def _check_fits(model: ServedModel, text: str, param: str | None) -> None:
+    if param is not None and len(text) > COUNTED_CHARS:
+        check_fewest_tokens(model.tokenizer.fewest_tokens(text), model.limits, param)
 
 
 def _plain(message: Message) -> dict[str, Any]:

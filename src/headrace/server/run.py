@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -36,18 +38,30 @@ logger = logging.getLogger(__name__)
 
 # How long open requests may go on after the first signal.
 GRACE_S = 5
+# After the engine has ended, streams need only a moment to say so.
+LAST_WORDS_S = 2
 # How often the engine is looked at, to say in the log that it has ended.
 LOOK_EVERY_S = 1.0
+# 128 + SIGINT: what shells say of a process that Ctrl-C ended.
+INTERRUPTED = 130
 
 
 def serve(
     engine_config: EngineConfig, server_config: ServerConfig, *, as_json: bool = False
 ) -> int:
-    """Serve until a signal comes; the exit code is 0 then.
+    """Serve until a signal comes; the exit code is 0 then, or 130 for a SIGINT in the first moment.
 
     Prints one line once the model can be used: for people, or as JSON. Raises HeadraceError when
     the model cannot be loaded or the address cannot be listened on.
     """
+    try:
+        _run(engine_config, server_config, as_json)
+    except KeyboardInterrupt:  # before the loop took the signal over
+        return INTERRUPTED
+    return 0
+
+
+def _run(engine_config: EngineConfig, server_config: ServerConfig, as_json: bool) -> None:
     started_s = time.perf_counter()
     logging.basicConfig(
         level=server_config.log_level.upper(),
@@ -60,7 +74,6 @@ def serve(
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(engine_config, server_config, sock, started_s, as_json))
-    return 0
 
 
 class _Signals(NamedTuple):
@@ -115,6 +128,8 @@ async def _serve(
             http.stop()
             await _wait_for_requests(http, signals.hurry)
             await _end(engine_task, text_task)
+            if not await http.ended(LAST_WORDS_S):
+                http.cut()
             await http.ended()
             state.close()
 
@@ -223,7 +238,7 @@ class _Announcement(msgspec.Struct, frozen=True):
 
 def _announce(state: ServerState, url: str, times: _Times, as_json: bool) -> None:
     model = state.serving().model
-    logger.info(
+    logger.debug(
         "ready in %.2f s; engine: %s; server: %s",
         times.ready_s,
         _listed(times.engine_phases_s),
@@ -241,8 +256,23 @@ def _announce(state: ServerState, url: str, times: _Times, as_json: bool) -> Non
         line = msgspec.json.encode(facts).decode()
     else:
         line = f"headrace serves {model.name} at {url}/v1 (ready in {times.ready_s:.2f} s)"
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    _print(line)
+
+
+def _print(line: str) -> None:
+    """Write to stdout; a server goes on where nobody takes what it prints."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError) as error:  # absent; full or broken; closed
+        logger.warning("cannot write to stdout (%s): %s", error, line)
+        _silence_stdout()
+
+
+def _silence_stdout() -> None:
+    """Lead stdout nowhere: what waits in its buffer would fail again when Python ends."""
+    with suppress(AttributeError, OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _listed(phases_s: dict[str, float]) -> str:

@@ -7,7 +7,7 @@ Kubernetes inference gateway and llm-d schedule by.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -79,9 +79,28 @@ class EngineFacts(Protocol):
     def phases_s(self) -> Mapping[str, float]: ...
 
 
+class _Now(NamedTuple):
+    """What goes up and down. An engine that has ended runs nothing and holds nothing."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    blocks_total: int = 0
+    blocks_free: int = 0
+    blocks_cached: int = 0
+    blocks_owned: int = 0
+    step_s: float = 0.0
+    step_tokens: int = 0
+
+    @classmethod
+    def of(cls, counts: EngineCounts) -> _Now:
+        """Those of an engine that runs."""
+        return cls(*(getattr(counts, name) for name in cls._fields))
+
+
 class EngineCollector(Collector):
     """Gauges and counters of one engine, under vLLM's names and our own.
 
+    Once it has ended, counters keep their totals and the gauges of its state are 0.
     counts and alive are called at each scrape. labels: model_name and engine, on every sample.
     started_s: Unix time, given to lora_requests_info as vLLM does.
     """
@@ -107,18 +126,21 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every family, in a fixed order."""
-        counts = self._counts()
-        yield from self._vllm_gauges(counts)
+        counts, alive = self._counts(), self._alive()
+        now = _Now.of(counts) if alive else _Now()
+        yield from self._vllm_gauges(now)
         yield from self._vllm_counters(counts)
-        yield from self._own(counts)
+        yield self._gauge("headrace:engine_up", "1 while the engine's loop runs, 0 after.", alive)
+        yield from self._own_gauges(now)
+        yield from self._own_counters(counts)
 
-    def _vllm_gauges(self, counts: EngineCounts) -> Iterator[Metric]:
-        used = counts.blocks_owned / counts.blocks_total if counts.blocks_total else 0.0
+    def _vllm_gauges(self, now: _Now) -> Iterator[Metric]:
+        used = now.blocks_owned / now.blocks_total if now.blocks_total else 0.0
         facts = self._facts
         yield self._gauge(
-            "vllm:num_requests_running", "Requests in the running batch.", counts.num_running
+            "vllm:num_requests_running", "Requests in the running batch.", now.num_running
         )
-        yield self._gauge("vllm:num_requests_waiting", "Requests queued.", counts.num_waiting)
+        yield self._gauge("vllm:num_requests_waiting", "Requests queued.", now.num_waiting)
         yield self._gauge(
             "vllm:kv_cache_usage_perc",
             "Share of KV blocks that running requests own, 0 to 1.",
@@ -162,11 +184,8 @@ class EngineCollector(Collector):
             counts.num_preemptions,
         )
 
-    def _own(self, counts: EngineCounts) -> Iterator[Metric]:
+    def _own_gauges(self, now: _Now) -> Iterator[Metric]:
         facts = self._facts
-        yield self._gauge(
-            "headrace:engine_up", "1 while the engine's loop runs, 0 after.", int(self._alive())
-        )
         yield self._gauge(
             "headrace:engine_info",
             "What runs, as labels.",
@@ -192,19 +211,19 @@ class EngineCollector(Collector):
             "KV blocks by state; free, cached and owned add up to total.",
             "state",
             {
-                "free": counts.blocks_free,
-                "cached": counts.blocks_cached,
-                "owned": counts.blocks_owned,
-                "total": counts.blocks_total,
+                "free": now.blocks_free,
+                "cached": now.blocks_cached,
+                "owned": now.blocks_owned,
+                "total": now.blocks_total,
             },
         )
+        yield self._gauge("headrace:last_step_seconds", "Seconds the last step took.", now.step_s)
+        yield self._gauge(
+            "headrace:last_step_tokens", "Tokens the last step computed.", now.step_tokens
+        )
+
+    def _own_counters(self, counts: EngineCounts) -> Iterator[Metric]:
         yield self._counter("headrace:engine_steps", "Steps the engine has done.", counts.steps)
-        yield self._gauge(
-            "headrace:last_step_seconds", "Seconds the last step took.", counts.step_s
-        )
-        yield self._gauge(
-            "headrace:last_step_tokens", "Tokens the last step computed.", counts.step_tokens
-        )
         yield self._counter(
             "headrace:computed_tokens",
             "Tokens computed: prompts without cache hits, output, and recomputation.",

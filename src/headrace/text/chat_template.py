@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import RequestError, TemplateError
-from headrace.text.template_limits import Budget, RenderLimits
+from headrace.text.template_limits import Budget, RenderLimits, check_nodes, check_source
 from headrace.text.template_messages import normalized_messages, plain
 from headrace.text.user_text import Disguise, disguises, segments_of
 
@@ -214,11 +214,13 @@ class ChatTemplate:
     def _template(self, name: str) -> tuple[jinja2.Template, TemplateTraits]:
         compiled = self._compiled.get(name)
         if compiled is None:
-            from headrace.text.template_traits import traits_of
+            from headrace.text.template_traits import num_nodes, traits_of
 
             source = self._sources[name]
+            check_source(source, f"chat template {name!r}")
             with _errors_named(f"chat template {name!r} does not parse"):
                 tree = self._environment.parse(source)
+                check_nodes(num_nodes(tree), f"chat template {name!r}")
                 compiled = self._environment.from_string(source), traits_of(tree, source)
             self._compiled[name] = compiled
         return compiled
@@ -291,6 +293,7 @@ def _errors_named(what: str) -> Iterator[None]:
         LookupError,
         MemoryError,
         RecursionError,
+        SyntaxError,  # of the Python that a template becomes: blocks nested too deeply
         TypeError,
         ValueError,
     ) as error:

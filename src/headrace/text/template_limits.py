@@ -1,4 +1,4 @@
-"""How much work one rendering of a chat template may be, and the count of it.
+"""How large a chat template and how much work one rendering of it may be, and the count of it.
 
 A template is code that came with a file. A step is one loop turn, call, filter or operator;
 handling text or a list costs a step for every so many characters or items, which bounds memory.
@@ -12,6 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import TemplateError
+
+MAX_SOURCE_BYTES = 256 * 2**10
+"""Of a template's text. The largest of known models has 19 kB; the rest is for examples within."""
+MAX_NODES = 16_384
+"""Of a template's syntax tree, ten times the largest known. Compiling so many takes half a second;
+far more of them take a minute and gigabytes."""
 
 # One step's worth of text or items: handling them costs about as much as one call in a template.
 CHARS_PER_STEP = 64
@@ -35,6 +41,21 @@ class RenderLimits:
     max_seconds: float = 10.0
     max_items: int = 1_000_000
     max_number: int = 100_000
+
+
+def check_source(source: str, what: str) -> None:
+    """Raise TemplateError for a template too long to be parsed. `what` names it."""
+    size = len(source.encode("utf-8", "replace"))
+    if size > MAX_SOURCE_BYTES:
+        raise TemplateError(f"{what} has {size} bytes; at most {MAX_SOURCE_BYTES} are allowed")
+
+
+def check_nodes(count: int, what: str) -> None:
+    """Raise TemplateError for a syntax tree too large to be compiled. `what` names the template."""
+    if count > MAX_NODES:
+        raise TemplateError(
+            f"{what} has {count} expressions and statements; at most {MAX_NODES} are allowed"
+        )
 
 
 class Budget:

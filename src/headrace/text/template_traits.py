@@ -51,6 +51,16 @@ def traits_of(template: nodes.Template, source: str) -> TemplateTraits:
     )
 
 
+def num_nodes(template: nodes.Template) -> int:
+    """How many nodes a syntax tree has."""
+    count = 0
+    pending: list[nodes.Node] = [template]
+    while pending:
+        count += 1
+        pending += pending.pop().iter_child_nodes()
+    return count
+
+
 @dataclass(frozen=True)
 class _Use:
     """One place where a value is used: the node that uses it, and it as that node's child."""
@@ -86,20 +96,31 @@ def _means(node: nodes.Node, key: str, names: set[str]) -> bool:
 
 def _names_for(template: nodes.Template, key: str) -> set[str]:
     """Names that are set to such a value, or are a macro's parameter for one."""
+    named = list(_namings(template))
+    names = {name for name, value in named if _means(value, key, set())}
+    followers: dict[str, list[str]] = {}
+    for name, value in named:
+        if isinstance(value, nodes.Name):
+            followers.setdefault(value.name, []).append(name)
+    pending = list(names)
+    while pending:
+        new = set(followers.get(pending.pop(), ())) - names
+        names |= new
+        pending += new
+    return names
+
+
+def _namings(template: nodes.Template) -> Iterator[tuple[str, nodes.Node]]:
+    """Names and the values they are given, by `set` or as a macro's parameter."""
+    for assign in template.find_all(nodes.Assign):
+        if isinstance(assign.target, nodes.Name):
+            yield assign.target.name, assign.node
     macros = {macro.name: macro for macro in template.find_all(nodes.Macro)}
-    names: set[str] = set()
-    while True:
-        before = len(names)
-        for assign in template.find_all(nodes.Assign):
-            if isinstance(assign.target, nodes.Name) and _means(assign.node, key, names):
-                names.add(assign.target.name)
-        for call in template.find_all(nodes.Call):
-            macro = macros.get(call.node.name) if isinstance(call.node, nodes.Name) else None
-            if macro is not None:
-                given = zip(macro.args, call.args, strict=False)
-                names |= {name.name for name, value in given if _means(value, key, names)}
-        if len(names) == before:
-            return names
+    for call in template.find_all(nodes.Call):
+        macro = macros.get(call.node.name) if isinstance(call.node, nodes.Name) else None
+        if macro is not None:
+            for parameter, value in zip(macro.args, call.args, strict=False):
+                yield parameter.name, value
 
 
 def _is_loop(use: _Use) -> bool:

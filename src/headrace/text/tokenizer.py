@@ -111,6 +111,15 @@ class Tokenizer:
                 return self._framed(self._encode_guarded(text, allowed), add_special_tokens)
         return self.encode(text, add_special_tokens=add_special_tokens)
 
+    def fewest_tokens(self, text: str) -> int:
+        """No encoding of the text has fewer tokens than this; cheap, and often far too low.
+
+        0 where nothing is known (a tokenizer that drops or merges text without end).
+        """
+        most_bytes = self._most_token_bytes
+        # "replace" writes fewer bytes for a lone surrogate than encoding it as U+FFFD does.
+        return -(-len(text.encode("utf-8", "replace")) // most_bytes) if most_bytes else 0
+
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Text of token ids. Ids that do not exist have no text."""
         hidden = self._vocabulary.special_ids if skip_special_tokens else frozenset()
@@ -190,6 +199,12 @@ class Tokenizer:
         return {token.content: (token_id, token) for token_id, token in added.items()}
 
     @cached_property
+    def _most_token_bytes(self) -> int | None:
+        from headrace.text.token_bound import most_token_bytes
+
+        return most_token_bytes(self._vocabulary)
+
+    @cached_property
     def _control_pattern(self) -> re.Pattern[str]:
         # Without control tokens: a pattern that matches nowhere.
         return re.compile("|".join(map(re.escape, self.control_tokens)) or "(?!)")
@@ -204,11 +219,14 @@ class Tokenizer:
 
 
 def _ids(backend: Backend, text: str) -> list[int]:
+    # Of the library's ways to encode, the one without offsets is the quickest at every length,
+    # and those for batches let other threads run meanwhile: `encode` keeps the GIL for seconds.
     try:
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        (encoding,) = backend.encode_batch_fast([text], add_special_tokens=False)
     except TypeError:  # what the library makes of a lone surrogate
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids = backend.encode(whole, add_special_tokens=False).ids
+        (encoding,) = backend.encode_batch_fast([whole], add_special_tokens=False)
+    ids: list[int] = encoding.ids
     return ids
 
 

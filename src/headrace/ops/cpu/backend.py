@@ -58,6 +58,10 @@ class CpuOps(Ops):
             self._native = _native.Backend(level, count)
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        except RuntimeError as error:
+            raise ConfigError(
+                f"threads is {count}, and the system gives no more of them ({error}); ask for fewer"
+            ) from error
         self.level: str = self._native.level
         self.num_threads: int = self._native.num_threads
 

@@ -69,12 +69,24 @@ async def completions(call: Call) -> Response:
 async def _token_ids(call: Call, model: ServedModel, request: CompletionRequest) -> list[list[int]]:
     prompts = prompts_of(request)
 
-    def ids_of(prompt: str | list[int]) -> list[int]:
+    def ids_of(index: int, prompt: str | list[int]) -> list[int]:
         if not isinstance(prompt, str):
             return prompt
-        return tokenize(model, prompt, add_special_tokens=request.add_special_tokens)
+        return tokenize(
+            model,
+            prompt,
+            add_special_tokens=request.add_special_tokens,
+            must_fit=_param(index, len(prompts)),
+        )
 
-    return await call.text_work(lambda: [ids_of(prompt) for prompt in prompts])
+    return await call.text_work(
+        lambda: [ids_of(index, prompt) for index, prompt in enumerate(prompts)]
+    )
+
+
+def _param(index: int, count: int) -> str:
+    """What error messages call a prompt."""
+    return "prompt" if count == 1 else f"prompt[{index}]"
 
 
 def _submit(
@@ -86,7 +98,7 @@ def _submit(
     reply_id: str,
 ) -> Submit:
     """The engine's request for one prompt, within the model's limits; raises RequestError."""
-    param = "prompt" if count == 1 else f"prompt[{index}]"
+    param = _param(index, count)
     limits = model.limits
     check_prompt(prompt_ids, limits, param)
     max_tokens = output_tokens(

@@ -1,0 +1,96 @@
+"""What readers leave: every way of taking it gives the same tokens, and it has a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from headrace.engine import client as client_module
+from headrace.engine.client import EngineClient
+from headrace.engine.messages import FinishReason, Output, TokenLogprob
+from headrace.engine.unread import SEPARATE, Unread
+from tests.engine.test_client import config_of, request, until
+from tests.tiny import write_tiny_gguf
+
+NUM_OUTPUTS = 3 * SEPARATE
+
+
+def outputs(reason: FinishReason) -> list[Output]:
+    """A request's outputs: facts of the first token on the first, the reason on the last."""
+    made = [
+        Output("r", [i], logprobs=[TokenLogprob(i, -1.0, 1, [(i, -1.0)])], num_preemptions=i)
+        for i in range(NUM_OUTPUTS)
+    ]
+    made[0] = Output(
+        "r", [0], logprobs=made[0].logprobs, cached_tokens=5, queue_s=0.25, prefill_s=0.5,
+        cache_miss="no_match at token 5",
+    )  # fmt: skip
+    return [*made, Output("r", [], finish_reason=reason, cached_tokens=5, error="damaged")]
+
+
+@pytest.mark.parametrize("reason", ["length", "error"])
+@pytest.mark.parametrize("waiting", [1, SEPARATE, SEPARATE + 1, NUM_OUTPUTS + 1])
+async def test_nothing_is_lost_however_late_it_is_read(waiting: int, reason: FinishReason) -> None:
+    unread = Unread()
+    taken: list[Output] = []
+    made = outputs(reason)
+    for start in range(0, len(made), waiting):
+        part = made[start : start + waiting]
+        for output in part:
+            unread.put(output)
+        while unread.num_bytes:
+            output = await unread.take()
+            assert output is not None
+            taken.append(output)
+    assert [token for one in taken for token in one.token_ids] == list(range(NUM_OUTPUTS))
+    assert [one.token_id for o in taken for one in o.logprobs or ()] == list(range(NUM_OUTPUTS))
+    assert (taken[0].cached_tokens, taken[0].queue_s, taken[0].prefill_s) == (5, 0.25, 0.5)
+    assert taken[0].cache_miss == "no_match at token 5"
+    assert [one.finish_reason for one in taken].count(reason) == 1
+    assert taken[-1].finish_reason == reason
+    if waiting <= SEPARATE:
+        assert taken == made
+    elif reason == "error":
+        assert taken[-1] == made[-1]
+    else:
+        assert len(taken) < len(made)
+
+
+async def test_a_reader_waits_for_news_and_learns_of_the_end() -> None:
+    unread = Unread()
+    reader = asyncio.create_task(unread.take())
+    await asyncio.sleep(0)
+    assert not reader.done()
+    unread.put(Output("r", [7]))
+    unread.close()
+    async with asyncio.timeout(10):
+        first = await reader
+        assert first is not None
+        assert first.token_ids == [7]
+        assert await unread.take() is None
+
+
+async def test_a_reader_too_far_behind_loses_its_request_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client_module, "UNREAD_BYTES", 3000)
+    client = await EngineClient.start(config_of(write_tiny_gguf(tmp_path)))
+    try:
+        slow = client.generate(request("slow", max_tokens=400))
+        assert (await anext(slow)).token_ids
+        with caplog.at_level(logging.WARNING):
+            await until(lambda: "slow" not in client._streams, "the engine's last word")
+        await until(lambda: client.stats.num_running == 0, "idle after cancel")
+        assert client.stats.generation_tokens < 400
+        assert client.stats.blocks_owned == 0
+        (last,) = [output async for output in slow]
+        assert last.finish_reason == "error"
+        assert "3000 bytes of output were not read in time" in (last.error or "")
+        assert sum("slow is cancelled" in message for message in caplog.messages) == 1
+        quick = [output async for output in client.generate(request("quick"))]
+        assert sum(len(output.token_ids) for output in quick) == 8
+    finally:
+        await client.close()
