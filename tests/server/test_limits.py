@@ -191,7 +191,7 @@ def test_the_command_line_has_the_same_ranges(name: str, value: float) -> None:
     result = CliRunner().invoke(cli, ["generate", "absent.gguf", "-p", "a", flag, str(value)])
     assert result.exit_code == 2
     assert flag in result.output
-    assert "is not in the range" in result.output
+    assert "is out of range" in result.output
 
 
 class Recorder(ThreadPoolExecutor):
