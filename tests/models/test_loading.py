@@ -215,19 +215,28 @@ class CountingOps(ReferenceOps):
         return super().rope_table(inv_freq, positions, **options)
 
 
-def test_the_rope_table_is_no_longer_than_the_cache() -> None:
+def test_the_rope_table_grows_with_what_is_asked_of_it() -> None:
     ops = CountingOps()
-    model = load_model(tiny_checkpoint(max_positions=131_072), ops)
+    model = load_model(tiny_checkpoint(max_positions=10_000), ops)
     assert ops.positions == []
-    whole = logits(load_model(tiny_checkpoint(max_positions=64), ReferenceOps()), ReferenceOps())
-    for blocks, made in ((4, [64]), (2, [64]), (6, [64, 96])):
-        kv = ops.kv_cache(model.kv_cache_spec(16, blocks, "f32", "f32"))
-        tables = np.arange(2, dtype=np.int32)[None]
-        positions = np.arange(20, dtype=np.int32)
-        ids = np.array(prompt(0)[:20], np.int32)
-        batch = RaggedBatch(ids, positions, np.array([0, 20], np.int32), tables, positions)
-        assert np.array_equal(model.forward(batch, kv), whole)
-        assert ops.positions == made
+    kv = ops.kv_cache(model.kv_cache_spec(64, 160, "f32", "f32"))
+    tables = np.arange(160, dtype=np.int32)[None]
+
+    def logits_at(start: int, model: Any) -> np.ndarray:
+        """Of one token at `start`, over a cache in which everything before it is zero."""
+        one = np.array([start], np.int32)
+        batch = RaggedBatch(
+            np.array([7], np.int32), one, np.array([0, 1], np.int32), tables, np.zeros(1, np.int32)
+        )
+        result: np.ndarray = model.forward(batch, kv)
+        return result
+
+    grown = {}
+    for position, made in ((0, [4096]), (4095, [4096]), (4096, [4096, 8192]), (9999, None)):
+        grown[position] = logits_at(position, model)
+        assert ops.positions == (made or [4096, 8192, 10_000])
+    at_once = load_model(tiny_checkpoint(max_positions=10_000), ReferenceOps())
+    assert np.array_equal(logits_at(9999, at_once), grown[9999])
     long = CountingOps()
     short = load_model(tiny_checkpoint(max_positions=131_072), long, max_positions=40)
     logits(short, long)

@@ -24,6 +24,9 @@ from headrace.ops.interface import (
     RopeTable,
 )
 
+FIRST_ROPE_POSITIONS = 4096
+"""Positions of the first rope table: 1 MiB at a head_dim of 64, made in a few milliseconds."""
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -145,21 +148,22 @@ class Model(ABC):
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of `batch.logit_rows`; every token's K and V are stored."""
         ops = self._ops
-        rope = self._rope_table(kv.spec)
+        rope = self._rope_table(batch)
         x = ops.embedding(self._embedding, batch.token_ids)
         for layer in self._layers:
             x = layer(ops, x, rope, kv, batch)
         x = ops.take_rows(x, batch.logit_rows)
         return self._head(x, norm=self._norm)
 
-    def _rope_table(self, spec: KVCacheSpec) -> RopeTable:
-        """The table for as many positions as a request in this cache can have.
+    def _rope_table(self, batch: RaggedBatch) -> RopeTable:
+        """A table that covers the batch, made when first needed and doubled when outgrown.
 
-        Made with the first step: Llama 3.1's full 131,072 positions would be 64 MiB of table beside
-        a cache that may hold a tenth of that. A larger cache gets a new one.
+        The full one of Llama 3.1, 131,072 positions, is 64 MiB, and that of Qwen3 takes a tenth of
+        a second of a start; few requests ever get there.
         """
-        positions = min(self._longest, spec.num_blocks * spec.block_size)
-        if self._rope is None or self._rope_positions < positions:
-            self._rope = self._ops.rope_table(self._frequencies, positions)
-            self._rope_positions = positions
+        needed = int(batch.positions.max(initial=0)) + 1
+        if self._rope is None or self._rope_positions < min(needed, self._longest):
+            doubled = max(FIRST_ROPE_POSITIONS, 1 << (needed - 1).bit_length())
+            self._rope_positions = min(doubled, self._longest)
+            self._rope = self._ops.rope_table(self._frequencies, self._rope_positions)
         return self._rope
