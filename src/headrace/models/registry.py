@@ -38,7 +38,7 @@ def load_model(
     """The model, its weights handed to the backend.
 
     max_positions: longest request that will be run, in tokens; default: the model's own limit.
-        The rope table is no longer than this, nor than the KV cache can hold.
+        The rope table grows with what is asked of it, and never beyond this.
     ignore_config_keys: keys of the config that may stay unread.
     progress: called with bytes done and bytes in all.
     Raises UnsupportedModelError for what is not implemented, CheckpointError for a damaged file,
