@@ -21,6 +21,12 @@ def _digest(**changes: Any) -> bytes:
     return weights_digest(tiny_checkpoint(**changes))
 
 
+def test_how_text_is_cut_is_part_of_the_digest() -> None:
+    checkpoint = tiny_checkpoint()
+    assert weights_digest(checkpoint, "qwen2") != weights_digest(checkpoint)
+    assert weights_digest(checkpoint, "qwen2") == weights_digest(checkpoint, "qwen2")
+
+
 def test_the_digest_changes_with_weights_codec_and_config() -> None:
     base = _digest()
     assert base == _digest()

@@ -61,7 +61,7 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         root=_last_part(path),
         tokenizer=tokenizer,
         template=_template(checkpoint, tokenizer, server_config.chat_template),
-        weights_digest=weights_digest(checkpoint),
+        weights_digest=weights_digest(checkpoint, engine_config.tokenizer_pre or ""),
         phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},
     )
 
@@ -102,9 +102,10 @@ def _template(
     return ChatTemplate.for_tokenizer(templates, tokenizer)
 
 
-def weights_digest(checkpoint: Checkpoint) -> bytes:
-    """A digest of config, and of name, shape, codec and some bytes of each tensor."""
+def weights_digest(checkpoint: Checkpoint, tokenizer_pre: str = "") -> bytes:
+    """A digest of config, of how text is cut, and of tensors: name, shape, codec, some bytes."""
     digest = hashlib.blake2b(digest_size=16)
+    digest.update(tokenizer_pre.encode() + b"\0")
     digest.update(msgspec.json.encode(_plain(checkpoint.config), order="deterministic"))
     for name in sorted(checkpoint.tensors):
         tensor = checkpoint.tensors[name]
