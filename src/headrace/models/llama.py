@@ -11,59 +11,15 @@ Sources: arXiv 2302.13971, 2307.09288, 2407.21783; transformers modeling_llama.p
 from __future__ import annotations
 
 from headrace.models.config_reader import ConfigReader
-from headrace.models.loader import Loader
-from headrace.models.model import DecoderConfig, Layer, Model, read_attention
+from headrace.models.decoder import PreNormLayer
+from headrace.models.model import DecoderConfig, Model, read_attention
 from headrace.models.rope import RopeConfig
-from headrace.ops.interface import (
-    Array,
-    KVCacheArrays,
-    Ops,
-    RaggedBatch,
-    RopeTable,
-)
-
-
-class LlamaLayer(Layer):
-    """Attention and MLP, each behind its norm and added to the residual stream."""
-
-    def __init__(self, config: DecoderConfig, loader: Loader, index: int) -> None:
-        hidden, ffn = config.hidden_size, config.intermediate_size
-        eps, mlp_bias = config.rms_norm_eps, config.mlp_bias
-        at = f"model.layers.{index}"
-        self.index = index
-        self.shape = config.attention
-        self.input_norm = loader.norm(f"{at}.input_layernorm.weight", hidden, eps)
-        self.qkv_proj = loader.qkv(
-            f"{at}.self_attn", self.shape, hidden, bias=config.attention_bias
-        )
-        self.o_proj = loader.linear(
-            [f"{at}.self_attn.o_proj"],
-            [hidden],
-            config.attention_width,
-            bias=config.attention_bias,
-        )
-        self.post_norm = loader.norm(f"{at}.post_attention_layernorm.weight", hidden, eps)
-        self.gate_up_proj = loader.linear(
-            [f"{at}.mlp.gate_proj", f"{at}.mlp.up_proj"], [ffn, ffn], hidden, bias=mlp_bias
-        )
-        self.down_proj = loader.linear([f"{at}.mlp.down_proj"], [hidden], ffn, bias=mlp_bias)
-
-    def __call__(
-        self, ops: Ops, x: Array, rope: RopeTable, kv: KVCacheArrays, batch: RaggedBatch
-    ) -> Array:
-        qkv = self.qkv_proj(x, norm=self.input_norm)
-        ops.rope(qkv, self.shape, rope, batch.positions)
-        ops.kv_write(qkv, self.shape, kv, self.index, batch)
-        attended = ops.paged_attention(qkv, self.shape, kv, self.index, batch)
-        h = self.o_proj(attended, residual=x)
-        gate_up = self.gate_up_proj(h, norm=self.post_norm)
-        return self.down_proj(ops.gated_activation(gate_up, "silu"), residual=h)
 
 
 class Llama(Model):
     """LlamaForCausalLM."""
 
-    layer_type = LlamaLayer
+    layer_type = PreNormLayer
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
