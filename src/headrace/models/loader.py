@@ -56,7 +56,7 @@ class Linear:
             return self.ops.linear(x, self.weights[0], norm=norm, residual=residual)
         if residual is not None:
             raise ValueError("a residual cannot be added to projections of different codecs")
-        x = x if norm is None else self.ops.rms_norm(x, norm)
+        x = x if norm is None else self.ops.norm(x, norm)
         return self.ops.concat([self.ops.linear(x, weight) for weight in self.weights])
 
 
