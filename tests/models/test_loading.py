@@ -166,7 +166,7 @@ def test_biases_must_agree_with_the_config(reference: Ops) -> None:
 
 
 def test_interleaved_head_norms_are_refused(reference: Ops) -> None:
-    with pytest.raises(UnsupportedModelError, match=r"q_norm\.weight"):
+    with pytest.raises(UnsupportedModelError, match="q_norm"):
         load_model(tiny_checkpoint("qwen3", layout="interleaved"), reference)
 
 
