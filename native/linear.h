@@ -80,11 +80,11 @@ static void q8_tiles(const int8_t* q, const float* d, const int32_t* offset, int
     }
 #pragma GCC unroll 8
     for (int four = 0; four < 8; ++four) {
-      Bytes b[NP];
-      for (int j = 0; j < NP; ++j) b[j] = load_bytes(w + j * panel + 32 + four * 64);
+      Quads b[NP];
+      for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w + j * panel + 32 + four * 64));
       for (int i = 0; i < MR; ++i) {
         const int8_t* x = q + (i * tiles_of_row + t) * kTile + four * 4;
-        for (int j = 0; j < NP; ++j) s[i][j] = dot4(s[i][j], b[j], x);
+        for (int j = 0; j < NP; ++j) s[i][j] = dot4_wide(s[i][j], b[j], x);
       }
     }
     for (int j = 0; j < NP; ++j) {

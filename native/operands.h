@@ -72,7 +72,7 @@ HEADRACE_INLINE void quantise_block(F a, F b, int8_t* q, float* d, int32_t* offs
   const I low = store_i8(q, mul(a, inverse));
   const I high = store_i8(q + kLanes, mul(b, inverse));
   *d = scale;
-  *offset = -128 * sum_of(low, high);
+  *offset = -128 * (sum_of(low) + sum_of(high));
 }
 
 static void prepare(const PrepareArgs& a, int64_t row_begin, int64_t row_end) {
