@@ -17,8 +17,6 @@ constexpr int64_t kPiecesPerThread = 8;
 // Rows of a product that one item takes at most: beyond this they gain nothing from weights that
 // are in the cache already, and push them out of it.
 constexpr int64_t kRowsPerPass = 512;
-// From this many rows on the kernels take panels two at a time, and rows may be cut.
-constexpr int64_t kPairRows = 17;
 // Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
 // 60 KiB at head_dim 128, and K and V are read once for all of them.
 constexpr int64_t kAttentionRows = 48;
@@ -38,7 +36,6 @@ Backend::Backend(const std::string& level, int threads)
       pool_(threads),
       scratch_(static_cast<size_t>(threads)),
       sample_scratch_(static_cast<size_t>(threads)) {
-  reserve_scratch(kernels_.linear_scratch_bytes);
 }
 
 void Backend::reserve_scratch(int64_t bytes) {
@@ -52,11 +49,11 @@ int64_t Backend::pieces(int64_t bytes) const {
 
 // x as the kernels of the weight's codec read it; x itself where nothing has to be done.
 Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                         const float* norm_weight, float eps) {
+                         const float* norm_weight, float eps, bool half) {
   const int64_t width = weight.tiles * kTile;
   const bool rounds = weight.codec == Codec::bf16 || weight.codec == Codec::q8_0;
   if (!rounds && norm_weight == nullptr && weight.in == width) {
-    return {const_cast<float*>(x), width, nullptr, nullptr, nullptr};
+    return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr};
   }
   Operand to{};
   if (weight.codec == Codec::q8_0) {
@@ -65,6 +62,9 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
     to.q = reinterpret_cast<int8_t*>(at);
     to.d = reinterpret_cast<float*>(at + q);
     to.offset = reinterpret_cast<int32_t*>(at + q + d);
+  } else if (half) {
+    to.half = reinterpret_cast<uint16_t*>(operand_.at_least(rows * width * 2));
+    to.stride = width;
   } else {
     to.values = reinterpret_cast<float*>(operand_.at_least(rows * width * 4));
     to.stride = width;
@@ -79,23 +79,26 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
 void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
                      const float* norm_weight, float eps, const float* residual, float* y) {
   const Session session(pool_);
-  const LinearArgs args{weight, operand(weight, x, rows, norm_weight, eps), y, residual};
+  const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
+  reserve_scratch(product.scratch_bytes);
+  const LinearArgs args{weight, operand(weight, x, rows, norm_weight, eps, product.half_operand), y,
+                        residual};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
-  const int64_t unit = rows < kPairRows ? 1 : 2, units = (panels + unit - 1) / unit;
+  const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
   const int64_t wanted = pieces(work);
   // Rows are cut where there are too many for one pass, or too few panels for the threads.
   int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
   if (units * passes < wanted) {
-    passes = std::min(rows / kPairRows, (wanted + units - 1) / units);
+    passes = std::min(rows / kManyRows, (wanted + units - 1) / units);
     passes = std::max<int64_t>(passes, 1);
   }
   const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
   pool_.for_each(passes * per_pass, [&](int64_t item, int thread) {
     const int64_t pass = item / per_pass, piece = item % per_pass;
-    kernels_.linear(args, units * piece / per_pass * unit,
-                    std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
-                    rows * (pass + 1) / passes, scratch(thread));
+    product.linear(args, units * piece / per_pass * unit,
+                   std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
+                   rows * (pass + 1) / passes, scratch(thread));
   });
 }
 

@@ -50,7 +50,7 @@ class Backend {
 
  private:
   Operand operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                  const float* norm_weight, float eps);
+                  const float* norm_weight, float eps, bool half);
   void* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
   void reserve_scratch(int64_t bytes);
   // Pieces for work that moves `bytes`: 1 where handing over would cost more than it saves.

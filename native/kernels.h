@@ -36,7 +36,8 @@ struct PackedMatrix {
 
 // Rows of activations, rounded as the codec of the weights they meet demands.
 struct Operand {
-  float* values;   // f32[rows][stride], every codec but q8_0
+  float* values;   // f32[rows][stride], every codec but q8_0 (null where `half` is not)
+  uint16_t* half;  // bf16[rows][stride], where the product reads that; else null
   int64_t stride;  // at least tiles * 32; zeros past the row's width
   int8_t* q;       // q8_0: [rows][tiles][32]
   float* d;        // q8_0: scale, [rows][tiles]
@@ -154,13 +155,21 @@ struct AttentionItem {
   int64_t end;
 };
 
+// One way to multiply: what it reads and the kernel.
+struct Product {
+  bool half_operand;  // activations as bf16 (BF16 weights only)
+  int64_t scratch_bytes;
+  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
+                 int64_t row_end, void* scratch);
+};
+
+// From this many rows of x on a level may use another product than for fewer: of the same bits.
+constexpr int64_t kManyRows = 17;
+
 struct Kernels {
   const char* level;
   void (*prepare)(const PrepareArgs&, int64_t row_begin, int64_t row_end);
-  // `scratch` holds linear_scratch_bytes.
-  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
-                 int64_t row_end, void* scratch);
-  int64_t linear_scratch_bytes;
+  const Product& (*product)(Codec codec, bool many_rows);
   void (*rms_norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);

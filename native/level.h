@@ -11,11 +11,15 @@
 
 namespace {
 
+constexpr headrace::Product kProduct = {
+    .half_operand = false, .scratch_bytes = sizeof(LinearScratch), .linear = linear};
+
+static const headrace::Product& product(Codec, bool) { return kProduct; }
+
 constexpr headrace::Kernels kKernels = {
     .level = kLevel,
     .prepare = prepare,
-    .linear = linear,
-    .linear_scratch_bytes = sizeof(LinearScratch),
+    .product = product,
     .rms_norm = rms_norm,
     .embed = embed,
     .rope = rope,

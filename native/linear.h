@@ -61,6 +61,11 @@ static void float_tiles(const float* x, int64_t stride, const typename Pairs::T*
   }
 }
 
+// Stored bytes are + 128; where dot4_wide takes signed ones that is undone, and no offset is due.
+HEADRACE_INLINE Quads q8_quads(const uint8_t* w) {
+  return quads(kSignedBytes ? flip_top(load_bytes(w)) : load_bytes(w));
+}
+
 // The same over Q8_0 blocks: an exact integer sum, then total += sum * (dw * dx).
 template <int MR, int NP, bool Stream>
 static void q8_tiles(const int8_t* q, const float* d, const int32_t* offset, int64_t tiles_of_row,
@@ -75,13 +80,13 @@ static void q8_tiles(const int8_t* q, const float* d, const int32_t* offset, int
     }
     ISum s[MR][NP];
     for (int i = 0; i < MR; ++i) {
-      const ISum start = isum(offset[i * tiles_of_row + t]);
+      const ISum start = isum(kSignedBytes ? 0 : offset[i * tiles_of_row + t]);
       for (int j = 0; j < NP; ++j) s[i][j] = start;
     }
 #pragma GCC unroll 8
     for (int four = 0; four < 8; ++four) {
       Quads b[NP];
-      for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w + j * panel + 32 + four * 64));
+      for (int j = 0; j < NP; ++j) b[j] = q8_quads(w + j * panel + 32 + four * 64);
       for (int i = 0; i < MR; ++i) {
         const int8_t* x = q + (i * tiles_of_row + t) * kTile + four * 4;
         for (int j = 0; j < NP; ++j) s[i][j] = dot4_wide(s[i][j], b[j], x);

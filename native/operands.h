@@ -84,6 +84,10 @@ static void prepare(const PrepareArgs& a, int64_t row_begin, int64_t row_end) {
       if (a.codec == Codec::q8_0) {
         const int64_t block = row * a.tiles + t;
         quantise_block(low, high, a.to.q + block * kTile, a.to.d + block, a.to.offset + block);
+      } else if (a.to.half != nullptr) {
+        uint16_t* to = a.to.half + row * a.to.stride + t * kTile;
+        store_bf16(to, round_bf16(low));
+        store_bf16(to + kLanes, round_bf16(high));
       } else {
         float* to = a.to.values + row * a.to.stride + t * kTile;
         const bool round = a.codec == Codec::bf16;
