@@ -32,11 +32,13 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 Backend::Backend(const std::string& level, int threads)
-    : kernels_(select_level(level)),
+    : Backend(select_level(level), threads) {}
+
+Backend::Backend(const Kernels& kernels, int threads)
+    : kernels_(kernels),
       pool_(threads),
       scratch_(static_cast<size_t>(threads)),
-      sample_scratch_(static_cast<size_t>(threads)) {
-}
+      sample_scratch_(static_cast<size_t>(threads)) {}
 
 void Backend::reserve_scratch(int64_t bytes) {
   for (Buffer& buffer : scratch_) buffer.at_least(bytes);

@@ -20,7 +20,8 @@ namespace headrace {
 
 class Backend {
  public:
-  Backend(const std::string& level, int threads);
+  Backend(const std::string& level, int threads);  // throws as select_level does
+  Backend(const Kernels& kernels, int threads);
 
   const char* level() const { return kernels_.level; }
   ThreadPool& pool() { return pool_; }
