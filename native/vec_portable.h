@@ -117,6 +117,12 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
 }
 HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
 HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p) & 15, F);
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p) >> 4, F);
+}
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const I e = __builtin_convertvector(load_as<UByte>(p), I);
   return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);
