@@ -184,10 +184,18 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
   }
   return table;
 }
-HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) { return __builtin_shuffle(table, index); }
+// Out of line, like quads: without an instruction for it the code is long.
+HEADRACE_APART Bytes lookup(const Bytes& table, const Bytes& index) {
+  Bytes x;
+  for (int i = 0; i < 64; ++i) {
+    reinterpret_cast<uint8_t*>(&x)[i] =
+        reinterpret_cast<const uint8_t*>(&table)[reinterpret_cast<const uint8_t*>(&index)[i] & 15];
+  }
+  return x;
+}
 
-HEADRACE_INLINE Quads quads(Bytes x) {
-  const I four = reinterpret_cast<I>(x);
+HEADRACE_APART Quads quads(const Bytes& x) {
+  const I four = load_as<I>(reinterpret_cast<const uint8_t*>(&x));
   Quads w;
   for (int j = 0; j < 4; ++j) w.b[j] = __builtin_convertvector((four >> (8 * j)) & 0xff, F);
   return w;
