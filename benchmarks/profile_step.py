@@ -23,7 +23,7 @@ from headrace.engine.params import SamplingParams
 from headrace.ops.cpu import CpuOps
 
 OPERATIONS = (
-    "embedding", "rms_norm", "linear", "rope", "kv_write", "paged_attention",
+    "embedding", "norm", "linear", "rope", "kv_write", "paged_attention",
     "gated_activation", "take_rows", "sample", "top_logprobs",
 )  # fmt: skip
 

@@ -53,17 +53,20 @@ int64_t Backend::pieces(int64_t bytes) const {
 Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
                          const float* norm_weight, float eps, bool half) {
   const int64_t width = weight.tiles * kTile;
-  const bool rounds = weight.codec == Codec::bf16 || weight.codec == Codec::q8_0;
-  if (!rounds && norm_weight == nullptr && weight.in == width) {
-    return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr};
+  const bool quantised = is_quantised(weight.codec);
+  if (!quantised && weight.codec != Codec::bf16 && norm_weight == nullptr && weight.in == width) {
+    return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr, nullptr};
   }
   Operand to{};
-  if (weight.codec == Codec::q8_0) {
+  if (quantised) {
+    const int64_t groups = facts(weight.codec).groups;
     const int64_t q = aligned(rows * width), d = aligned(rows * weight.tiles * 4);
-    uint8_t* at = operand_.at_least(q + 2 * d);
+    const int64_t of_groups = aligned(rows * weight.tiles * groups * 4);
+    uint8_t* at = operand_.at_least(q + d + 2 * of_groups);
     to.q = reinterpret_cast<int8_t*>(at);
     to.d = reinterpret_cast<float*>(at + q);
-    to.offset = reinterpret_cast<int32_t*>(at + q + d);
+    to.start = reinterpret_cast<int32_t*>(at + q + d);
+    to.sums = reinterpret_cast<float*>(at + q + d + of_groups);
   } else if (half) {
     to.half = reinterpret_cast<uint16_t*>(operand_.at_least(rows * width * 2));
     to.stride = width;

@@ -155,6 +155,15 @@ HEADRACE_INLINE F load_i8(const int8_t* p) {
 HEADRACE_INLINE F load_u8(const uint8_t* p) {
   return whole_to_float({_mm256_cvtepu8_epi32(load_8(p)), _mm256_cvtepu8_epi32(load_8(p + 8))});
 }
+HEADRACE_INLINE F bytes_to_float(__m128i x) {
+  return whole_to_float({_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))});
+}
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  return bytes_to_float(_mm_and_si128(load_16(p), _mm_set1_epi8(15)));
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  return bytes_to_float(_mm_and_si128(_mm_srli_epi32(load_16(p), 4), _mm_set1_epi8(15)));
+}
 // 16 exponents: 2^(e - 128), and 0 for e = 0 and 1, whose powers would be denormal.
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const __m128i biased = _mm_subs_epu8(load_16(p), _mm_set1_epi8(1));

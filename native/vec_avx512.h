@@ -91,6 +91,14 @@ HEADRACE_INLINE F load_u8(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
 }
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_cvtepu8_epi32(bytes), _mm512_set1_epi32(15)));
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), 4));
+}
 // 16 exponents: 2^(e - 128), and 0 for e = 0 and 1, whose powers would be denormal.
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

@@ -166,8 +166,15 @@ HEADRACE_INLINE I widen(uint8x16_t bytes) {
   return {four(vget_low_u16(low)), four(vget_high_u16(low)), four(vget_low_u16(high)),
           four(vget_high_u16(high))};
 }
-HEADRACE_INLINE F load_u8(const uint8_t* p) {
-  return each<F>(widen(vld1q_u8(p)), [](int32x4_t v) { return vcvtq_f32_s32(v); });
+HEADRACE_INLINE F bytes_to_float(uint8x16_t bytes) {
+  return each<F>(widen(bytes), [](int32x4_t v) { return vcvtq_f32_s32(v); });
+}
+HEADRACE_INLINE F load_u8(const uint8_t* p) { return bytes_to_float(vld1q_u8(p)); }
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  return bytes_to_float(vandq_u8(vld1q_u8(p), vdupq_n_u8(15)));
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  return bytes_to_float(vshrq_n_u8(vld1q_u8(p), 4));
 }
 // 16 exponents: 2^(e - 128), and 0 for e = 0 and 1, whose powers would be denormal.
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {

@@ -117,6 +117,12 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
 }
 HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
 HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p) & 15, F);
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p) >> 4, F);
+}
 HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
   const I e = __builtin_convertvector(load_as<UByte>(p), I);
   return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);
@@ -178,10 +184,18 @@ HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
   }
   return table;
 }
-HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) { return __builtin_shuffle(table, index); }
+// Out of line, like quads: without an instruction for it the code is long.
+HEADRACE_APART Bytes lookup(const Bytes& table, const Bytes& index) {
+  Bytes x;
+  for (int i = 0; i < 64; ++i) {
+    reinterpret_cast<uint8_t*>(&x)[i] =
+        reinterpret_cast<const uint8_t*>(&table)[reinterpret_cast<const uint8_t*>(&index)[i] & 15];
+  }
+  return x;
+}
 
-HEADRACE_INLINE Quads quads(Bytes x) {
-  const I four = reinterpret_cast<I>(x);
+HEADRACE_APART Quads quads(const Bytes& x) {
+  const I four = load_as<I>(reinterpret_cast<const uint8_t*>(&x));
   Quads w;
   for (int j = 0; j < 4; ++j) w.b[j] = __builtin_convertvector((four >> (8 * j)) & 0xff, F);
   return w;

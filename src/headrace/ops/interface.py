@@ -25,13 +25,23 @@ Array = Any
 
 KVCodec = Literal["f32", "bf16"]
 
+Activation = Literal["silu", "gelu", "gelu_tanh"]
+"""silu: x / (1 + exp(-x)). gelu: x Phi(x), by erf. gelu_tanh: its approximation by tanh
+(0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³)))), also called gelu_new and gelu_pytorch_tanh."""
+
 
 @dataclass(frozen=True)
 class Norm:
-    """An RMS norm: x * weight / sqrt(mean(x²) + eps), in float32. `weight`: f32[width]."""
+    """A norm of rows, in float32. weight: f32[width]; bias: f32[width] or None.
+
+    kind "rms": x * weight / sqrt(mean(x²) + eps); "layer": the same of x - mean(x) (LayerNorm),
+    `+ bias` after it where there is one.
+    """
 
     weight: Array
     eps: float
+    kind: Literal["rms", "layer"] = "rms"
+    bias: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +76,18 @@ class RopeTable:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads."""
+    """Heads of one attention layer. Row layout of a fused projection: q heads, k heads, v heads.
+
+    window: positions a token sees, its own included; 0 means all before it.
+    softcap: scores become softcap * tanh(score / softcap) after scaling; 0 means they stay.
+    """
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
     scale: float
+    window: int = 0
+    softcap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,8 @@ class RaggedBatch:
     query_start: int32[R + 1], half-open ranges of each request's tokens; [0] is 0, [R] is N
     block_tables: int32[R, B], ids of each request's blocks in order; unused entries are 0 and
         never read. Token at position p of request r lies in block block_tables[r, p // block_size]
-        at offset p % block_size. Every position up to the last new one is covered.
+        at offset p % block_size. Every position up to the last new one is covered, but for those
+        that lie before the windows of all new tokens in every layer: their entries are 0, unread.
     logit_rows: int32[L], rows of N whose logits are wanted, ascending
     """
 
@@ -223,12 +240,26 @@ class Ops(ABC):
     # one step
 
     @abstractmethod
-    def embedding(self, weight: EmbeddingWeight, token_ids: Array) -> Array:
-        """Rows of the table, decoded: f32[N, width]."""
+    def embedding(
+        self,
+        weight: EmbeddingWeight,
+        token_ids: Array,
+        *,
+        scale: float = 1.0,
+        residual: Array | None = None,
+    ) -> Array:
+        """residual + scale * row of the table, decoded: f32[N, width]."""
 
     @abstractmethod
-    def rms_norm(self, x: Array, norm: Norm) -> Array:
-        """The norm of every row: f32[N, width]."""
+    def norm(self, x: Array, norm: Norm, *, residual: Array | None = None) -> Array:
+        """residual + the norm of every row: f32[N, width]."""
+
+    @abstractmethod
+    def norm_columns(self, x: Array, start: int, norm: Norm, *, groups: int = 1) -> None:
+        """Norm columns [start, start + len(weight)) of every row of x in place.
+
+        groups: equal parts of these columns whose mean and variance are taken apart.
+        """
 
     @abstractmethod
     def linear(
@@ -238,8 +269,12 @@ class Ops(ABC):
         *,
         norm: Norm | None = None,
         residual: Array | None = None,
+        scale: float = 1.0,
     ) -> Array:
-        """residual + W norm(x) + bias, f32[N, out]; the parts that are None are left out."""
+        """residual + scale * (W norm(x) + bias), f32[N, out]; parts that are None are left out.
+
+        Rounded after the bias, after the scale (unless it is 1) and after the residual.
+        """
 
     @abstractmethod
     def rope(
@@ -252,7 +287,7 @@ class Ops(ABC):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
-        """Norm (where given, over head_dim) and rotate the q and k heads of qkv in place.
+        """Norm (RMS norms, where given, over head_dim) and rotate q and k heads of qkv in place.
 
         qkv: f32[N, (num_heads + 2 num_kv_heads) * head_dim]. Dimension i is rotated with
         i + rotary_dim / 2 ("half" layout); dimensions past rotary_dim are left alone.
@@ -270,12 +305,21 @@ class Ops(ABC):
     ) -> Array:
         """Causal attention of every new token over its request's cache: f32[N, heads * head_dim].
 
-        A token at position p attends to positions [0, p], all of them already written.
+        A token at position p attends to positions [0, p], all of them already written, or to
+        the last `shape.window` of them.
         """
 
     @abstractmethod
-    def gated_activation(self, gate_up: Array, kind: Literal["silu"]) -> Array:
+    def gated_activation(self, gate_up: Array, kind: Activation) -> Array:
         """act(gate) * up of f32[N, 2 F] (gate first): f32[N, F]."""
+
+    @abstractmethod
+    def activation(self, x: Array, kind: Activation) -> Array:
+        """act(x) of f32[N, F]."""
+
+    @abstractmethod
+    def softcap(self, x: Array, cap: float) -> Array:
+        """cap * tanh(x / cap) of f32[N, F], cap > 0."""
 
     @abstractmethod
     def take_rows(self, x: Array, rows: Array) -> Array:

@@ -213,8 +213,8 @@ def test_rope_norms_heads_first_and_leaves_the_rest_of_a_partial_head(ops: Refer
     qkv = rows(2)
     normed = qkv.reshape(16, 8).copy()
     for row in (0, 8):
-        normed[row : row + 4] = ops.rms_norm(normed[row : row + 4], q_norm)
-        normed[row + 4 : row + 6] = ops.rms_norm(normed[row + 4 : row + 6], k_norm)
+        normed[row : row + 4] = ops.norm(normed[row : row + 4], q_norm)
+        normed[row + 4 : row + 6] = ops.norm(normed[row + 4 : row + 6], k_norm)
     expected, positions = normed.reshape(2, WIDTH).copy(), np.array([3, 9], np.int32)
     ops.rope(expected, SHAPE, table, positions)
     ops.rope(qkv, SHAPE, table, positions, q_norm=q_norm, k_norm=k_norm)

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from headrace.errors import ConfigError
 from headrace.ops.cpu import _native
 from headrace.ops.interface import (
+    Activation,
     AttentionShape,
     EmbeddingWeight,
     KVCacheArrays,
@@ -33,10 +33,13 @@ from headrace.ops.interface import (
     TopLogprobs,
     UnusableLogitsError,
 )
+from headrace.ops.reference.backend import ReferenceOps
 from headrace.ops.shared import f32_rope_table, f32_vector, stacked_bias
 from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
+
+_REFERENCE = ReferenceOps()
 
 _BAD_ROW = re.compile(r"row (\d+) of logits (.+)")
 
@@ -123,15 +126,29 @@ class CpuOps(Ops):
         )
         return KVCacheArrays(spec, cache)
 
-    def embedding(self, weight: EmbeddingWeight, token_ids: npt.NDArray[np.int32]) -> F32:
+    def embedding(
+        self,
+        weight: EmbeddingWeight,
+        token_ids: npt.NDArray[np.int32],
+        *,
+        scale: float = 1.0,
+        residual: F32 | None = None,
+    ) -> F32:
         out = np.empty((len(token_ids), weight.width), np.float32)
         self._native.embedding(weight.packed, token_ids, out)
-        return out
+        if scale != 1.0:
+            out *= np.float32(scale)
+        return out if residual is None else out + residual
 
-    def rms_norm(self, x: F32, norm: Norm) -> F32:
+    def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
+        if norm.kind == "layer":
+            return _REFERENCE.norm(x, norm, residual=residual)
         out = np.empty(x.shape, np.float32)
         self._native.rms_norm(x, out, norm.weight, norm.eps)
-        return out
+        return out if residual is None else out + residual
+
+    def norm_columns(self, x: F32, start: int, norm: Norm, *, groups: int = 1) -> None:
+        _REFERENCE.norm_columns(x, start, norm, groups=groups)
 
     def linear(
         self,
@@ -140,7 +157,13 @@ class CpuOps(Ops):
         *,
         norm: Norm | None = None,
         residual: F32 | None = None,
+        scale: float = 1.0,
     ) -> F32:
+        if norm is not None and norm.kind == "layer":
+            x, norm = self.norm(x, norm), None
+        if scale != 1.0:
+            y: F32 = self.linear(x, weight, norm=norm) * np.float32(scale)
+            return y if residual is None else y + residual
         out = np.empty((x.shape[0], weight.out_features), np.float32)
         if norm is None:
             self._native.linear(weight.packed, x, out, None, 0.0, residual)
@@ -190,6 +213,8 @@ class CpuOps(Ops):
     def paged_attention(
         self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> F32:
+        if shape.window or shape.softcap:
+            raise ValueError("attention with a window or a softcap has no kernel")
         out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
         self._native.attention(
             kv.arrays,
@@ -206,12 +231,18 @@ class CpuOps(Ops):
         )
         return out
 
-    def gated_activation(self, gate_up: F32, kind: Literal["silu"]) -> F32:
+    def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
         if kind != "silu":
-            raise ValueError(f"activation {kind!r} is unknown; supported: silu")
+            return _REFERENCE.gated_activation(gate_up, kind)
         out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
         self._native.gated_silu(gate_up, out)
         return out
+
+    def activation(self, x: F32, kind: Activation) -> F32:
+        return _REFERENCE.activation(x, kind)
+
+    def softcap(self, x: F32, cap: float) -> F32:
+        return _REFERENCE.softcap(x, cap)
 
     def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
         out = np.empty((len(rows), x.shape[1]), np.float32)

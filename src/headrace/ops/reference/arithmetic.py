@@ -8,17 +8,21 @@ order depends on the length alone: BLAS would let it depend on shape, alignment 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.interface import Activation, Norm
+
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
 BLOCK = 32
-"""Values that share a scale, in Q8_0 weights and in the activations that meet them."""
+"""Values that share a scale in the activations that meet quantised weights, of any kind."""
 
 # Products held at a time; bounds the temporaries to a few MiB whatever the matrix.
 _SLICE_ELEMENTS = 1 << 18
@@ -30,7 +34,7 @@ def round_bf16(values: F32) -> F32:
 
 
 class QuantisedRow(NamedTuple):
-    """A row of activations as Q8_0 weights see it: float32[blocks], int8[blocks, 32]."""
+    """A row of activations as quantised weights see it: float32[blocks], int8[blocks, 32]."""
 
     scales: F32
     quants: npt.NDArray[np.int8]
@@ -51,8 +55,8 @@ def quantise_row(row: F32) -> QuantisedRow:
     return QuantisedRow(scales, np.rint(blocks * inverse[:, None]).astype(np.int8))
 
 
-def dense_product(matrix: F32, row: F32) -> F64:
-    """matrix f32[out, in] times row f32[in]."""
+def dense_product(matrix: F32, row: F32 | F64) -> F64:
+    """matrix f32[out, in] times row [in]."""
     out = np.empty(matrix.shape[0])
     step = max(1, _SLICE_ELEMENTS // max(1, matrix.shape[1]))
     for start in range(0, len(out), step):
@@ -61,30 +65,34 @@ def dense_product(matrix: F32, row: F32) -> F64:
     return out
 
 
-class Q8Matrix(NamedTuple):
-    """Q8_0 weights: float32[out, blocks] (from F16, exact) and int8[out, blocks, 32]."""
-
-    scales: F32
-    quants: npt.NDArray[np.int8]
-
-
-def q8_product(matrix: Q8Matrix, row: F32) -> F64:
-    """A Q8_0 matrix times the quantised row: an exact integer sum per block, scaled, then added."""
-    activations = quantise_row(row)
-    quants = activations.quants.astype(np.int32)
-    out = np.empty(len(matrix.scales))
-    step = max(1, _SLICE_ELEMENTS // max(1, row.size))
-    for start in range(0, len(out), step):
-        part = slice(start, start + step)
-        sums = (matrix.quants[part] * quants).sum(axis=2, dtype=np.int64)
-        scales = np.multiply(matrix.scales[part], activations.scales, dtype=np.float64)
-        out[part] = np.add.reduce(scales * sums, axis=1)
-    return out
+def round_quantised(row: F32) -> F64:
+    """What quantised weights see of a row: d * q of its blocks of 32, not rounded again."""
+    scales, quants = quantise_row(row)
+    return np.multiply(scales[:, None], quants, dtype=np.float64).reshape(-1)
 
 
-def norm_row(row: F32, weight: F32, eps: float) -> F32:
-    """row * weight / sqrt(mean(row²) + eps), rounded once."""
+def norm_row(row: F32, norm: Norm) -> F64:
+    """One row normed, in float64."""
     wide = row.astype(np.float64)
+    if norm.kind == "layer":
+        wide = wide - np.add.reduce(wide) / row.size
     mean = np.add.reduce(wide * wide) / row.size
-    normed: F32 = (wide * weight / np.sqrt(mean + eps)).astype(np.float32)
-    return normed
+    normed: F64 = wide * norm.weight / np.sqrt(mean + norm.eps)
+    return normed if norm.bias is None else normed + norm.bias
+
+
+def activate(x: F64, kind: Activation) -> F64:
+    """The activation of each value; ValueError for one that is unknown."""
+    if kind == "silu":
+        with np.errstate(over="ignore"):  # exp(-x) = inf gives -0, which is the limit
+            share = 1 / (1 + np.exp(-x))
+    elif kind == "gelu":
+        share = 0.5 * (1 + _erf(x / math.sqrt(2)))
+    elif kind == "gelu_tanh":
+        share = 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    else:
+        raise ValueError(f"activation {kind!r} is unknown; supported: silu, gelu, gelu_tanh")
+    return np.multiply(x, share)
+
+
+_erf: Callable[[F64], F64] = np.vectorize(math.erf, otypes=[np.float64])

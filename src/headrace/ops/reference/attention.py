@@ -66,7 +66,7 @@ def write(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: Ragge
 
 
 def attend(qkv: F32, shape: AttentionShape, kv: PagedKV, layer: int, batch: RaggedBatch) -> F32:
-    """Attention of every new token over positions [0, its own]: f32[N, num_heads * head_dim]."""
+    """Attention of every new token over what it sees: f32[N, num_heads * head_dim]."""
     out = np.empty((len(qkv), shape.num_heads * shape.head_dim), np.float32)
     width = shape.num_heads * shape.head_dim
     for request in range(len(batch.query_start) - 1):
@@ -86,7 +86,10 @@ def _attend_one(
     table: npt.NDArray[np.int32],
     length: int,
 ) -> F32:
-    """Attention of one token, f32[num_heads, head_dim], over the first `length` positions."""
+    """Attention of one token, f32[num_heads, head_dim], over the first `length` positions.
+
+    With a window over the last of them; spans begin at multiples of 64 all the same.
+    """
     block_size = kv.k.shape[2]
     round_q = kv.k.dtype == ml_dtypes.bfloat16
     round_p = kv.v.dtype == ml_dtypes.bfloat16
@@ -97,13 +100,16 @@ def _attend_one(
     highest = np.full((shape.num_kv_heads, group), -np.inf)
     total = np.zeros((shape.num_kv_heads, group))
     mixed = np.zeros((shape.num_kv_heads, group, shape.head_dim))
-    for start in range(0, length, SPAN):
-        positions = np.arange(start, min(start + SPAN, length))
+    first = max(0, length - shape.window) if shape.window else 0
+    for start in range(first // SPAN * SPAN, length, SPAN):
+        positions = np.arange(max(start, first), min(start + SPAN, length))
         slots = (layer, table[positions // block_size], positions % block_size)
         # [positions, kv_heads, head_dim] -> [kv_heads, 1, positions, head_dim]
         keys = kv.k[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         values = kv.v[slots].astype(np.float64).swapaxes(0, 1)[:, None]
         scores = np.add.reduce(wide_query * keys, axis=3) * shape.scale
+        if shape.softcap:
+            scores = shape.softcap * np.tanh(scores / shape.softcap)
         higher = np.maximum(highest, scores.max(axis=2))
         p = np.exp(scores - higher[:, :, None])
         if round_p:

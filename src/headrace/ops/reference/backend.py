@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.interface import (
+    Activation,
     AttentionShape,
     EmbeddingWeight,
     KVCacheArrays,
@@ -32,25 +32,28 @@ from headrace.ops.reference.arithmetic import (
     BLOCK,
     F32,
     F64,
-    Q8Matrix,
+    activate,
     dense_product,
     norm_row,
-    q8_product,
     round_bf16,
+    round_quantised,
 )
 from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
 from headrace.ops.shared import f32_rope_table, f32_vector, stacked_bias
 from headrace.weights.tensor import Tensor
 
+_FLOATS = frozenset({"F32", "F16", "BF16"})
+"""Codecs without scales; activations that meet any other are quantised."""
+
 
 @dataclass(frozen=True)
 class _Packed:
-    matrix: F32 | Q8Matrix
+    matrix: F32
     bias: F32 | None
 
 
 class ReferenceOps(Ops):
-    """The definition. Weights are decoded to float32 (Q8_0: kept as integers and scales)."""
+    """The definition. Weights of every codec are decoded to float32."""
 
     name = "reference"
     level = "reference"
@@ -73,12 +76,9 @@ class ReferenceOps(Ops):
             )
         vector = stacked_bias(parts, bias)
         codec = codecs.pop()
-        matrices = [_q8_matrix(part) if codec == "Q8_0" else part.to_f32() for part in parts]
-        matrix: F32 | Q8Matrix
-        if codec == "Q8_0":
-            matrix = Q8Matrix(*(np.concatenate(column) for column in zip(*matrices, strict=True)))
-        else:
-            matrix = np.concatenate(matrices)
+        if codec not in _FLOATS and min(widths) % BLOCK:
+            raise ValueError(f"{names}: width {min(widths)} is not a multiple of {BLOCK}")
+        matrix = np.concatenate([part.to_f32() for part in parts])
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
             in_features=widths.pop(),
@@ -104,18 +104,44 @@ class ReferenceOps(Ops):
     def kv_cache(self, spec: KVCacheSpec) -> KVCacheArrays:
         return KVCacheArrays(spec, attention.new_cache(spec))
 
-    def embedding(self, weight: EmbeddingWeight, token_ids: npt.NDArray[np.int32]) -> F32:
+    def embedding(
+        self,
+        weight: EmbeddingWeight,
+        token_ids: npt.NDArray[np.int32],
+        *,
+        scale: float = 1.0,
+        residual: F32 | None = None,
+    ) -> F32:
         check_ids("token id", token_ids, weight.rows)
         tensor: Tensor = weight.packed
         stored = token_ids if tensor.row_order is None else tensor.row_order[token_ids]
-        return tensor.codec.decode(tensor.data[stored])
+        rows = tensor.codec.decode(tensor.data[stored])
+        if scale != 1.0:
+            rows = rows * np.float32(scale)
+        return rows if residual is None else rows + residual
 
-    def rms_norm(self, x: F32, norm: Norm) -> F32:
+    def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
         check_rows("x", x, len(norm.weight))
         out = np.empty_like(x)
         for index, row in enumerate(x):
-            out[index] = norm_row(row, norm.weight, norm.eps)
+            normed = norm_row(row, norm)
+            out[index] = normed if residual is None else normed + residual[index]
         return out
+
+    def norm_columns(self, x: F32, start: int, norm: Norm, *, groups: int = 1) -> None:
+        width = len(norm.weight)
+        if not 0 <= start <= x.shape[1] - width or width % groups:
+            raise ValueError(
+                f"columns [{start}, {start + width}) in {groups} groups are not those of rows "
+                f"of {x.shape[1]}"
+            )
+        step = width // groups
+        for group in range(groups):
+            part = slice(group * step, (group + 1) * step)
+            bias = None if norm.bias is None else norm.bias[part]
+            of_group = Norm(norm.weight[part], norm.eps, norm.kind, bias)
+            for row in x[:, start + part.start : start + part.stop]:
+                row[:] = norm_row(row, of_group)
 
     def linear(
         self,
@@ -124,6 +150,7 @@ class ReferenceOps(Ops):
         *,
         norm: Norm | None = None,
         residual: F32 | None = None,
+        scale: float = 1.0,
     ) -> F32:
         check_rows("x", x, weight.in_features)
         if residual is not None:
@@ -132,10 +159,11 @@ class ReferenceOps(Ops):
                 raise ValueError(f"residual has {len(residual)} rows, x has {len(x)}")
         packed: _Packed = weight.packed
         out = np.empty((len(x), weight.out_features), np.float32)
-        for index, row in enumerate(x if norm is None else self.rms_norm(x, norm)):
+        for index, row in enumerate(x if norm is None else self.norm(x, norm)):
             total = _product(packed.matrix, weight.codec, row)
             if packed.bias is not None:
                 total += packed.bias
+            total *= np.float32(scale)
             if residual is not None:
                 total += residual[index]
             out[index] = total
@@ -165,7 +193,7 @@ class ReferenceOps(Ops):
             for index, head in enumerate(heads):
                 norm = q_norm if index < shape.num_heads else k_norm
                 if norm is not None:
-                    head[:] = norm_row(head, norm.weight, norm.eps)
+                    head[:] = norm_row(head, norm)
                 first, second = head[:half].copy(), head[half : 2 * half].copy()
                 head[:half] = first * cos - second * sin
                 head[half : 2 * half] = second * cos + first * sin
@@ -182,15 +210,18 @@ class ReferenceOps(Ops):
         check_batch(qkv, shape, kv, layer, batch)
         return attention.attend(qkv, shape, kv.arrays, layer, batch)
 
-    def gated_activation(self, gate_up: F32, kind: Literal["silu"]) -> F32:
-        if kind != "silu":
-            raise ValueError(f"activation {kind!r} is unknown; supported: silu")
+    def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
         if gate_up.shape[1] % 2:
             raise ValueError(f"gate_up has an odd width {gate_up.shape[1]}")
         gate, up = np.split(gate_up.astype(np.float64), 2, axis=1)
-        with np.errstate(over="ignore"):  # exp(-gate) = inf gives -0, which is the limit
-            out: F32 = (gate / (1 + np.exp(-gate)) * up).astype(np.float32)
-        return out
+        return (activate(gate, kind) * up).astype(np.float32)
+
+    def activation(self, x: F32, kind: Activation) -> F32:
+        return activate(x.astype(np.float64), kind).astype(np.float32)
+
+    def softcap(self, x: F32, cap: float) -> F32:
+        capped: F32 = (cap * np.tanh(x.astype(np.float64) / cap)).astype(np.float32)
+        return capped
 
     def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
         check_ids("row", rows, len(x))
@@ -205,16 +236,8 @@ class ReferenceOps(Ops):
         return sampling.top_logprobs(logits, chosen, k, num_tokens)
 
 
-def _product(matrix: F32 | Q8Matrix, codec: str, row: F32) -> F64:
+def _product(matrix: F32, codec: str, row: F32) -> F64:
     """One row against the weights, its operands rounded as the codec demands."""
-    if isinstance(matrix, Q8Matrix):
-        return q8_product(matrix, row)
-    return dense_product(matrix, round_bf16(row) if codec == "BF16" else row)
-
-
-def _q8_matrix(tensor: Tensor) -> Q8Matrix:
-    stored = tensor.data if tensor.row_order is None else tensor.data[tensor.row_order]
-    rows, width = tensor.shape
-    blocks = stored.reshape(rows, width // BLOCK, BLOCK + 2)
-    scales = blocks[:, :, :2].copy().view(np.float16).reshape(rows, -1).astype(np.float32)
-    return Q8Matrix(scales, blocks[:, :, 2:].view(np.int8))
+    if codec in _FLOATS:
+        return dense_product(matrix, round_bf16(row) if codec == "BF16" else row)
+    return dense_product(matrix, round_quantised(row))
