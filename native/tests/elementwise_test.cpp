@@ -103,9 +103,10 @@ void check_rope(const Kernels& kernels, Checks& checks) {
 
 void check_embed(const Kernels& kernels, Checks& checks) {
   Backend backend(kernels, 2);
-  for (const Codec codec : {Codec::f32, Codec::f16, Codec::bf16, Codec::q8_0}) {
-    for (const int64_t width : {32, 64, 96, 33, 7}) {
-      if (codec == Codec::q8_0 && width % kTile != 0) continue;
+  for (int i = 0; i < kCodecs; ++i) {
+    const Codec codec = static_cast<Codec>(i);
+    for (const int64_t width : {32, 96, 33, 7, 256, 512}) {
+      if (width % facts(codec).stored_elements != 0) continue;
       const StoredMatrix table = random_matrix(codec, 9, width, 13);
       const int32_t ids[] = {8, 0, 3, 3}, order[] = {4, 2, 0, 8, 1, 3, 5, 6, 7};
       for (const bool ordered : {false, true}) {
@@ -117,7 +118,7 @@ void check_embed(const Kernels& kernels, Checks& checks) {
         backend.embed({table.bytes.data(), table.row_bytes, width, codec,
                        ordered ? order : nullptr, ids, y.data()},
                       4);
-        checks.equal(y, want, "rows of width " + std::to_string(width));
+        checks.equal(y, want, std::string(facts(codec).name) + " rows of width " + std::to_string(width));
       }
     }
   }

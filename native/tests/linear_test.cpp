@@ -10,14 +10,12 @@
 namespace headrace::tests {
 namespace {
 
-constexpr Codec kCodecs[] = {Codec::f32, Codec::f16, Codec::bf16, Codec::q8_0};
-constexpr const char* kNames[] = {"F32", "F16", "BF16", "Q8_0"};
-
 struct Shape {
   int64_t out, in;
 };
 // Tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
 constexpr Shape kShapes[] = {{1, 32}, {16, 64}, {33, 96}, {50, 1056}, {100, 160}};
+constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {50, 1280}};
 constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
 
 PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
@@ -30,15 +28,14 @@ std::vector<float> rows_of(const std::vector<float>& x, int64_t width, int64_t b
   return {x.begin() + begin * width, x.begin() + end * width};
 }
 
-void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const char* codec_name,
-                 const Shape& shape) {
+void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shape& shape) {
   constexpr int64_t kRows = 70;
   Random random(static_cast<uint64_t>(shape.out * 10000 + shape.in));
   const StoredMatrix w = random_matrix(codec, shape.out, shape.in, random.bits());
   const std::vector<float> x = random.values(kRows * shape.in, 2.0f);
   const std::vector<float> bias = random.values(shape.out);
   const std::vector<float> residual = random.values(kRows * shape.out);
-  const std::string name = std::string("linear ") + codec_name + " " + std::to_string(shape.out) +
+  const std::string name = std::string("linear ") + facts(codec).name + " " + std::to_string(shape.out) +
                            " x " + std::to_string(shape.in);
   const std::vector<float> want =
       product_twin(kernels, w, x, kRows, bias.data(), residual.data());
@@ -58,21 +55,22 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const char
 }
 
 // A fused norm is the norm and then the product.
-void check_norm(const Kernels& kernels, Checks& checks, Codec codec, const char* codec_name) {
-  constexpr int64_t kWidth = 352, kOut = 20, kRows = 19;
+void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
+  constexpr int64_t kOut = 20, kRows = 19;
+  const int64_t width = facts(codec).stored_elements == 256 ? 512 : 352;
   Random random(3);
   Backend backend(kernels, 2);
-  const StoredMatrix w = random_matrix(codec, kOut, kWidth, 4);
+  const StoredMatrix w = random_matrix(codec, kOut, width, 4);
   const PackedLinear weight = packed(backend, w, {});
-  const std::vector<float> x = random.values(kRows * kWidth), by = random.values(kWidth);
+  const std::vector<float> x = random.values(kRows * width), by = random.values(width);
   const std::vector<float> normed =
-      rms_norm_twin(rounding_of(kernels), x, kWidth, by, 1e-5f);
+      rms_norm_twin(rounding_of(kernels), x, width, by, 1e-5f);
   const std::vector<float> want = product_twin(kernels, w, normed, kRows, nullptr, nullptr);
   for (const int64_t rows : {int64_t{1}, kRows}) {
     std::vector<float> y(static_cast<size_t>(rows * kOut));
     backend.linear(weight.view(), x.data(), rows, by.data(), 1e-5f, nullptr, y.data());
     checks.equal(y, rows_of(want, kOut, 0, rows),
-                 std::string("norm and product, ") + codec_name + ", rows " + std::to_string(rows));
+                 std::string("norm and product, ") + facts(codec).name + ", rows " + std::to_string(rows));
   }
 }
 
@@ -102,8 +100,8 @@ void check_extremes(const Kernels& kernels, Checks& checks) {
 }
 
 // NaN and infinity show in their own row and in no other.
-void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec, const char* name) {
-  constexpr int64_t kWidth = 64, kOut = 20;
+void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
+  constexpr int64_t kWidth = 256, kOut = 20;
   Backend backend(kernels, 1);
   const PackedLinear weight = packed(backend, random_matrix(codec, kOut, kWidth, 1), {});
   for (const int64_t rows : {5, 20}) {
@@ -116,9 +114,9 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec, const
       for (int64_t i = 0; i < rows * kOut; ++i) {
         const size_t at = static_cast<size_t>(i);
         if (i / kOut == 3) {
-          checks.that(!std::isfinite(spoilt[at]), std::string("not finite, ") + name);
+          checks.that(!std::isfinite(spoilt[at]), std::string("not finite, ") + facts(codec).name);
         } else {
-          checks.that(spoilt[at] == clean[at], std::string("other rows, ") + name);
+          checks.that(spoilt[at] == clean[at], std::string("other rows, ") + facts(codec).name);
         }
       }
     }
@@ -128,13 +126,18 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec, const
 }  // namespace
 
 void linear_suite(const Kernels& kernels, Checks& checks) {
-  for (size_t i = 0; i < std::size(kCodecs); ++i) {
-    for (const Shape& shape : kShapes) check_shape(kernels, checks, kCodecs[i], kNames[i], shape);
-    if (kCodecs[i] != Codec::q8_0) {
-      for (const Shape& shape : kTails) check_shape(kernels, checks, kCodecs[i], kNames[i], shape);
+  for (int i = 0; i < kCodecs; ++i) {
+    const Codec codec = static_cast<Codec>(i);
+    const int64_t block = facts(codec).stored_elements;
+    for (const Shape& shape : kBlocksOf256) check_shape(kernels, checks, codec, shape);
+    for (const Shape& shape : kShapes) {
+      if (block <= kTile) check_shape(kernels, checks, codec, shape);
     }
-    check_norm(kernels, checks, kCodecs[i], kNames[i]);
-    check_not_finite(kernels, checks, kCodecs[i], kNames[i]);
+    for (const Shape& shape : kTails) {
+      if (block == 1) check_shape(kernels, checks, codec, shape);
+    }
+    check_norm(kernels, checks, codec);
+    check_not_finite(kernels, checks, codec);
   }
   check_extremes(kernels, checks);
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "check.h"
+#include "stored.h"
 
 namespace headrace::tests {
 
@@ -54,43 +55,78 @@ uint16_t random_f16(Random& random) {
   return static_cast<uint16_t>(random.below(2) << 15 | exponent << 10 | random.below(1024));
 }
 
-void put(std::vector<uint8_t>& bytes, size_t at, const void* value, size_t size) {
-  std::memcpy(bytes.data() + at, value, size);
+// Where the halves of a stored block lie (MXFP4: its exponent); -1 where there is none.
+struct HalfPlaces {
+  int d, m;
+};
+HalfPlaces half_places(Codec codec) {
+  switch (codec) {
+    case Codec::q2_k: return {80, 82};
+    case Codec::q3_k: return {108, -1};
+    case Codec::q6_k: return {208, -1};
+    case Codec::q4_1: case Codec::q5_1: case Codec::q4_k: case Codec::q5_k: return {0, 2};
+    default: return {0, -1};
+  }
+}
+
+template <Codec C>
+void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
+  constexpr CodecFacts f = facts(C);
+  for (int64_t i = 0; i < f.stored_bytes; ++i) block[i] = static_cast<uint8_t>(random.bits());
+  const HalfPlaces places = half_places(C);
+  const uint16_t d = random_f16(random), m = random_f16(random);
+  if constexpr (f.scales == Scales::exponent) {
+    block[0] = static_cast<uint8_t>(random.below(8) == 0 ? random.below(4) : 120 + random.below(9));
+  } else {
+    std::memcpy(block + places.d, &d, 2);
+    if (places.m >= 0) std::memcpy(block + places.m, &m, 2);
+  }
+  StoredBlock stored;
+  read_block<C>(block, stored);
+  const bool scaled = f.scales == Scales::bytes || f.scales == Scales::nibbles;
+  for (int64_t i = 0; i < f.stored_elements; ++i) {
+    const int64_t per_group = kTile / f.groups;
+    if (i % per_group == 0) {
+      const float of_group =
+          scaled ? static_cast<float>(static_cast<int8_t>(stored.scales[i / per_group])) : 1.0f;
+      // An exponent of 0 or 1 would be a denormal number, which is zero here.
+      const float block_scale = f.scales == Scales::exponent
+                                    ? (stored.d < 2 ? 0.0f : std::ldexp(1.0f, stored.d - 128))
+                                    : from_f16(stored.d);
+      w.scales.push_back(block_scale * of_group);
+      w.mins.push_back(f.mins ? from_f16(stored.m) *
+                                    (scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f)
+                              : 0.0f);
+    }
+    int32_t byte = stored.q[i / 4] >> (8 * (i % 4)) & 255;
+    if (f.table != Table::none) byte = table_of(f.table)[byte];
+    w.whole.push_back(byte - f.zero);
+    const float value = w.scales.back() * static_cast<float>(byte - f.zero);
+    w.values.push_back(f.mins ? value - w.mins.back() : value);
+  }
 }
 
 }  // namespace
 
 StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) {
   Random random(seed);
-  const int64_t value_bytes = codec == Codec::f32 ? 4 : 2;
-  StoredMatrix w{codec, out, in, codec == Codec::q8_0 ? in / kTile * 34 : in * value_bytes, {}, {}};
+  const CodecFacts& f = facts(codec);
+  StoredMatrix w{codec, out, in, in / f.stored_elements * f.stored_bytes, {}, {}, {}, {}, {}};
   w.bytes.resize(static_cast<size_t>(out * w.row_bytes));
-  w.values.resize(static_cast<size_t>(out * in));
-  size_t at = 0;
-  float scale = 0;
-  for (size_t i = 0; i < w.values.size(); ++i) {
+  for (size_t at = 0; at < w.bytes.size(); at += static_cast<size_t>(f.stored_bytes)) {
+    uint8_t* block = w.bytes.data() + at;
     if (codec == Codec::f32) {
-      w.values[i] = random.value();
-      put(w.bytes, at, &w.values[i], 4);
-      at += 4;
-    } else if (codec == Codec::q8_0) {
-      if (i % kTile == 0) {
-        const uint16_t d = random_f16(random);
-        scale = from_f16(d);
-        put(w.bytes, at, &d, 2);
-        at += 2;
-      }
-      const int8_t q = static_cast<int8_t>(random.below(256) - 128);
-      w.values[i] = static_cast<float>(q) * scale;
-      put(w.bytes, at++, &q, 1);
+      w.values.push_back(random.value());
+      std::memcpy(block, &w.values.back(), 4);
+    } else if (is_quantised(codec)) {
+      with_quantised(codec, [&]<Codec C>() { add_block<C>(w, random, block); });
     } else {
       uint16_t half = random_f16(random);
       if (codec == Codec::bf16) {
         half = static_cast<uint16_t>(std::bit_cast<uint32_t>(to_bf16(random.value())) >> 16);
       }
-      w.values[i] = codec == Codec::bf16 ? from_bf16(half) : from_f16(half);
-      put(w.bytes, at, &half, 2);
-      at += 2;
+      w.values.push_back(codec == Codec::bf16 ? from_bf16(half) : from_f16(half));
+      std::memcpy(block, &half, 2);
     }
   }
   return w;
@@ -108,20 +144,26 @@ float float_product(const Rounding& r, const float* w, const float* x, int64_t i
   return sum;
 }
 
-float q8_product(const Rounding& r, const uint8_t* w, const float* x, int64_t in) {
+float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
+  const int64_t groups = facts(w.codec).groups, per_group = kTile / groups;
+  const int32_t* whole = w.whole.data() + row * w.in;
+  const float* scale = w.scales.data() + row * (w.in / per_group);
+  const float* min = w.mins.data() + row * (w.in / per_group);
   float sum = 0;
-  for (int64_t begin = 0; begin < in; begin += kTile, w += 34) {
-    uint16_t dw;
-    std::memcpy(&dw, w, 2);
+  for (int64_t begin = 0; begin < w.in; begin += kTile) {
     float peak = 0;
     for (int64_t i = 0; i < kTile; ++i) peak = std::fmax(peak, std::fabs(x[begin + i]));
-    const float dx = peak / 127.0f, inverse = dx == 0.0f ? 0.0f : 127.0f / peak;
-    int32_t n = 0;
-    for (int64_t i = 0; i < kTile; ++i) {
-      n += static_cast<int32_t>(std::nearbyint(x[begin + i] * inverse)) *
-           static_cast<int8_t>(w[2 + i]);
+    const float d = peak / 127.0f, inverse = d == 0.0f ? 0.0f : 127.0f / peak;
+    for (int64_t from = begin; from < begin + kTile; from += per_group, ++scale, ++min) {
+      int32_t n = 0, of_x = 0;
+      for (int64_t k = from; k < from + per_group; ++k) {
+        const int32_t q = static_cast<int32_t>(std::nearbyint(x[k] * inverse));
+        n += q * whole[k];
+        of_x += q;
+      }
+      sum = r.multiply_add(static_cast<float>(n), *scale * d, sum);
+      if (facts(w.codec).mins) sum = r.multiply_add(-*min, d * static_cast<float>(of_x), sum);
     }
-    sum = r.multiply_add(static_cast<float>(n), from_f16(dw) * dx, sum);
   }
   return sum;
 }
@@ -139,8 +181,8 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
       for (float& v : of) v = to_bf16(v);
     }
     for (int64_t i = 0; i < w.out; ++i) {
-      float sum = w.codec == Codec::q8_0
-                      ? q8_product(r, w.row(i), of.data(), w.in)
+      float sum = is_quantised(w.codec)
+                      ? int8_product(r, w, i, of.data())
                       : float_product(r, w.values.data() + i * w.in, of.data(), w.in);
       if (bias != nullptr) sum += bias[i];
       if (residual != nullptr) sum += residual[row * w.out + i];

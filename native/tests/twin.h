@@ -32,13 +32,16 @@ struct EvenOdd {
 // Lanes summed by halves.
 float sum_of_lanes(const float (&lanes)[16]);
 
-// Stored rows of random weights of a codec, and the number each of them is.
+// Stored rows of random weights of a codec, and what they stand for.
 struct StoredMatrix {
   Codec codec;
   int64_t out, in;
   int64_t row_bytes;
   std::vector<uint8_t> bytes;
-  std::vector<float> values;  // [out][in]; Q8_0: q * d
+  std::vector<float> values;  // [out][in]
+  // Quantised kinds: values are scale * whole - min, groups as the kind has them.
+  std::vector<int32_t> whole;       // [out][in]
+  std::vector<float> scales, mins;  // [out][in / 32 * groups]
 
   const uint8_t* row(int64_t i) const { return bytes.data() + i * row_bytes; }
 };
