@@ -13,6 +13,7 @@ const Kernels& portable_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512_bf16_kernels();
 #elif defined(__aarch64__)
 const Kernels& neon_kernels();
 const Kernels& neon_dotprod_kernels();
@@ -31,6 +32,7 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #elif defined(__aarch64__)
 bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #endif
@@ -40,6 +42,7 @@ bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 std::vector<Level> levels() {
   return {
 #if defined(__x86_64__)
+      {avx512_bf16_kernels, has_avx512_bf16()},
       {avx512_kernels, has_avx512()},
       {avx2_kernels, has_avx2()},
 #elif defined(__aarch64__)

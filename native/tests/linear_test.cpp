@@ -14,8 +14,8 @@ struct Shape {
   int64_t out, in;
 };
 // Tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
-constexpr Shape kShapes[] = {{1, 32}, {16, 64}, {33, 96}, {50, 1056}, {100, 160}};
-constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {50, 1280}};
+constexpr Shape kShapes[] = {{1, 32}, {16, 64}, {33, 96}, {20, 1056}, {100, 160}};
+constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {18, 1280}};
 constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
 
 PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
@@ -29,7 +29,7 @@ std::vector<float> rows_of(const std::vector<float>& x, int64_t width, int64_t b
 }
 
 void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shape& shape) {
-  constexpr int64_t kRows = 70;
+  constexpr int64_t kRows = 50;
   Random random(static_cast<uint64_t>(shape.out * 10000 + shape.in));
   const StoredMatrix w = random_matrix(codec, shape.out, shape.in, random.bits());
   const std::vector<float> x = random.values(kRows * shape.in, 2.0f);
@@ -42,7 +42,8 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
   for (const int threads : {1, 3}) {
     Backend backend(kernels, threads);
     const PackedLinear weight = packed(backend, w, bias);
-    for (const int64_t rows : {1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 18, 31, 32, 33, 48, 49, 70}) {
+    for (const int64_t rows : {1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 48, 49, 50}) {
+      if (threads > 1 && rows % 16 != 1) continue;
       const int64_t begin = kRows - rows;
       std::vector<float> y(static_cast<size_t>(rows * shape.out));
       backend.linear(weight.view(), x.data() + begin * shape.in, rows, nullptr, 0,

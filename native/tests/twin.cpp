@@ -14,7 +14,8 @@ float Rounding::multiply_add(float a, float b, float c) const {
   return fused ? std::fma(a, b, c) : a * b + c;
 }
 
-Rounding rounding_of(const Kernels& kernels) { return {std::string(kernels.level) != "portable"}; }
+Rounding rounding_of(const Kernels& kernels) { const std::string level = kernels.level;
+  return {level != "portable", level == "avx512_bf16"}; }
 
 float from_f16(uint16_t bits) {
   const int exponent = bits >> 10 & 31, rest = bits & 1023;
@@ -144,6 +145,20 @@ float float_product(const Rounding& r, const float* w, const float* x, int64_t i
   return sum;
 }
 
+// VDPBF16PS (Intel's manual, volume 2): of each pair the odd product is added first.
+float pair_product(const float* w, const float* x, int64_t in) {
+  float sum = 0;
+  for (int64_t block = 0; block < in; block += 128) {
+    float chain = 0;
+    for (int64_t k = block; k < in && k < block + 128; k += 2) {
+      if (k + 1 < in) chain = std::fma(x[k + 1], w[k + 1], chain);
+      chain = std::fma(x[k], w[k], chain);
+    }
+    sum = sum + chain;
+  }
+  return sum;
+}
+
 float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
   const int64_t groups = facts(w.codec).groups, per_group = kTile / groups;
   const int32_t* whole = w.whole.data() + row * w.in;
@@ -183,6 +198,8 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
     for (int64_t i = 0; i < w.out; ++i) {
       float sum = is_quantised(w.codec)
                       ? int8_product(r, w, i, of.data())
+                  : r.pairs && w.codec == Codec::bf16
+                      ? pair_product(w.values.data() + i * w.in, of.data(), w.in)
                       : float_product(r, w.values.data() + i * w.in, of.data(), w.in);
       if (bias != nullptr) sum += bias[i];
       if (residual != nullptr) sum += residual[row * w.out + i];

@@ -14,6 +14,7 @@ namespace headrace::tests {
 
 struct Rounding {
   bool fused;
+  bool pairs;  // BF16 products by VDPBF16PS
   float multiply_add(float a, float b, float c) const;
 };
 Rounding rounding_of(const Kernels& kernels);
