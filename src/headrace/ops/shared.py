@@ -43,7 +43,9 @@ def fused_codec(parts: Sequence[Tensor]) -> tuple[str, int]:
     """Codec and width that all of `parts` have; ValueError where they are no such matrices."""
     names = ", ".join(part.name for part in parts)
     if not parts or any(len(part.shape) != 2 for part in parts):
-        raise ValueError(f"a linear weight takes matrices (shape [out, in]), got: {names or 'none'}")
+        raise ValueError(
+            f"a linear weight takes matrices of shape [out, in], not: {names or 'none'}"
+        )
     codecs = {part.codec.name for part in parts}
     widths = {part.shape[1] for part in parts}
     if len(codecs) > 1 or len(widths) > 1:

@@ -70,6 +70,6 @@ def check_batch(
         if not len(positions):
             continue
         check_ids("position", positions, len(table) * spec.block_size)
-        opening = int(positions.min()) + 1 - shape.window if shape.window else 0
-        used = slice(max(0, opening) // spec.block_size, int(positions.max()) // spec.block_size + 1)
-        check_ids("block id", table[used], spec.num_blocks)
+        opening = max(0, int(positions.min()) + 1 - shape.window) if shape.window else 0
+        first, last = opening // spec.block_size, int(positions.max()) // spec.block_size
+        check_ids("block id", table[first : last + 1], spec.num_blocks)
