@@ -63,8 +63,8 @@ def test_norm_columns_takes_groups_apart(groups: int) -> None:
 
 def test_linear_and_embedding_scale() -> None:
     weight, bias, x, residual = normal(1, 7, 32), normal(2, 7), normal(3, 4, 32), normal(4, 4, 7)
-    packed = OPS.linear_weight([tensor(weight)], bias=[Tensor("b", (7,), get_codec("F32"),
-                                                              bias[None].view(np.uint8))])  # fmt: skip
+    stored_bias = Tensor("b", (7,), get_codec("F32"), bias[None].view(np.uint8))
+    packed = OPS.linear_weight([tensor(weight)], bias=[stored_bias])
     product = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
     close(OPS.linear(x, packed, scale=0.25), product * 0.25)
     close(OPS.linear(x, packed, scale=0.25, residual=residual), product * 0.25 + residual)
