@@ -18,8 +18,10 @@ constexpr int64_t kPiecesPerThread = 8;
 // are in the cache already, and push them out of it.
 constexpr int64_t kRowsPerPass = 512;
 // Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
-// 60 KiB at head_dim 128, and K and V are read once for all of them.
+// 60 KiB at head_dim 128, and K and V are read once for all of them. Past head_dim 256 there are
+// fewer rows, so that scratch stays within a second-level cache.
 constexpr int64_t kAttentionRows = 48;
+constexpr int64_t kAttentionValues = kAttentionRows * 256;
 
 struct Session {
   explicit Session(ThreadPool& pool) : lock(pool.mutex()) {}
@@ -51,10 +53,10 @@ int64_t Backend::pieces(int64_t bytes) const {
 
 // x as the kernels of the weight's codec read it; x itself where nothing has to be done.
 Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                         const float* norm_weight, float eps, bool half) {
+                         const NormWeights& norm, bool half) {
   const int64_t width = weight.tiles * kTile;
   const bool quantised = is_quantised(weight.codec);
-  if (!quantised && weight.codec != Codec::bf16 && norm_weight == nullptr && weight.in == width) {
+  if (!quantised && weight.codec != Codec::bf16 && norm.weight == nullptr && weight.in == width) {
     return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr, nullptr};
   }
   Operand to{};
@@ -74,7 +76,7 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
     to.values = reinterpret_cast<float*>(operand_.at_least(rows * width * 4));
     to.stride = width;
   }
-  const PrepareArgs args{x, weight.in, norm_weight, eps, weight.codec, weight.tiles, to};
+  const PrepareArgs args{x, weight.in, norm, weight.codec, weight.tiles, to};
   pool_.for_ranges(rows, pieces(rows * weight.in * 4), [&](int64_t begin, int64_t end, int) {
     kernels_.prepare(args, begin, end);
   });
@@ -82,12 +84,12 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
 }
 
 void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
-                     const float* norm_weight, float eps, const float* residual, float* y) {
+                     const NormWeights& norm, const float* residual, float scale, float* y) {
   const Session session(pool_);
   const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
   reserve_scratch(product.scratch_bytes);
-  const LinearArgs args{weight, operand(weight, x, rows, norm_weight, eps, product.half_operand), y,
-                        residual};
+  const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
+                        residual, scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
   const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
@@ -107,10 +109,11 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
   });
 }
 
-void Backend::rms_norm(const NormArgs& args, int64_t rows) {
+void Backend::norm(const NormArgs& args, int64_t rows) {
   const Session session(pool_);
-  pool_.for_ranges(rows, pieces(rows * args.width * 8), [&](int64_t begin, int64_t end, int) {
-    kernels_.rms_norm(args, begin, end);
+  const int64_t bytes = rows * args.width * args.groups * 8;
+  pool_.for_ranges(rows, pieces(bytes), [&](int64_t begin, int64_t end, int) {
+    kernels_.norm(args, begin, end);
   });
 }
 
@@ -128,10 +131,12 @@ void Backend::rope(const RopeArgs& args, int64_t rows) {
   });
 }
 
-void Backend::gated_silu(const GatedArgs& args, int64_t rows) {
+void Backend::activate(const ActivationArgs& args, int64_t rows) {
   const Session session(pool_);
-  pool_.for_ranges(rows, pieces(rows * args.width * 16), [&](int64_t begin, int64_t end, int) {
-    kernels_.gated_silu(args, begin, end);
+  const int64_t per_row = (args.width + kActivationColumns - 1) / kActivationColumns;
+  const int64_t bytes = rows * args.width * 16;
+  pool_.for_ranges(rows * per_row, pieces(bytes), [&](int64_t begin, int64_t end, int) {
+    kernels_.activate(args, begin, end);
   });
 }
 
@@ -165,7 +170,8 @@ void Backend::kv_write(KvWriteArgs args) {
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const BatchView& batch = args.batch;
-  const int64_t tile = std::max<int64_t>(1, kAttentionRows / args.group);
+  const int64_t most_rows = std::min(kAttentionRows, kAttentionValues / args.kv.head_dim);
+  const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
   items_.clear();
   for (int64_t r = 0; r < batch.requests; ++r) {
     for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
@@ -174,7 +180,9 @@ void Backend::attention(const AttentionArgs& args) {
     }
   }
   const auto cost = [&](const AttentionItem& item) {
-    return (item.end - item.begin) * (batch.positions[item.end - 1] + int64_t{1});
+    const int64_t first = batch.positions[item.begin] + 1 - args.window;
+    return (item.end - item.begin) *
+           (batch.positions[item.end - 1] + 1 - std::max<int64_t>(0, first));
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);

@@ -2,10 +2,12 @@
 
 #pragma once
 
+#include "activation.h"
 #include "attention.h"
 #include "elementwise.h"
 #include "kernels.h"
 #include "linear.h"
+#include "norm.h"
 #include "operands.h"
 #include "probe.h"
 
@@ -20,10 +22,10 @@ constexpr headrace::Kernels kKernels = {
     .level = kLevel,
     .prepare = prepare,
     .product = product,
-    .rms_norm = rms_norm,
-    .embed = embed,
+    .norm = norm,
+    .embed = embed_scaled,
     .rope = rope,
-    .gated_silu = gated_silu,
+    .activate = activate,
     .kv_write = kv_write,
     .attention = attention,
     .attention_scratch_bytes = attention_scratch_bytes,

@@ -1,4 +1,4 @@
-// Norm, exponential, gated activation, rope, table lookup and the largest of a row.
+// Norms, exponential, activations, rope, table lookup and the largest of a row.
 
 #include <limits>
 #include <string>
@@ -38,31 +38,74 @@ void check_exp(const Kernels& kernels, Checks& checks) {
 }
 
 void check_norm(const Kernels& kernels, Checks& checks) {
+  constexpr int64_t kRows = 5, kGroups = 2;
   Backend backend(kernels, 2);
+  const Rounding r = rounding_of(kernels);
   for (const int64_t width : kWidths) {
-    Random random(static_cast<uint64_t>(width));
-    const std::vector<float> x = random.values(9 * width, 3.0f), weight = random.values(width);
-    std::vector<float> y(x.size());
-    backend.rms_norm({x.data(), y.data(), weight.data(), width, 1e-6f}, 9);
-    checks.equal(y, rms_norm_twin(rounding_of(kernels), x, width, weight, 1e-6f),
-                 "norm of " + std::to_string(width));
+    for (const bool centred : {false, true}) {
+      Random random(static_cast<uint64_t>(width));
+      const std::vector<float> x = random.values(kRows * width, 3.0f);
+      const std::vector<float> weight = random.values(width), bias = random.values(width);
+      const std::vector<float> residual = random.values(kRows * width);
+      const NormWeights norm{weight.data(), centred ? bias.data() : nullptr, 1e-6f, centred};
+      const std::string name = (centred ? "layer norm of " : "norm of ") + std::to_string(width);
+      std::vector<float> y(x.size()), want = norm_twin(r, x, width, norm);
+      backend.norm({x.data(), y.data(), nullptr, width, width, 1, norm}, kRows);
+      checks.equal(y, want, name);
+      for (size_t i = 0; i < want.size(); ++i) want[i] += residual[i];
+      backend.norm({x.data(), y.data(), residual.data(), width, width, 1, norm}, kRows);
+      checks.equal(y, want, name + " and residual");
+    }
+    // Two groups of columns in place, each with weights of its own.
+    Random random(21);
+    std::vector<float> x = random.values(kRows * kGroups * width), want;
+    const std::vector<float> weight = random.values(kGroups * width);
+    for (int64_t part = 0; part < kRows * kGroups; ++part) {
+      const std::vector<float> of(x.begin() + part * width, x.begin() + (part + 1) * width);
+      const NormWeights norm{weight.data() + part % kGroups * width, nullptr, 1e-6f, false};
+      const std::vector<float> normed = norm_twin(r, of, width, norm);
+      want.insert(want.end(), normed.begin(), normed.end());
+    }
+    backend.norm({x.data(), x.data(), nullptr, kGroups * width, width, kGroups,
+                  {weight.data(), nullptr, 1e-6f, false}},
+                 kRows);
+    checks.equal(x, want, "norms of columns of " + std::to_string(width));
   }
 }
 
-void check_gated(const Kernels& kernels, Checks& checks) {
-  Backend backend(kernels, 2);
-  for (const int64_t width : kWidths) {
-    const std::vector<float> x = Random(7).values(5 * 2 * width, 6.0f);
-    std::vector<float> y(static_cast<size_t>(5 * width)), want;
-    for (int64_t row = 0; row < 5; ++row) {
-      for (int64_t i = 0; i < width; ++i) {
-        const float gate = x[static_cast<size_t>(row * 2 * width + i)];
-        const float up = x[static_cast<size_t>(row * 2 * width + width + i)];
-        want.push_back(gate / (1.0f + exp_of(kernels, {-gate})[0]) * up);
-      }
+double exact(Activation kind, double x) {
+  switch (kind) {
+    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::gelu: return x / 2 * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh: {
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     }
-    backend.gated_silu({x.data(), y.data(), width}, 5);
-    checks.equal(y, want, "gated silu of " + std::to_string(width));
+    case Activation::softcap: return 20 * std::tanh(x / 20);
+  }
+  return 0;
+}
+
+void check_activations(const Kernels& kernels, Checks& checks) {
+  Backend backend(kernels, 2);
+  for (const Activation kind : {Activation::silu, Activation::gelu, Activation::gelu_tanh,
+                                Activation::softcap}) {
+    const std::string name = "activation " + std::to_string(static_cast<int>(kind)) + " of ";
+    for (const int64_t width : {1, 15, 16, 17, 100, 1024, 1050}) {
+      const std::vector<float> x = Random(7).values(2 * 2 * width, 6.0f);
+      std::vector<float> whole(x.size()), want;
+      backend.activate({x.data(), whole.data(), 2 * width, kind, false, 20.0f}, 2);
+      for (const float v : x) want.push_back(static_cast<float>(exact(kind, v)));
+      // The largest bound of docs/kernels.md for |x| <= 6, where it is negative.
+      checks.near(whole, want, (7 + 3 * 24.0) * 0x1p-24, name + std::to_string(width));
+      if (kind == Activation::softcap) continue;
+      std::vector<float> gated(static_cast<size_t>(2 * width)), product;
+      for (int64_t i = 0; i < 2 * width; ++i) {
+        const size_t at = static_cast<size_t>(i / width * 2 * width + i % width);
+        product.push_back(whole[at] * x[at + static_cast<size_t>(width)]);
+      }
+      backend.activate({x.data(), gated.data(), width, kind, true, 0.0f}, 2);
+      checks.equal(gated, product, "gated " + name + std::to_string(width));
+    }
   }
 }
 
@@ -81,7 +124,11 @@ void check_rope(const Kernels& kernels, Checks& checks) {
         for (int64_t h = 0; h < kQ + kK; ++h) {
           float* head = want.data() + row * width + h * head_dim;
           std::vector<float> of(head, head + head_dim);
-          if (normed) of = rms_norm_twin(r, of, head_dim, h < kQ ? q : k, h < kQ ? 1e-6f : 1e-5f);
+          if (normed) {
+            const bool is_q = h < kQ;
+            of = norm_twin(r, of, head_dim,
+                           {is_q ? q.data() : k.data(), nullptr, is_q ? 1e-6f : 1e-5f, false});
+          }
           std::copy(of.begin(), of.end(), head);
           for (int64_t i = 0; i < half; ++i) {
             const float c = cos[static_cast<size_t>(positions[row] * half + i)];
@@ -115,10 +162,16 @@ void check_embed(const Kernels& kernels, Checks& checks) {
           const auto row = table.values.begin() + (ordered ? order[id] : id) * width;
           want.insert(want.end(), row, row + width);
         }
+        const std::vector<float> residual = Random(3).values(4 * width);
         backend.embed({table.bytes.data(), table.row_bytes, width, codec,
-                       ordered ? order : nullptr, ids, y.data()},
+                       ordered ? order : nullptr, ids, y.data(), 1.0f, nullptr},
                       4);
         checks.equal(y, want, std::string(facts(codec).name) + " rows of width " + std::to_string(width));
+        for (size_t i = 0; i < want.size(); ++i) want[i] = want[i] * 0.6f + residual[i];
+        backend.embed({table.bytes.data(), table.row_bytes, width, codec,
+                       ordered ? order : nullptr, ids, y.data(), 0.6f, residual.data()},
+                      4);
+        checks.equal(y, want, std::string(facts(codec).name) + " rows, scaled, on a residual");
       }
     }
   }
@@ -147,7 +200,7 @@ void check_highest(const Kernels& kernels, Checks& checks) {
 void elementwise_suite(const Kernels& kernels, Checks& checks) {
   check_exp(kernels, checks);
   check_norm(kernels, checks);
-  check_gated(kernels, checks);
+  check_activations(kernels, checks);
   check_rope(kernels, checks);
   check_embed(kernels, checks);
   check_highest(kernels, checks);

@@ -38,7 +38,7 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
   const std::string name = std::string("linear ") + facts(codec).name + " " + std::to_string(shape.out) +
                            " x " + std::to_string(shape.in);
   const std::vector<float> want =
-      product_twin(kernels, w, x, kRows, bias.data(), residual.data());
+      product_twin(kernels, w, x, kRows, bias.data(), 0.7f, residual.data());
   for (const int threads : {1, 3}) {
     Backend backend(kernels, threads);
     const PackedLinear weight = packed(backend, w, bias);
@@ -46,8 +46,8 @@ void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shap
       if (threads > 1 && rows % 16 != 1) continue;
       const int64_t begin = kRows - rows;
       std::vector<float> y(static_cast<size_t>(rows * shape.out));
-      backend.linear(weight.view(), x.data() + begin * shape.in, rows, nullptr, 0,
-                     residual.data() + begin * shape.out, y.data());
+      backend.linear(weight.view(), x.data() + begin * shape.in, rows, {},
+                     residual.data() + begin * shape.out, 0.7f, y.data());
       checks.equal(y, rows_of(want, shape.out, begin, kRows),
                    name + ", rows " + std::to_string(rows) + ", threads " +
                        std::to_string(threads));
@@ -64,14 +64,18 @@ void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
   const StoredMatrix w = random_matrix(codec, kOut, width, 4);
   const PackedLinear weight = packed(backend, w, {});
   const std::vector<float> x = random.values(kRows * width), by = random.values(width);
-  const std::vector<float> normed =
-      rms_norm_twin(rounding_of(kernels), x, width, by, 1e-5f);
-  const std::vector<float> want = product_twin(kernels, w, normed, kRows, nullptr, nullptr);
-  for (const int64_t rows : {int64_t{1}, kRows}) {
-    std::vector<float> y(static_cast<size_t>(rows * kOut));
-    backend.linear(weight.view(), x.data(), rows, by.data(), 1e-5f, nullptr, y.data());
-    checks.equal(y, rows_of(want, kOut, 0, rows),
-                 std::string("norm and product, ") + facts(codec).name + ", rows " + std::to_string(rows));
+  const std::vector<float> bias = random.values(width);
+  for (const bool centred : {false, true}) {
+    const NormWeights norm{by.data(), centred ? bias.data() : nullptr, 1e-5f, centred};
+    const std::vector<float> want = product_twin(
+        kernels, w, norm_twin(rounding_of(kernels), x, width, norm), kRows, nullptr, 1.0f, nullptr);
+    for (const int64_t rows : {int64_t{1}, kRows}) {
+      std::vector<float> y(static_cast<size_t>(rows * kOut));
+      backend.linear(weight.view(), x.data(), rows, norm, nullptr, 1.0f, y.data());
+      checks.equal(y, rows_of(want, kOut, 0, rows),
+                   std::string("norm and product, ") + facts(codec).name + ", rows " +
+                       std::to_string(rows));
+    }
   }
 }
 
@@ -94,7 +98,7 @@ void check_extremes(const Kernels& kernels, Checks& checks) {
       for (size_t i = 0; i < want.size(); ++i) {
         want[i] = x * (i % kOut < 16 ? -128.0f : 127.0f) * static_cast<float>(kTile);
       }
-      backend.linear(weight.view(), from.data(), rows, nullptr, 0, nullptr, y.data());
+      backend.linear(weight.view(), from.data(), rows, {}, nullptr, 1.0f, y.data());
       checks.equal(y, want, "Q8_0 extremes of " + std::to_string(x));
     }
   }
@@ -109,9 +113,9 @@ void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
     for (const float bad : {__builtin_nanf(""), __builtin_inff()}) {
       std::vector<float> x = Random(2).values(rows * kWidth);
       std::vector<float> clean(static_cast<size_t>(rows * kOut)), spoilt(clean.size());
-      backend.linear(weight.view(), x.data(), rows, nullptr, 0, nullptr, clean.data());
+      backend.linear(weight.view(), x.data(), rows, {}, nullptr, 1.0f, clean.data());
       x[3 * kWidth + 33] = bad;
-      backend.linear(weight.view(), x.data(), rows, nullptr, 0, nullptr, spoilt.data());
+      backend.linear(weight.view(), x.data(), rows, {}, nullptr, 1.0f, spoilt.data());
       for (int64_t i = 0; i < rows * kOut; ++i) {
         const size_t at = static_cast<size_t>(i);
         if (i / kOut == 3) {

@@ -187,7 +187,7 @@ float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const 
 
 std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
                                 const std::vector<float>& x, int64_t rows, const float* bias,
-                                const float* residual) {
+                                float scale, const float* residual) {
   const Rounding r = rounding_of(kernels);
   std::vector<float> y(static_cast<size_t>(rows * w.out));
   for (int64_t row = 0; row < rows; ++row) {
@@ -202,6 +202,7 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
                       ? pair_product(w.values.data() + i * w.in, of.data(), w.in)
                       : float_product(r, w.values.data() + i * w.in, of.data(), w.in);
       if (bias != nullptr) sum += bias[i];
+      sum *= scale;
       if (residual != nullptr) sum += residual[row * w.out + i];
       y[static_cast<size_t>(row * w.out + i)] = sum;
     }
@@ -209,20 +210,26 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
   return y;
 }
 
-std::vector<float> rms_norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
-                                 const std::vector<float>& weight, float eps) {
+std::vector<float> norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
+                             const NormWeights& norm) {
   std::vector<float> y(x.size());
   for (size_t begin = 0; begin < x.size(); begin += static_cast<size_t>(width)) {
-    float lanes[16] = {};
-    for (int64_t k = 0; k < width; ++k) {
-      const float v = x[begin + static_cast<size_t>(k)];
-      lanes[k % 16] = r.multiply_add(v, v, lanes[k % 16]);
+    const float* row = x.data() + begin;
+    float lanes[16] = {}, squares[16] = {}, mean = 0;
+    if (norm.centred) {
+      for (int64_t k = 0; k < width; ++k) lanes[k % 16] += row[k];
+      mean = sum_of_lanes(lanes) / static_cast<float>(width);
     }
-    const float mean = sum_of_lanes(lanes) / static_cast<float>(width);
-    const float scale = 1.0f / std::sqrt(mean + eps);
     for (int64_t k = 0; k < width; ++k) {
-      const size_t i = begin + static_cast<size_t>(k);
-      y[i] = (x[i] * scale) * weight[static_cast<size_t>(k)];
+      const float d = row[k] - mean;
+      squares[k % 16] = r.multiply_add(d, d, squares[k % 16]);
+    }
+    const float scale =
+        1.0f / std::sqrt(sum_of_lanes(squares) / static_cast<float>(width) + norm.eps);
+    for (int64_t k = 0; k < width; ++k) {
+      float v = ((row[k] - mean) * scale) * norm.weight[k];
+      if (norm.bias != nullptr) v += norm.bias[k];
+      y[begin + static_cast<size_t>(k)] = v;
     }
   }
   return y;

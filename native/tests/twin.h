@@ -51,8 +51,9 @@ StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed);
 // y[rows][out] of x[rows][in].
 std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
                                 const std::vector<float>& x, int64_t rows, const float* bias,
-                                const float* residual);
-std::vector<float> rms_norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
-                                 const std::vector<float>& weight, float eps);
+                                float scale, const float* residual);
+// Each `width` values of x; weight and bias are those of one.
+std::vector<float> norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
+                             const NormWeights& norm);
 
 }  // namespace headrace::tests
