@@ -1,13 +1,15 @@
 // Causal attention of some tokens of one request, seen by one kv head, with an online softmax.
 //
-// Spans of 64 positions at multiples of 64 are visited in ascending order. For each row (one q head
+// Spans of 64 positions at multiples of 64 are visited in ascending order, from the one in which a
+// window begins. For each row (one q head
 // of one token) and span: 64 scores, their maximum, p = exp(score - maximum), then the sums of p
 // and of p * v, older sums scaled by exp(old maximum - new). Which rows are computed together
-// changes nothing: every row's sums are its own. Positions past a token's own are left out of its
-// sums (not multiplied by zero: what lies there may be anything).
+// changes nothing: every row's sums are its own. Positions past a token's own and before its window
+// are left out of its sums (not multiplied by zero: what lies there may be anything).
 
 #pragma once
 
+#include "activation.h"
 #include "chains.h"
 #include "elementwise.h"
 #include "kernels.h"
@@ -83,26 +85,42 @@ HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float*
   }
 }
 
+// Positions [begin, end) of a span: those a token sees.
+struct Seen {
+  int64_t begin;
+  int64_t end;
+
+  HEADRACE_INLINE int64_t first_group(const Seen& s) { return s.begin / kLanes; }
+  HEADRACE_INLINE int64_t end_group(const Seen& s) { return (s.end + kLanes - 1) / kLanes; }
+  // `x` in the lanes of the group that are seen, `other` elsewhere.
+  HEADRACE_INLINE F keep(const Seen& s, int64_t group, F x, F other) {
+    const int64_t before = s.begin - group * kLanes;
+    const F early = select(first(s.end - group * kLanes), x, other);
+    return before > 0 ? select(first(before), other, early) : early;
+  }
+};
+
 // q.K of one row become its p; returns what older sums have to be scaled by.
-HEADRACE_INLINE float soften(float* scores, int64_t tokens, float scale, bool round, float* most,
+HEADRACE_INLINE float soften(const AttentionArgs& a, float* scores, const Seen& seen, float* most,
                              float* total) {
-  const int64_t groups = (tokens + kLanes - 1) / kLanes;
+  const int64_t groups = Seen::end_group(seen);
   const F none = splat(-__builtin_inff());
   F high = none;
-  for (int64_t g = 0; g < groups; ++g) {
-    const F s = mul(load(scores + g * kLanes), splat(scale));
+  for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
+    F s = mul(load(scores + g * kLanes), splat(a.scale));
+    if (a.softcap != 0.0f) s = soft_capped(s, splat(a.softcap));
     store(scores + g * kLanes, s);
-    high = at_least(select(first(tokens - g * kLanes), s, none), high);
+    high = at_least(Seen::keep(seen, g, s, none), high);
   }
   const float top = largest(high), now = top > *most ? top : *most;
   const F shift = splat(now);
   // exp(0) is 1, so an unchanged maximum needs no exponential.
   const F keep = now == *most ? splat(1.0f) : exp(sub(splat(*most), shift));
   F sum_p = mul(load(total), keep);
-  for (int64_t g = 0; g < groups; ++g) {
+  for (int64_t g = Seen::first_group(seen); g < groups; ++g) {
     F p = exp(sub(load(scores + g * kLanes), shift));
-    if (round) p = round_bf16(p);
-    p = select(first(tokens - g * kLanes), p, zero());
+    if (a.kv.v_bf16) p = round_bf16(p);
+    p = Seen::keep(seen, g, p, zero());
     store(scores + g * kLanes, p);
     sum_p = add(sum_p, p);
   }
@@ -113,67 +131,75 @@ HEADRACE_INLINE float soften(float* scores, int64_t tokens, float scale, bool ro
   return kept[0];
 }
 
-// mixed = mixed * keep + p . V over the first `tokens` tokens, for MR rows and NP panels of d.
+// mixed = mixed * keep + p . V over the tokens seen, for MR rows and NP panels of d.
 template <int MR, int NP, class Pairs, bool Stream>
-HEADRACE_APART void mix_panels(const SpanGroups& span, int64_t tokens, int64_t panel,
+HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t panel,
                                const float* p, const float* keep, float* mixed, int64_t width) {
   using C = Chains<MR, NP, Pairs>;
   using T = typename Pairs::T;
   constexpr int64_t kPanel = 8 * Pairs::kPair;
-  for (int64_t begin = 0; begin < tokens; begin += kTile) {
+  const int64_t first_tile = seen.begin / kTile * kTile;
+  for (int64_t begin = first_tile; begin < seen.end; begin += kTile) {
     C c;
     C::clear(c);
-    const int64_t end = tokens - begin < kTile ? tokens : begin + kTile;
-    for (int64_t at = begin; at < end; at += kLanes) {
+    const int64_t end = seen.end - begin < kTile ? seen.end : begin + kTile;
+    const int64_t from = begin < seen.begin ? seen.begin : begin;
+    for (int64_t at = from / kLanes * kLanes; at < end; at += kLanes) {
       const T* v = reinterpret_cast<const T*>(span.v[at / kLanes]) + panel * kPanel;
       const int64_t n = end - at < kLanes ? end - at : kLanes;
-      for (int64_t t = 0; t + 2 <= n; t += 2) {
+      int64_t t = from > at ? from - at : 0;
+      v += t / 2 * Pairs::kPair;
+      if (t % 2 != 0) {
+        C::single_odd(c, p + at + t, kSpan, v, kPanel);
+        v += Pairs::kPair;
+        ++t;
+      }
+      for (; t + 2 <= n; t += 2) {
         for (int j = 0; j < NP; ++j) {
           ask_ahead<Stream, Pairs>(v + j * kPanel, span.v_ahead[at / kLanes]);
         }
         C::pair(c, p + at + t, kSpan, v, kPanel);
         v += Pairs::kPair;
       }
-      if (n % 2 != 0) C::single(c, p + at + n - 1, kSpan, v, kPanel);
+      if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
     for (int i = 0; i < MR; ++i) {
       for (int j = 0; j < NP; ++j) {
         float* sum = mixed + i * width + (panel + j) * kLanes;
-        const F older = begin == 0 ? mul(load(sum), splat(keep[i])) : load(sum);
+        const F older = begin == first_tile ? mul(load(sum), splat(keep[i])) : load(sum);
         store(sum, add(older, add(c.e[i][j], c.o[i][j])));
       }
     }
   }
 }
 
-// One span for MR rows that see the same `tokens` of it.
+// One span for MR rows that see the same of it.
 template <int MR, class KPairs, class VPairs, bool Stream>
-static void span_rows(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
+static void span_rows(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                       const RowState& s) {
   alignas(64) float scores[MR * kSpan];
   float keep[MR];
-  const int64_t groups = (tokens + kLanes - 1) / kLanes;
-  for (int64_t g = 0; g < groups; g += kBlockPanels) {
+  const int64_t groups = Seen::end_group(seen);
+  for (int64_t g = Seen::first_group(seen); g < groups; g += kBlockPanels) {
     with_panels(groups - g < kBlockPanels ? groups - g : kBlockPanels, [&]<int NP>() {
       score_groups<MR, NP, KPairs, Stream>(span, g, s.q, a.kv.head_dim, scores);
     });
   }
   for (int i = 0; i < MR; ++i) {
-    keep[i] = soften(scores + i * kSpan, tokens, a.scale, a.kv.v_bf16, s.most + i * kLanes,
-                     s.total + i * kLanes);
+    keep[i] = soften(a, scores + i * kSpan, seen, s.most + i * kLanes, s.total + i * kLanes);
   }
   const int64_t width = a.kv.d_panels * kLanes;
   for (int64_t panel = 0; panel < a.kv.d_panels; panel += kBlockPanels) {
     const int64_t left = a.kv.d_panels - panel;
     with_panels(left < kBlockPanels ? left : kBlockPanels, [&]<int NP>() {
-      mix_panels<MR, NP, VPairs, Stream>(span, tokens, panel, scores, keep, s.mixed, width);
+      mix_panels<MR, NP, VPairs, Stream>(span, seen, panel, scores, keep, s.mixed, width);
     });
   }
 }
 
 // One span for `rows` rows from `row` on.
 template <class KPairs, class VPairs>
-static void span_all(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
+static void span_all(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                      const RowState& s, int64_t row, int64_t rows, bool stream) {
   const int64_t width = a.kv.d_panels * kLanes;
   for (int64_t i = row; i < row + rows; i += kSpanRows) {
@@ -182,22 +208,22 @@ static void span_all(const AttentionArgs& a, const SpanGroups& span, int64_t tok
                       s.most + i * kLanes};
     with_rows<kSpanRows>(left < kSpanRows ? left : kSpanRows, [&]<int MR>() {
       if (stream) {
-        span_rows<MR, KPairs, VPairs, true>(a, span, tokens, at);
+        span_rows<MR, KPairs, VPairs, true>(a, span, seen, at);
       } else {
-        span_rows<MR, KPairs, VPairs, false>(a, span, tokens, at);
+        span_rows<MR, KPairs, VPairs, false>(a, span, seen, at);
       }
     });
   }
 }
 
-HEADRACE_INLINE void run_span(const AttentionArgs& a, const SpanGroups& span, int64_t tokens,
+HEADRACE_INLINE void run_span(const AttentionArgs& a, const SpanGroups& span, const Seen& seen,
                               const RowState& s, int64_t row, int64_t rows, bool stream) {
   if (a.kv.k_bf16) {
-    if (a.kv.v_bf16) return span_all<BF16Pairs, BF16Pairs>(a, span, tokens, s, row, rows, stream);
-    return span_all<BF16Pairs, F32Pairs>(a, span, tokens, s, row, rows, stream);
+    if (a.kv.v_bf16) return span_all<BF16Pairs, BF16Pairs>(a, span, seen, s, row, rows, stream);
+    return span_all<BF16Pairs, F32Pairs>(a, span, seen, s, row, rows, stream);
   }
-  if (a.kv.v_bf16) return span_all<F32Pairs, BF16Pairs>(a, span, tokens, s, row, rows, stream);
-  return span_all<F32Pairs, F32Pairs>(a, span, tokens, s, row, rows, stream);
+  if (a.kv.v_bf16) return span_all<F32Pairs, BF16Pairs>(a, span, seen, s, row, rows, stream);
+  return span_all<F32Pairs, F32Pairs>(a, span, seen, s, row, rows, stream);
 }
 
 // q of every row of the item (rounded where K is), and empty sums.
@@ -217,19 +243,27 @@ HEADRACE_INLINE void start_rows(const AttentionArgs& a, const AttentionItem& ite
   }
 }
 
-// Where the groups of the span from `start` lie; `known` positions of the request exist.
+// Where the groups of the span from `start` lie that hold some of positions [first, known). The
+// block table is not read for others.
 HEADRACE_INLINE void find_groups(const AttentionArgs& a, const AttentionItem& item, int64_t start,
-                                 int64_t known, SpanGroups* span) {
+                                 int64_t first, int64_t known, SpanGroups* span) {
   const KvLayer& kv = a.kv;
   const int32_t* table = a.batch.block_tables + item.request * a.batch.table_width;
   const int64_t per_block = kv.block_size / kLanes;
   for (int64_t g = 0; g < kGroups && start + g * kLanes < known; ++g) {
+    if (start + (g + 1) * kLanes <= first) continue;
     const int64_t at = start / kLanes + g;
     const int64_t group = (table[at / per_block] * kv.heads + item.head) * per_block +
                           at % per_block;
     span->k[g] = kv.k + group * kv.k_group_bytes;
     span->v[g] = kv.v + group * kv.v_group_bytes;
   }
+}
+
+// What a token sees of the span from `start`; nothing where begin is kSpan or more.
+HEADRACE_INLINE Seen seen_of(const AttentionArgs& a, int64_t position, int64_t start) {
+  const int64_t begin = position + 1 - a.window - start, end = position + 1 - start;
+  return {begin > 0 ? begin : 0, end < kSpan ? end : kSpan};
 }
 
 static void attention(const AttentionArgs& a, const AttentionItem& item, void* scratch) {
@@ -244,25 +278,30 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   start_rows(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
-  const int64_t known = positions[tokens - 1] + 1;
+  const int64_t known = positions[tokens - 1] + 1, opening = positions[0] + 1 - a.window;
+  const int64_t first = opening > 0 ? opening : 0;
   const bool stream = rows <= kStreamRows;
   SpanGroups span = {}, next = {};
-  find_groups(a, item, 0, known, &next);
-  int64_t seeing = 0;  // the first token that sees anything of the span
-  for (int64_t start = 0; start < known; start += kSpan) {
+  find_groups(a, item, first / kSpan * kSpan, first, known, &next);
+  int64_t seeing = 0;  // the first token that the span's start does not lie behind
+  for (int64_t start = first / kSpan * kSpan; start < known; start += kSpan) {
     span = next;
-    find_groups(a, item, start + kSpan, known, &next);
+    find_groups(a, item, start + kSpan, first, known, &next);
     for (int64_t g = 0; g < kGroups; ++g) {
+      if (span.k[g] == nullptr) continue;
       span.k_ahead[g] = next.k[g] - span.k[g];
       span.v_ahead[g] = next.v[g] - span.v[g];
     }
     while (positions[seeing] < start) ++seeing;
-    int64_t token = seeing;
-    for (; token < tokens && positions[token] + 1 < start + kSpan; ++token) {
-      run_span(a, span, positions[token] + 1 - start, s, token * a.group, a.group, stream);
-    }
-    if (token < tokens) {
-      run_span(a, span, kSpan, s, token * a.group, (tokens - token) * a.group, stream);
+    // Tokens that see the same of the span go together.
+    for (int64_t token = seeing, end; token < tokens; token = end) {
+      const Seen seen = seen_of(a, positions[token], start);
+      if (seen.begin >= kSpan) break;
+      for (end = token + 1; end < tokens; ++end) {
+        const Seen other = seen_of(a, positions[end], start);
+        if (other.begin != seen.begin || other.end != seen.end) break;
+      }
+      run_span(a, span, seen, s, token * a.group, (end - token) * a.group, stream);
     }
   }
 

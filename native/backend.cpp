@@ -17,11 +17,11 @@ constexpr int64_t kPiecesPerThread = 8;
 // Rows of a product that one item takes at most: beyond this they gain nothing from weights that
 // are in the cache already, and push them out of it.
 constexpr int64_t kRowsPerPass = 512;
-// From this many rows on the kernels take panels two at a time, and rows may be cut.
-constexpr int64_t kPairRows = 17;
 // Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
-// 60 KiB at head_dim 128, and K and V are read once for all of them.
+// 60 KiB at head_dim 128, and K and V are read once for all of them. Past head_dim 256 there are
+// fewer rows, so that scratch stays within a second-level cache.
 constexpr int64_t kAttentionRows = 48;
+constexpr int64_t kAttentionValues = kAttentionRows * 256;
 
 struct Session {
   explicit Session(ThreadPool& pool) : lock(pool.mutex()) {}
@@ -34,12 +34,13 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 Backend::Backend(const std::string& level, int threads)
-    : kernels_(select_level(level)),
+    : Backend(select_level(level), threads) {}
+
+Backend::Backend(const Kernels& kernels, int threads)
+    : kernels_(kernels),
       pool_(threads),
       scratch_(static_cast<size_t>(threads)),
-      sample_scratch_(static_cast<size_t>(threads)) {
-  reserve_scratch(kernels_.linear_scratch_bytes);
-}
+      sample_scratch_(static_cast<size_t>(threads)) {}
 
 void Backend::reserve_scratch(int64_t bytes) {
   for (Buffer& buffer : scratch_) buffer.at_least(bytes);
@@ -52,11 +53,11 @@ int64_t Backend::pieces(int64_t bytes) const {
 
 // x as the kernels of the weight's codec read it; x itself where nothing has to be done.
 Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                         const float* norm_weight, float eps) {
+                         const NormWeights& norm, bool half) {
   const int64_t width = weight.tiles * kTile;
   const bool quantised = is_quantised(weight.codec);
-  if (!quantised && weight.codec != Codec::bf16 && norm_weight == nullptr && weight.in == width) {
-    return {const_cast<float*>(x), width, nullptr, nullptr, nullptr, nullptr};
+  if (!quantised && weight.codec != Codec::bf16 && norm.weight == nullptr && weight.in == width) {
+    return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr, nullptr};
   }
   Operand to{};
   if (quantised) {
@@ -68,11 +69,14 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
     to.d = reinterpret_cast<float*>(at + q);
     to.start = reinterpret_cast<int32_t*>(at + q + d);
     to.sums = reinterpret_cast<float*>(at + q + d + of_groups);
+  } else if (half) {
+    to.half = reinterpret_cast<uint16_t*>(operand_.at_least(rows * width * 2));
+    to.stride = width;
   } else {
     to.values = reinterpret_cast<float*>(operand_.at_least(rows * width * 4));
     to.stride = width;
   }
-  const PrepareArgs args{x, weight.in, norm_weight, eps, weight.codec, weight.tiles, to};
+  const PrepareArgs args{x, weight.in, norm, weight.codec, weight.tiles, to};
   pool_.for_ranges(rows, pieces(rows * weight.in * 4), [&](int64_t begin, int64_t end, int) {
     kernels_.prepare(args, begin, end);
   });
@@ -80,32 +84,36 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
 }
 
 void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
-                     const float* norm_weight, float eps, const float* residual, float* y) {
+                     const NormWeights& norm, const float* residual, float scale, float* y) {
   const Session session(pool_);
-  const LinearArgs args{weight, operand(weight, x, rows, norm_weight, eps), y, residual};
+  const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
+  reserve_scratch(product.scratch_bytes);
+  const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
+                        residual, scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
-  const int64_t unit = rows < kPairRows ? 1 : 2, units = (panels + unit - 1) / unit;
+  const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
   const int64_t wanted = pieces(work);
   // Rows are cut where there are too many for one pass, or too few panels for the threads.
   int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
   if (units * passes < wanted) {
-    passes = std::min(rows / kPairRows, (wanted + units - 1) / units);
+    passes = std::min(rows / kManyRows, (wanted + units - 1) / units);
     passes = std::max<int64_t>(passes, 1);
   }
   const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
   pool_.for_each(passes * per_pass, [&](int64_t item, int thread) {
     const int64_t pass = item / per_pass, piece = item % per_pass;
-    kernels_.linear(args, units * piece / per_pass * unit,
-                    std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
-                    rows * (pass + 1) / passes, scratch(thread));
+    product.linear(args, units * piece / per_pass * unit,
+                   std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
+                   rows * (pass + 1) / passes, scratch(thread));
   });
 }
 
-void Backend::rms_norm(const NormArgs& args, int64_t rows) {
+void Backend::norm(const NormArgs& args, int64_t rows) {
   const Session session(pool_);
-  pool_.for_ranges(rows, pieces(rows * args.width * 8), [&](int64_t begin, int64_t end, int) {
-    kernels_.rms_norm(args, begin, end);
+  const int64_t bytes = rows * args.width * args.groups * 8;
+  pool_.for_ranges(rows, pieces(bytes), [&](int64_t begin, int64_t end, int) {
+    kernels_.norm(args, begin, end);
   });
 }
 
@@ -123,10 +131,12 @@ void Backend::rope(const RopeArgs& args, int64_t rows) {
   });
 }
 
-void Backend::gated_silu(const GatedArgs& args, int64_t rows) {
+void Backend::activate(const ActivationArgs& args, int64_t rows) {
   const Session session(pool_);
-  pool_.for_ranges(rows, pieces(rows * args.width * 16), [&](int64_t begin, int64_t end, int) {
-    kernels_.gated_silu(args, begin, end);
+  const int64_t per_row = (args.width + kActivationColumns - 1) / kActivationColumns;
+  const int64_t bytes = rows * args.width * 16;
+  pool_.for_ranges(rows * per_row, pieces(bytes), [&](int64_t begin, int64_t end, int) {
+    kernels_.activate(args, begin, end);
   });
 }
 
@@ -160,7 +170,8 @@ void Backend::kv_write(KvWriteArgs args) {
 void Backend::attention(const AttentionArgs& args) {
   const Session session(pool_);
   const BatchView& batch = args.batch;
-  const int64_t tile = std::max<int64_t>(1, kAttentionRows / args.group);
+  const int64_t most_rows = std::min(kAttentionRows, kAttentionValues / args.kv.head_dim);
+  const int64_t tile = std::max<int64_t>(1, most_rows / args.group);
   items_.clear();
   for (int64_t r = 0; r < batch.requests; ++r) {
     for (int64_t at = batch.query_start[r]; at < batch.query_start[r + 1]; at += tile) {
@@ -169,7 +180,9 @@ void Backend::attention(const AttentionArgs& args) {
     }
   }
   const auto cost = [&](const AttentionItem& item) {
-    return (item.end - item.begin) * (batch.positions[item.end - 1] + int64_t{1});
+    const int64_t first = batch.positions[item.begin] + 1 - args.window;
+    return (item.end - item.begin) *
+           (batch.positions[item.end - 1] + 1 - std::max<int64_t>(0, first));
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);

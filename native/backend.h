@@ -20,17 +20,18 @@ namespace headrace {
 
 class Backend {
  public:
-  Backend(const std::string& level, int threads);
+  Backend(const std::string& level, int threads);  // throws as select_level does
+  Backend(const Kernels& kernels, int threads);
 
   const char* level() const { return kernels_.level; }
   ThreadPool& pool() { return pool_; }
 
-  void linear(const PackedMatrix& weight, const float* x, int64_t rows, const float* norm_weight,
-              float eps, const float* residual, float* y);
-  void rms_norm(const NormArgs& args, int64_t rows);
+  void linear(const PackedMatrix& weight, const float* x, int64_t rows, const NormWeights& norm,
+              const float* residual, float scale, float* y);
+  void norm(const NormArgs& args, int64_t rows);
   void embed(const EmbedArgs& args, int64_t rows);
   void rope(const RopeArgs& args, int64_t rows);
-  void gated_silu(const GatedArgs& args, int64_t rows);
+  void activate(const ActivationArgs& args, int64_t rows);
   void take_rows(const float* x, int64_t width, const int32_t* rows, int64_t count, float* y);
   void kv_write(KvWriteArgs args);  // request_of is filled here
   void attention(const AttentionArgs& args);
@@ -50,7 +51,7 @@ class Backend {
 
  private:
   Operand operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                  const float* norm_weight, float eps);
+                  const NormWeights& norm, bool half);
   void* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
   void reserve_scratch(int64_t bytes);
   // Pieces for work that moves `bytes`: 1 where handing over would cost more than it saves.

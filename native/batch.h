@@ -11,12 +11,19 @@
 
 namespace headrace {
 
-// The arrays of a RaggedBatch, checked against a cache.
+// Positions a token sees: all of them where Python says 0. Far from where sums could overflow.
+inline int64_t window_of(int64_t window) {
+  if (window < 0) refuse("window " + std::to_string(window) + " is negative; 0 means none");
+  return window == 0 ? int64_t{1} << 40 : window;
+}
+
+// The arrays of a RaggedBatch, checked against a cache and, in block tables, as far back as the
+// windows of its tokens reach.
 class Batch {
  public:
-  Batch(const KvCache& cache, int64_t tokens, nanobind::handle positions,
+  Batch(const KvCache& cache, int64_t tokens, int64_t window, nanobind::handle positions,
         nanobind::handle query_start, nanobind::handle block_tables)
-      : positions_(positions, "positions", 1), query_start_(query_start, "query_start", 1),
+      : window_(window), positions_(positions, "positions", 1), query_start_(query_start, "query_start", 1),
         block_tables_(block_tables, "block_tables", 2) {
     positions_.require(0, tokens);
     if (query_start_.size(0) < 1) refuse("query_start is empty");
@@ -51,7 +58,8 @@ class Batch {
              "), what its block table covers");
     }
     const int32_t* table = block_tables_.data() + request * width;
-    for (int64_t i = 0; i <= position[end - 1] / size; ++i) {
+    const int64_t opening = position[begin] + 1 - window_;
+    for (int64_t i = opening > 0 ? opening / size : 0; i <= position[end - 1] / size; ++i) {
       if (table[i] < 0 || table[i] >= cache.blocks()) {
         refuse("block id " + std::to_string(table[i]) + where + " is not in [0, " +
                std::to_string(cache.blocks()) + ")");
@@ -59,6 +67,7 @@ class Batch {
     }
   }
 
+  int64_t window_;
   View<int32_t> positions_;
   View<int32_t> query_start_;
   View<int32_t> block_tables_;

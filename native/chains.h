@@ -67,6 +67,18 @@ struct Chains {
     }
   }
 
+  // A first term without a partner, x the odd one: only the odd chain sees it.
+  HEADRACE_INLINE void single_odd(Chains& c, const float* x, int64_t stride,
+                                  const typename Pairs::T* w, int64_t panel) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NP; ++j) {
+      F we, wo;
+      Pairs::read(w + j * panel, we, wo);
+#pragma GCC unroll 8
+      for (int i = 0; i < MR; ++i) c.o[i][j] = fma(splat(x[i * stride]), wo, c.o[i][j]);
+    }
+  }
+
   // A last term without a partner: only the even chain sees it.
   HEADRACE_INLINE void single(Chains& c, const float* x, int64_t stride,
                               const typename Pairs::T* w, int64_t panel) {

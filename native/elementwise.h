@@ -1,8 +1,9 @@
-// Exponential, gated activation, rotary embedding, table lookup, and the writing of K and V.
+// Exponential, rotary embedding, table lookup, and the writing of K and V.
 
 #pragma once
 
 #include "kernels.h"
+#include "norm.h"
 #include "operands.h"
 #include "stored.h"
 #include "unpack.h"
@@ -10,7 +11,6 @@
 namespace {
 
 using headrace::EmbedArgs;
-using headrace::GatedArgs;
 using headrace::KvLayer;
 using headrace::KvWriteArgs;
 using headrace::RopeArgs;
@@ -51,22 +51,6 @@ static float highest(const float* x, int64_t n) {
   return nan ? __builtin_nanf("") : largest(most);
 }
 
-// gate / (1 + exp(-gate)) * up.
-static void gated_silu(const GatedArgs& a, int64_t row_begin, int64_t row_end) {
-  const F one = splat(1.0f);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const float* gate = a.x + row * 2 * a.width;
-    const float* up = gate + a.width;
-    float* y = a.y + row * a.width;
-    for (int64_t i = 0; i < a.width; i += kLanes) {
-      const int64_t left = a.width - i;
-      const F g = load_n(gate + i, left);
-      const F sigma = add(one, exp(sub(zero(), g)));
-      store_n(y + i, mul(div(g, sigma), load_n(up + i, left)), left);
-    }
-  }
-}
-
 static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
     const float* cos = a.cos + a.positions[row] * a.half;
@@ -75,7 +59,10 @@ static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
       float* head = a.qkv + row * a.row_width + h * a.head_dim;
       const bool is_q = h < a.num_q_heads;
       const float* weight = is_q ? a.q_weight : a.k_weight;
-      if (weight != nullptr) norm_row(head, weight, a.head_dim, is_q ? a.q_eps : a.k_eps, head);
+      if (weight != nullptr) {
+        const NormWeights rms = {weight, nullptr, is_q ? a.q_eps : a.k_eps, false};
+        norm_row(rms, head, nullptr, a.head_dim, head);
+      }
       for (int64_t i = 0; i < a.half; i += kLanes) {
         const int64_t left = a.half - i;
         const F c = load_n(cos + i, left), s = load_n(sin + i, left);

@@ -15,6 +15,8 @@ namespace headrace {
 
 // Positions whose scores share one maximum in attention; spans start at multiples of it.
 constexpr int64_t kSpan = 64;
+// Columns of a row that the smallest piece of an activation's work takes.
+constexpr int64_t kActivationColumns = 1024;
 
 // Weights in panels of 16 outputs; the last panel and the last tile of k are padded with zeros.
 struct PackedMatrix {
@@ -29,7 +31,8 @@ struct PackedMatrix {
 
 // Rows of activations, rounded as the codec of the weights they meet demands.
 struct Operand {
-  float* values;   // f32[rows][stride], every codec that is not quantised
+  float* values;   // f32[rows][stride], codecs that are not quantised (null where `half` is not)
+  uint16_t* half;  // bf16[rows][stride], where the product reads that; else null
   int64_t stride;  // at least tiles * 32; zeros past the row's width
   // Quantised codecs; groups as the codec has them.
   int8_t* q;       // [rows][tiles][32]
@@ -38,11 +41,18 @@ struct Operand {
   float* sums;     // d * sum of q of the group, [rows][tiles][groups]: what mins are multiplied by
 };
 
+// (x - mean) / sqrt(variance + eps) * weight + bias; without `centred`, mean is 0.
+struct NormWeights {
+  const float* weight;  // null: no norm
+  const float* bias;    // or null
+  float eps;
+  bool centred;
+};
+
 struct PrepareArgs {
   const float* x;
   int64_t width;
-  const float* norm_weight;  // null: no norm
-  float eps;
+  NormWeights norm;
   Codec codec;
   int64_t tiles;
   Operand to;
@@ -53,14 +63,18 @@ struct LinearArgs {
   Operand x;
   float* y;               // f32[rows][out]
   const float* residual;  // like y, or null
+  float scale;
 };
 
+// y = residual + the norms of `groups` parts of each row, side by side; y may be x.
 struct NormArgs {
   const float* x;
   float* y;
-  const float* weight;
-  int64_t width;
-  float eps;
+  const float* residual;  // or null
+  int64_t stride;         // from one row to the next, of all three
+  int64_t width;          // of a group
+  int64_t groups;
+  NormWeights norm;
 };
 
 struct EmbedArgs {
@@ -71,6 +85,8 @@ struct EmbedArgs {
   const int32_t* order;  // stored row of each row, or null
   const int32_t* ids;
   float* y;
+  float scale;
+  const float* residual;  // like y, or null
 };
 
 struct RopeArgs {
@@ -89,10 +105,16 @@ struct RopeArgs {
   float k_eps;
 };
 
-struct GatedArgs {
-  const float* x;  // f32[rows][2 * width], gate first
+enum class Activation : int32_t { silu = 0, gelu = 1, gelu_tanh = 2, softcap = 3 };
+
+// Work is counted in pieces: each row is cut into parts of kActivationColumns.
+struct ActivationArgs {
+  const float* x;  // f32[rows][width], or with `gated` [rows][2 * width], gate first
   float* y;
   int64_t width;
+  Activation kind;
+  bool gated;
+  float cap;  // of softcap
 };
 
 // Storage of one layer. Tokens lie in groups of 16; a group of one head is
@@ -138,6 +160,8 @@ struct AttentionArgs {
   int64_t row_width;
   int64_t group;  // q heads of one kv head
   float scale;
+  int64_t window;  // positions a token sees, its own included; at least 1
+  float softcap;   // 0: scores stay as they are
   float* y;  // f32[tokens][heads * group * head_dim]
 };
 
@@ -149,17 +173,25 @@ struct AttentionItem {
   int64_t end;
 };
 
+// One way to multiply: what it reads and the kernel.
+struct Product {
+  bool half_operand;  // activations as bf16 (BF16 weights only)
+  int64_t scratch_bytes;
+  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
+                 int64_t row_end, void* scratch);
+};
+
+// From this many rows of x on a level may use another product than for fewer: of the same bits.
+constexpr int64_t kManyRows = 17;
+
 struct Kernels {
   const char* level;
   void (*prepare)(const PrepareArgs&, int64_t row_begin, int64_t row_end);
-  // `scratch` holds linear_scratch_bytes.
-  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
-                 int64_t row_end, void* scratch);
-  int64_t linear_scratch_bytes;
-  void (*rms_norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
+  const Product& (*product)(Codec codec, bool many_rows);
+  void (*norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);
-  void (*gated_silu)(const GatedArgs&, int64_t row_begin, int64_t row_end);
+  void (*activate)(const ActivationArgs&, int64_t piece_begin, int64_t piece_end);
   void (*kv_write)(const KvWriteArgs&, int64_t token_begin, int64_t token_end);
   // `scratch` holds attention_scratch_bytes(rows, head_dim), rows = tokens of the item * group.
   void (*attention)(const AttentionArgs&, const AttentionItem&, void* scratch);

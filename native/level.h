@@ -2,24 +2,30 @@
 
 #pragma once
 
+#include "activation.h"
 #include "attention.h"
 #include "elementwise.h"
 #include "kernels.h"
 #include "linear.h"
+#include "norm.h"
 #include "operands.h"
 #include "probe.h"
 
 namespace {
 
+constexpr headrace::Product kProduct = {
+    .half_operand = false, .scratch_bytes = sizeof(LinearScratch), .linear = linear};
+
+static const headrace::Product& product(Codec, bool) { return kProduct; }
+
 constexpr headrace::Kernels kKernels = {
     .level = kLevel,
     .prepare = prepare,
-    .linear = linear,
-    .linear_scratch_bytes = sizeof(LinearScratch),
-    .rms_norm = rms_norm,
-    .embed = embed,
+    .product = product,
+    .norm = norm,
+    .embed = embed_scaled,
     .rope = rope,
-    .gated_silu = gated_silu,
+    .activate = activate,
     .kv_write = kv_write,
     .attention = attention,
     .attention_scratch_bytes = attention_scratch_bytes,

@@ -79,48 +79,120 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
                           std::move(values));
 }
 
+template <class T>
+void check_range(const char* name, T value, bool good, const char* range) {
+  if (!good) refuse(std::string(name) + " " + std::to_string(value) + " is not in " + range);
+}
+
+// A norm's arrays, each of the width it is meant for.
+class NormView {
+ public:
+  NormView(nb::handle weight, nb::handle bias, float eps, bool centred)
+      : weight_(weight, "norm weight", 1), bias_(bias, "norm bias", 1), eps_(eps),
+        centred_(centred) {
+    bias_.require(0, width());
+  }
+  int64_t width() const { return weight_ ? weight_.view().size(0) : 0; }
+  void require(int64_t width) const { weight_.require(0, width); }
+  NormWeights view() const { return {weight_.data(), bias_.data(), eps_, centred_}; }
+
+ private:
+  OptionalView<float> weight_;
+  OptionalView<float> bias_;
+  float eps_;
+  bool centred_;
+};
+
 void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
-            nb::handle norm_weight, float eps, nb::handle residual) {
+            nb::handle norm_weight, nb::handle norm_bias, float eps, bool centred,
+            nb::handle residual, float scale) {
   const PackedMatrix matrix = weight.view();
   const View<float> from(x, "x", 2), to(y, "y", 2, true);
-  const OptionalView<float> norm(norm_weight, "norm weight", 1), add(residual, "residual", 2);
+  const NormView norm(norm_weight, norm_bias, eps, centred);
+  const OptionalView<float> add(residual, "residual", 2);
   from.require(1, matrix.in);
   to.require(0, from.size(0));
   to.require(1, matrix.out);
-  norm.require(0, matrix.in);
+  norm.require(matrix.in);
   add.require(0, from.size(0));
   add.require(1, matrix.out);
   const nb::gil_scoped_release release;
-  backend.linear(matrix, from.data(), from.size(0), norm.data(), eps, add.data(), to.data());
+  backend.linear(matrix, from.data(), from.size(0), norm.view(), add.data(), scale, to.data());
 }
 
-void rms_norm(Backend& backend, nb::handle x, nb::handle y, nb::handle weight, float eps) {
-  const View<float> from(x, "x", 2), to(y, "y", 2, true), by(weight, "norm weight", 1);
-  by.require(0, from.size(1));
-  to.require(0, from.size(0));
-  to.require(1, from.size(1));
+void norm(Backend& backend, nb::handle x, nb::handle y, nb::handle weight, nb::handle bias,
+          float eps, bool centred, nb::handle residual) {
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  const NormView by(weight, bias, eps, centred);
+  const OptionalView<float> add(residual, "residual", 2);
+  const int64_t rows = from.size(0), width = from.size(1);
+  by.require(width);
+  to.require(0, rows);
+  to.require(1, width);
+  add.require(0, rows);
+  add.require(1, width);
   const nb::gil_scoped_release release;
-  backend.rms_norm({from.data(), to.data(), by.data(), from.size(1), eps}, from.size(0));
+  backend.norm({from.data(), to.data(), add.data(), width, width, 1, by.view()}, rows);
 }
 
-void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y) {
+void norm_columns(Backend& backend, nb::handle x, int64_t start, nb::handle weight, nb::handle bias,
+                  float eps, bool centred, int64_t groups) {
+  const View<float> rows(x, "x", 2, true);
+  const NormView by(weight, bias, eps, centred);
+  const int64_t width = by.width(), stride = rows.size(1);
+  if (start < 0 || start > stride - width) {
+    refuse("columns [" + std::to_string(start) + ", " + std::to_string(start + width) +
+           ") are not those of rows of " + std::to_string(stride));
+  }
+  if (groups < 1 || width % groups != 0) {
+    refuse(std::to_string(width) + " columns cannot be cut into " + std::to_string(groups) +
+           " equal groups");
+  }
+  float* at = rows.data() + start;
+  const nb::gil_scoped_release release;
+  backend.norm({at, at, nullptr, stride, width / groups, groups, by.view()}, rows.size(0));
+}
+
+void embedding(Backend& backend, const Rows& table, nb::handle ids, nb::handle y, float scale,
+               nb::handle residual) {
   const View<int32_t> of(ids, "token id", 1);
   const View<float> to(y, "y", 2, true);
+  const OptionalView<float> add(residual, "residual", 2);
   of.require_below(table.count());
   to.require(0, of.size(0));
   to.require(1, table.width());
+  add.require(0, of.size(0));
+  add.require(1, table.width());
   const nb::gil_scoped_release release;
   backend.embed({table.data(), row_bytes(table.codec(), table.width()), table.width(),
-                 table.codec(), table.order(), of.data(), to.data()},
+                 table.codec(), table.order(), of.data(), to.data(), scale, add.data()},
                 of.size(0));
 }
 
-void gated_silu(Backend& backend, nb::handle x, nb::handle y) {
-  const View<float> from(x, "gate_up", 2), to(y, "y", 2, true);
+Activation activation_of(const std::string& kind) {
+  if (kind == "silu") return Activation::silu;
+  if (kind == "gelu") return Activation::gelu;
+  if (kind == "gelu_tanh") return Activation::gelu_tanh;
+  refuse("activation '" + kind + "' is unknown; supported: silu, gelu, gelu_tanh");
+}
+
+void activation(Backend& backend, nb::handle x, nb::handle y, const std::string& kind, bool gated) {
+  const Activation function = activation_of(kind);
+  const View<float> from(x, gated ? "gate_up" : "x", 2), to(y, "y", 2, true);
   to.require(0, from.size(0));
-  from.require(1, 2 * to.size(1));
+  from.require(1, (gated ? 2 : 1) * to.size(1));
   const nb::gil_scoped_release release;
-  backend.gated_silu({from.data(), to.data(), to.size(1)}, from.size(0));
+  backend.activate({from.data(), to.data(), to.size(1), function, gated, 0.0f}, from.size(0));
+}
+
+void softcap(Backend& backend, nb::handle x, nb::handle y, float cap) {
+  const View<float> from(x, "x", 2), to(y, "y", 2, true);
+  check_range("cap", cap, cap > 0 && cap <= 3.4e38f, "(0, inf)");
+  to.require(0, from.size(0));
+  to.require(1, from.size(1));
+  const nb::gil_scoped_release release;
+  backend.activate({from.data(), to.data(), to.size(1), Activation::softcap, false, cap},
+                   from.size(0));
 }
 
 void take_rows(Backend& backend, nb::handle x, nb::handle rows, nb::handle y) {
@@ -157,29 +229,31 @@ void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int
 }
 
 void kv_write(Backend& backend, KvCache& cache, int64_t layer, nb::handle qkv, int64_t heads,
-              int64_t kv_heads, int64_t head_dim, nb::handle positions, nb::handle query_start,
-              nb::handle block_tables) {
+              int64_t kv_heads, int64_t head_dim, int64_t window, nb::handle positions,
+              nb::handle query_start, nb::handle block_tables) {
   check_heads(cache, layer, heads, kv_heads, head_dim);
   const View<float> rows(qkv, "qkv", 2);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
-  const Batch batch(cache, rows.size(0), positions, query_start, block_tables);
+  const Batch batch(cache, rows.size(0), window_of(window), positions, query_start, block_tables);
   const nb::gil_scoped_release release;
   backend.kv_write({cache.layer(layer), batch.view(), nullptr, rows.data(), rows.size(1),
                     heads * head_dim, (heads + kv_heads) * head_dim});
 }
 
 void attention(Backend& backend, const KvCache& cache, int64_t layer, nb::handle qkv, nb::handle y,
-               int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, nb::handle positions,
-               nb::handle query_start, nb::handle block_tables) {
+               int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, int64_t window,
+               float softcap, nb::handle positions, nb::handle query_start,
+               nb::handle block_tables) {
   check_heads(cache, layer, heads, kv_heads, head_dim);
+  check_range("softcap", softcap, softcap >= 0 && softcap <= 3.4e38f, "[0, inf)");
   const View<float> rows(qkv, "qkv", 2), to(y, "y", 2, true);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
   to.require(0, rows.size(0));
   to.require(1, heads * head_dim);
-  const Batch batch(cache, rows.size(0), positions, query_start, block_tables);
+  const Batch batch(cache, rows.size(0), window_of(window), positions, query_start, block_tables);
   const nb::gil_scoped_release release;
   backend.attention({cache.layer(layer), batch.view(), rows.data(), rows.size(1), heads / kv_heads,
-                     scale, to.data()});
+                     scale, window_of(window), softcap, to.data()});
 }
 
 [[noreturn]] void refuse_row(int32_t status, int64_t row) {
@@ -193,11 +267,6 @@ void check_logits(const View<float>& logits, int64_t num_tokens) {
     refuse("num_tokens " + std::to_string(num_tokens) + " is not in [1, " +
            std::to_string(logits.size(1)) + "], the width of the logits");
   }
-}
-
-template <class T>
-void check_range(const char* name, T value, bool good, const char* range) {
-  if (!good) refuse(std::string(name) + " " + std::to_string(value) + " is not in " + range);
 }
 
 void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle temperature,
@@ -305,10 +374,16 @@ NB_MODULE(_native, m) {
            })
       .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
       .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),
-           nb::arg("norm_weight").none(), nb::arg("eps"), nb::arg("residual").none())
-      .def("rms_norm", &rms_norm)
-      .def("embedding", &embedding)
-      .def("gated_silu", &gated_silu)
+           nb::arg("norm_weight").none(), nb::arg("norm_bias").none(), nb::arg("eps"),
+           nb::arg("centred"), nb::arg("residual").none(), nb::arg("scale"))
+      .def("norm", &norm, nb::arg("x"), nb::arg("y"), nb::arg("weight"), nb::arg("bias").none(),
+           nb::arg("eps"), nb::arg("centred"), nb::arg("residual").none())
+      .def("norm_columns", &norm_columns, nb::arg("x"), nb::arg("start"), nb::arg("weight"),
+           nb::arg("bias").none(), nb::arg("eps"), nb::arg("centred"), nb::arg("groups"))
+      .def("embedding", &embedding, nb::arg("table"), nb::arg("ids"), nb::arg("y"),
+           nb::arg("scale"), nb::arg("residual").none())
+      .def("activation", &activation)
+      .def("softcap", &softcap)
       .def("take_rows", &take_rows)
       .def("rope", &rope, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
            nb::arg("head_dim"), nb::arg("cos"), nb::arg("sin"), nb::arg("positions"),

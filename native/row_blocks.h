@@ -61,7 +61,7 @@ HEADRACE_INLINE void clear_sums(float* sums, int64_t rows) {
   for (int64_t i = 0; i < rows * kBlockPanels; ++i) store(sums + i * kLanes, zero());
 }
 
-// y = sums + bias + residual of `rows` rows from `row` and of panels [panel, panel + count).
+// y = (sums + bias) * scale + residual of `rows` rows from `row` and of panels [panel, panel + count).
 static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_t count,
                    int64_t row, int64_t rows) {
   const float *bias = a.weight.bias, *residual = a.residual;
@@ -73,6 +73,7 @@ static void finish(const LinearArgs& a, const float* sums, int64_t panel, int64_
       const int64_t at = (row + i) * out + column;
       F v = load(sums + (i * kBlockPanels + j) * kLanes);
       if (bias != nullptr) v = add(v, load_n(bias + column, left));
+      v = mul(v, splat(a.scale));  // by 1 it stays what it is
       if (residual != nullptr) v = add(v, load_n(residual + at, left));
       store_n(y + at, v, left);
     }

@@ -20,8 +20,10 @@ from headrace.engine.core import EngineCore
 from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampler import uniform
+from headrace.models.cost import CostModel
 from headrace.ops import make_ops
 from headrace.ops.interface import (
+    AttentionShape,
     KVCacheArrays,
     KVCacheSpec,
     KVCodec,
@@ -64,7 +66,7 @@ def states_of(token_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
     return np.array(states, np.uint64)
 
 
-def answer(submit: Submit, *, max_len: int = 1 << 30) -> tuple[list[int], str]:
+def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[list[int], str]:
     """What the engine has to answer: new token ids and finish_reason. The seed has to be given."""
     params = submit.params
     tokens = list(submit.prompt_token_ids)
@@ -77,7 +79,7 @@ def answer(submit: Submit, *, max_len: int = 1 << 30) -> tuple[list[int], str]:
             min_p=np.array([params.min_p], np.float32),
             uniform=np.array([uniform(params.seed or 0, params.choice, len(tokens))]),
         )
-        logits = logits_of(states_of(tokens))[None]
+        logits = logits_of(states_of(tokens)[-window:])[None]
         token_id = int(sampling.sample(logits, rows, NUM_TOKENS)[0])
         tokens.append(token_id)
         new.append(token_id)
@@ -117,7 +119,8 @@ class MockOps:
 class MockModel:
     """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step.
 
-    raise_on_rows: requests in a batch that it cannot compute together.
+    raise_on_rows: requests in a batch that it cannot compute together. window: positions whose
+    states the logits see, at least 2 (a state is made of the one before it); 0 for all.
     """
 
     max_positions: int = 4096
@@ -125,6 +128,7 @@ class MockModel:
     vocab_size: int = VOCAB
     weight_codec: str = "F32"
     weight_bytes: int = 0
+    window: int = 0
     nan_on: int = -1
     raise_on: int = -1
     raise_on_rows: int = 1 << 30
@@ -137,6 +141,16 @@ class MockModel:
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
     ) -> KVCacheSpec:
         return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+
+    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+        return CostModel(
+            weight_bytes=100,
+            layer_elements=10,
+            head_elements=1,
+            attention=AttentionShape(1, 1, 2, 1.0),
+            windows=[self.window],
+            kv_token_bytes=16,
+        )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
         self.steps += 1
@@ -160,7 +174,8 @@ class MockModel:
         for index, row in enumerate(batch.logit_rows.tolist()):
             length = int(batch.positions[row]) + 1
             blocks = batch.block_tables[owners[row], : -(-length // size)]
-            logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[:length])
+            seen = slice(max(0, length - self.window) if self.window else 0, length)
+            logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[seen])
             if batch.token_ids[row] == self.nan_on:
                 logits[index, 3] = np.nan
         return logits

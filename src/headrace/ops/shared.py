@@ -1,7 +1,7 @@
-"""What backends over NumPy arrays prepare alike: vectors, rotation tables, stacked biases.
+"""What backends share: vectors, rotation tables and stacked biases in NumPy, and refusals.
 
-None of it is arithmetic that kernels could differ in: it runs once at load, in NumPy. Backends
-whose arrays are others convert these results.
+None of it is arithmetic that kernels could differ in: arrays are made once at load. Backends whose
+arrays are others convert these results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import RopeTable
+from headrace.ops.interface import Norm, RopeTable
 from headrace.weights.tensor import Tensor
 
 
@@ -37,6 +37,38 @@ def f32_rope_table(
         (np.sin(angles) * attention_factor).astype(np.float32),
         2 * len(inv_freq),
     )
+
+
+def fused_codec(parts: Sequence[Tensor]) -> tuple[str, int]:
+    """Codec and width that all of `parts` have; ValueError where they are no such matrices."""
+    names = ", ".join(part.name for part in parts)
+    if not parts or any(len(part.shape) != 2 for part in parts):
+        raise ValueError(
+            f"a linear weight takes matrices of shape [out, in], not: {names or 'none'}"
+        )
+    codecs = {part.codec.name for part in parts}
+    widths = {part.shape[1] for part in parts}
+    if len(codecs) > 1 or len(widths) > 1:
+        raise ValueError(
+            f"{names} cannot be fused: codecs {sorted(codecs)}, widths {sorted(widths)}"
+        )
+    return codecs.pop(), widths.pop()
+
+
+def is_centred(norm: Norm) -> bool:
+    """Whether the mean is taken off first (LayerNorm); ValueError for an unknown kind."""
+    if norm.kind not in ("rms", "layer"):
+        raise ValueError(f"norm kind {norm.kind!r} is unknown; supported: rms, layer")
+    return norm.kind == "layer"
+
+
+def check_head_norm(name: str, norm: Norm | None) -> None:
+    """Norms inside rope are RMS norms without a bias; ValueError for any other."""
+    if norm is not None and (is_centred(norm) or norm.bias is not None):
+        raise ValueError(
+            f"{name} of rope must be an rms norm without bias, not kind {norm.kind!r}"
+            f"{'' if norm.bias is None else ' with bias'}; norm_columns takes any"
+        )
 
 
 def stacked_bias(

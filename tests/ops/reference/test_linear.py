@@ -151,9 +151,7 @@ def test_norm_inside_linear_is_rms_norm_before_it(
 ) -> None:
     weight = ops.linear_weight([tensor(normal(rng, 8, 64), "BF16")])
     x, norm = normal(rng, 3, 64), Norm(normal(rng, 64), 1e-5)
-    assert np.array_equal(
-        ops.linear(x, weight, norm=norm), ops.linear(ops.norm(x, norm), weight)
-    )
+    assert np.array_equal(ops.linear(x, weight, norm=norm), ops.linear(ops.norm(x, norm), weight))
     wide = x.astype(np.float64)
     expected = wide * norm.weight / np.sqrt((wide**2).mean(axis=1, keepdims=True) + 1e-5)
     close(ops.norm(x, norm), expected)

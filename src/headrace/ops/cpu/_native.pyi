@@ -63,12 +63,37 @@ class Backend:
         x: F32,
         y: F32,
         norm_weight: F32 | None,
+        norm_bias: F32 | None,
         eps: float,
+        centred: bool,
+        residual: F32 | None,
+        scale: float,
+    ) -> None: ...
+    def norm(
+        self,
+        x: F32,
+        y: F32,
+        weight: F32,
+        bias: F32 | None,
+        eps: float,
+        centred: bool,
         residual: F32 | None,
     ) -> None: ...
-    def rms_norm(self, x: F32, y: F32, weight: F32, eps: float) -> None: ...
-    def embedding(self, table: Rows, ids: I32, y: F32) -> None: ...
-    def gated_silu(self, x: F32, y: F32) -> None: ...
+    def norm_columns(
+        self,
+        x: F32,
+        start: int,
+        weight: F32,
+        bias: F32 | None,
+        eps: float,
+        centred: bool,
+        groups: int,
+    ) -> None: ...
+    def embedding(
+        self, table: Rows, ids: I32, y: F32, scale: float, residual: F32 | None
+    ) -> None: ...
+    def activation(self, x: F32, y: F32, kind: str, gated: bool) -> None: ...
+    def softcap(self, x: F32, y: F32, cap: float) -> None: ...
     def take_rows(self, x: F32, rows: I32, y: F32) -> None: ...
     def rope(
         self,
@@ -92,6 +117,7 @@ class Backend:
         heads: int,
         kv_heads: int,
         head_dim: int,
+        window: int,
         positions: I32,
         query_start: I32,
         block_tables: I32,
@@ -106,6 +132,8 @@ class Backend:
         kv_heads: int,
         head_dim: int,
         scale: float,
+        window: int,
+        softcap: float,
         positions: I32,
         query_start: I32,
         block_tables: I32,

@@ -33,13 +33,17 @@ from headrace.ops.interface import (
     TopLogprobs,
     UnusableLogitsError,
 )
-from headrace.ops.reference.backend import ReferenceOps
-from headrace.ops.shared import f32_rope_table, f32_vector, stacked_bias
+from headrace.ops.shared import (
+    check_head_norm,
+    f32_rope_table,
+    f32_vector,
+    fused_codec,
+    is_centred,
+    stacked_bias,
+)
 from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
-
-_REFERENCE = ReferenceOps()
 
 _BAD_ROW = re.compile(r"row (\d+) of logits (.+)")
 
@@ -73,25 +77,29 @@ class CpuOps(Ops):
         """Names of the levels this machine can run, best first."""
         return list(_native.levels())
 
+    def read_bandwidth(self, footprint_bytes: int) -> float:
+        """Bytes per second that all threads together read of a footprint of about that size."""
+        return self._native.read_bandwidth(max(1, footprint_bytes // 1_000_000))
+
+    def peak_rate(self, kind: str) -> float | None:
+        """Operations per second of all threads, for operands "f32", "bf16" or "int8".
+
+        A multiply and an add are two. None where the level does not multiply that kind.
+        """
+        return None if kind == "bf16" else self._native.peak_multiplies(kind)
+
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
         return f32_vector(tensor, offset)
 
     def linear_weight(
         self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
     ) -> LinearWeight:
-        names = ", ".join(part.name for part in parts)
-        codecs = {part.codec.name for part in parts}
-        widths = {part.shape[-1] for part in parts}
-        if len(codecs) != 1 or len(widths) != 1:
-            raise ValueError(
-                f"{names or 'nothing'} cannot be fused: "
-                f"codecs {sorted(codecs)}, widths {sorted(widths)}"
-            )
+        codec, width = fused_codec(parts)
         packed = self._native.pack([_rows(part) for part in parts], stacked_bias(parts, bias))
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
-            in_features=widths.pop(),
-            codec=codecs.pop(),
+            in_features=width,
+            codec=codec,
             nbytes=packed.nbytes,
             packed=packed,
         )
@@ -135,20 +143,18 @@ class CpuOps(Ops):
         residual: F32 | None = None,
     ) -> F32:
         out = np.empty((len(token_ids), weight.width), np.float32)
-        self._native.embedding(weight.packed, token_ids, out)
-        if scale != 1.0:
-            out *= np.float32(scale)
-        return out if residual is None else out + residual
+        self._native.embedding(weight.packed, token_ids, out, scale, residual)
+        return out
 
     def norm(self, x: F32, norm: Norm, *, residual: F32 | None = None) -> F32:
-        if norm.kind == "layer":
-            return _REFERENCE.norm(x, norm, residual=residual)
         out = np.empty(x.shape, np.float32)
-        self._native.rms_norm(x, out, norm.weight, norm.eps)
-        return out if residual is None else out + residual
+        self._native.norm(x, out, norm.weight, norm.bias, norm.eps, is_centred(norm), residual)
+        return out
 
     def norm_columns(self, x: F32, start: int, norm: Norm, *, groups: int = 1) -> None:
-        _REFERENCE.norm_columns(x, start, norm, groups=groups)
+        self._native.norm_columns(
+            x, start, norm.weight, norm.bias, norm.eps, is_centred(norm), groups
+        )
 
     def linear(
         self,
@@ -159,16 +165,21 @@ class CpuOps(Ops):
         residual: F32 | None = None,
         scale: float = 1.0,
     ) -> F32:
-        if norm is not None and norm.kind == "layer":
-            x, norm = self.norm(x, norm), None
-        if scale != 1.0:
-            y: F32 = self.linear(x, weight, norm=norm) * np.float32(scale)
-            return y if residual is None else y + residual
         out = np.empty((x.shape[0], weight.out_features), np.float32)
         if norm is None:
-            self._native.linear(weight.packed, x, out, None, 0.0, residual)
+            self._native.linear(weight.packed, x, out, None, None, 0.0, False, residual, scale)
         else:
-            self._native.linear(weight.packed, x, out, norm.weight, norm.eps, residual)
+            self._native.linear(
+                weight.packed,
+                x,
+                out,
+                norm.weight,
+                norm.bias,
+                norm.eps,
+                is_centred(norm),
+                residual,
+                scale,
+            )
         return out
 
     def rope(
@@ -181,6 +192,8 @@ class CpuOps(Ops):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
+        check_head_norm("q_norm", q_norm)
+        check_head_norm("k_norm", k_norm)
         self._native.rope(
             qkv,
             shape.num_heads,
@@ -205,6 +218,7 @@ class CpuOps(Ops):
             shape.num_heads,
             shape.num_kv_heads,
             shape.head_dim,
+            shape.window,
             batch.positions,
             batch.query_start,
             batch.block_tables,
@@ -213,8 +227,6 @@ class CpuOps(Ops):
     def paged_attention(
         self, qkv: F32, shape: AttentionShape, kv: KVCacheArrays, layer: int, batch: RaggedBatch
     ) -> F32:
-        if shape.window or shape.softcap:
-            raise ValueError("attention with a window or a softcap has no kernel")
         out = np.empty((qkv.shape[0], shape.num_heads * shape.head_dim), np.float32)
         self._native.attention(
             kv.arrays,
@@ -225,6 +237,8 @@ class CpuOps(Ops):
             shape.num_kv_heads,
             shape.head_dim,
             shape.scale,
+            shape.window,
+            shape.softcap,
             batch.positions,
             batch.query_start,
             batch.block_tables,
@@ -232,17 +246,19 @@ class CpuOps(Ops):
         return out
 
     def gated_activation(self, gate_up: F32, kind: Activation) -> F32:
-        if kind != "silu":
-            return _REFERENCE.gated_activation(gate_up, kind)
         out = np.empty((gate_up.shape[0], gate_up.shape[1] // 2), np.float32)
-        self._native.gated_silu(gate_up, out)
+        self._native.activation(gate_up, out, kind, True)
         return out
 
     def activation(self, x: F32, kind: Activation) -> F32:
-        return _REFERENCE.activation(x, kind)
+        out = np.empty(x.shape, np.float32)
+        self._native.activation(x, out, kind, False)
+        return out
 
     def softcap(self, x: F32, cap: float) -> F32:
-        return _REFERENCE.softcap(x, cap)
+        out = np.empty(x.shape, np.float32)
+        self._native.softcap(x, out, cap)
+        return out
 
     def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
         out = np.empty((len(rows), x.shape[1]), np.float32)

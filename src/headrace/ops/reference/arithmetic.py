@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.interface import Activation, Norm
+from headrace.ops.shared import is_centred
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -74,7 +75,7 @@ def round_quantised(row: F32) -> F64:
 def norm_row(row: F32, norm: Norm) -> F64:
     """One row normed, in float64."""
     wide = row.astype(np.float64)
-    if norm.kind == "layer":
+    if is_centred(norm):
         wide = wide - np.add.reduce(wide) / row.size
     mean = np.add.reduce(wide * wide) / row.size
     normed: F64 = wide * norm.weight / np.sqrt(mean + norm.eps)

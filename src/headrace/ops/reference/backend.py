@@ -39,7 +39,13 @@ from headrace.ops.reference.arithmetic import (
     round_quantised,
 )
 from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
-from headrace.ops.shared import f32_rope_table, f32_vector, stacked_bias
+from headrace.ops.shared import (
+    check_head_norm,
+    f32_rope_table,
+    f32_vector,
+    fused_codec,
+    stacked_bias,
+)
 from headrace.weights.tensor import Tensor
 
 _FLOATS = frozenset({"F32", "F16", "BF16"})
@@ -65,23 +71,14 @@ class ReferenceOps(Ops):
     def linear_weight(
         self, parts: Sequence[Tensor], *, bias: Sequence[Tensor | None] | None = None
     ) -> LinearWeight:
-        names = ", ".join(part.name for part in parts)
-        if not parts or any(len(part.shape) != 2 for part in parts):
-            raise ValueError(f"linear_weight takes matrices, got: {names or 'nothing'}")
-        codecs = {part.codec.name for part in parts}
-        widths = {part.shape[1] for part in parts}
-        if len(codecs) > 1 or len(widths) > 1:
-            raise ValueError(
-                f"{names} cannot be fused: codecs {sorted(codecs)}, widths {sorted(widths)}"
-            )
+        codec, width = fused_codec(parts)
         vector = stacked_bias(parts, bias)
-        codec = codecs.pop()
-        if codec not in _FLOATS and min(widths) % BLOCK:
-            raise ValueError(f"{names}: width {min(widths)} is not a multiple of {BLOCK}")
+        if codec not in _FLOATS and width % BLOCK:
+            raise ValueError(f"{parts[0].name}: width {width} is not a multiple of {BLOCK}")
         matrix = np.concatenate([part.to_f32() for part in parts])
         return LinearWeight(
             out_features=sum(part.shape[0] for part in parts),
-            in_features=widths.pop(),
+            in_features=width,
             codec=codec,
             nbytes=sum(part.nbytes for part in parts),
             packed=_Packed(matrix, vector),
@@ -130,7 +127,7 @@ class ReferenceOps(Ops):
 
     def norm_columns(self, x: F32, start: int, norm: Norm, *, groups: int = 1) -> None:
         width = len(norm.weight)
-        if not 0 <= start <= x.shape[1] - width or width % groups:
+        if not 0 <= start <= x.shape[1] - width or groups < 1 or width % groups:
             raise ValueError(
                 f"columns [{start}, {start + width}) in {groups} groups are not those of rows "
                 f"of {x.shape[1]}"
@@ -179,6 +176,8 @@ class ReferenceOps(Ops):
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> None:
+        check_head_norm("q_norm", q_norm)
+        check_head_norm("k_norm", k_norm)
         check_shape(qkv, shape)
         check_ids("position", positions, len(table.cos))
         if len(positions) != len(qkv):
@@ -220,6 +219,8 @@ class ReferenceOps(Ops):
         return activate(x.astype(np.float64), kind).astype(np.float32)
 
     def softcap(self, x: F32, cap: float) -> F32:
+        if not 0 < cap < np.inf:
+            raise ValueError(f"cap {cap} is not in (0, inf)")
         capped: F32 = (cap * np.tanh(x.astype(np.float64) / cap)).astype(np.float32)
         return capped
 

@@ -25,7 +25,11 @@ def check_ids(name: str, ids: npt.NDArray[np.int32], limit: int) -> None:
 
 
 def check_shape(qkv: npt.NDArray[np.float32], shape: AttentionShape) -> None:
-    """Heads must divide, and qkv must hold q, k and v heads."""
+    """Heads must divide, qkv must hold q, k and v heads, and limits must mean something."""
+    if shape.window < 0:
+        raise ValueError(f"window {shape.window} is negative; 0 means none")
+    if not 0 <= shape.softcap < np.inf:
+        raise ValueError(f"softcap {shape.softcap} is not in [0, inf); 0 means none")
     if shape.num_heads % shape.num_kv_heads:
         raise ValueError(
             f"num_heads {shape.num_heads} is not a multiple of num_kv_heads {shape.num_kv_heads}"
@@ -66,5 +70,6 @@ def check_batch(
         if not len(positions):
             continue
         check_ids("position", positions, len(table) * spec.block_size)
-        used = int(positions.max()) // spec.block_size + 1
-        check_ids("block id", table[:used], spec.num_blocks)
+        opening = max(0, int(positions.min()) + 1 - shape.window) if shape.window else 0
+        first, last = opening // spec.block_size, int(positions.max()) // spec.block_size
+        check_ids("block id", table[first : last + 1], spec.num_blocks)

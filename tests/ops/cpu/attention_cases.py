@@ -1,0 +1,41 @@
+"""What tests of attention share: a cache, one write and attend, and a bound from error analysis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, KVCodec, Ops
+from tests.ops.cpu.cases import UNIT, Request, batch_of
+
+
+def new_cache(
+    ops: Ops, shape: AttentionShape, blocks: int, block_size: int, k: KVCodec, v: KVCodec
+) -> KVCacheArrays:
+    return ops.kv_cache(
+        KVCacheSpec(2, shape.num_kv_heads, shape.head_dim, block_size, blocks, k, v)
+    )
+
+
+def run(ops: Ops, shape: AttentionShape, kv: KVCacheArrays, requests: list[Request]) -> np.ndarray:
+    """Write and attend, in layer 1."""
+    qkv = np.concatenate([request.rows(shape) for request in requests])
+    batch = batch_of(requests)
+    ops.kv_write(qkv, shape, kv, 1, batch)
+    return np.asarray(ops.paged_attention(qkv, shape, kv, 1, batch))
+
+
+def bound(shape: AttentionShape, rows: np.ndarray, v: KVCodec) -> float:
+    """What rounding alone may change.
+
+    A score carries (33 + tiles) roundings of sum |q k| * scale, which shifts its p by as much,
+    relatively; p itself a few of the exponential; sums of p and p v a rounding per token at most.
+    With bf16 V a p that lies near a tie may round the other way, by 2^-7 of itself.
+    """
+    d = shape.head_dim
+    heads = rows.reshape(len(rows), -1, d)
+    longest = np.sqrt((heads.astype(np.float64) ** 2).sum(axis=2)).max()
+    largest_v = np.abs(heads[:, shape.num_heads + shape.num_kv_heads :]).max()
+    score = (33 + d / 32) * UNIT * longest * longest * shape.scale
+    return float(
+        largest_v * (2 * score + (len(rows) + 20) * UNIT + (2.0**-7 if v == "bf16" else 0))
+    )
