@@ -118,19 +118,6 @@ def test_a_row_does_not_depend_on_the_batch_or_the_threads(
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("codec", CODECS)
-def test_fused_norm_is_the_norm_and_then_the_product(level: str, codec: str) -> None:
-    ops = CpuOps(level, 2)
-    for width in dict.fromkeys(whole_blocks(codec, width) for width in (64, 352, 172, 9)):
-        weight = ops.linear_weight([matrix(1, 50, width, codec)])
-        norm = Norm(normal(2, 1, width)[0], 1e-5)
-        for rows in (1, 40):
-            x = normal(3, rows, width)
-            fused = ops.linear(x, weight, norm=norm)
-            assert (fused == ops.linear(ops.norm(x, norm), weight)).all()
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
 def test_parts_biases_and_row_orders_are_stacked(level: str, codec: str) -> None:
     ops = CpuOps(level, 2)
     order = np.random.default_rng(0).permutation(37).astype(np.int32)
