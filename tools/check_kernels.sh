@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds the native test program and runs it at every level of this machine, then cross-compiles it
+# for aarch64 and runs it under qemu-user, where the packages are there (or can be installed: root
+# and apt-get). What cannot run is said loudly.
+# usage: tools/check_kernels.sh [BUILD_FOLDER]   (default: build/native-tests)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:-build/native-tests}
+cmake=$(command -v cmake || echo .venv/bin/cmake)
+python=$(command -v python3)
+
+build() { # folder, further arguments of cmake
+  "$cmake" -S . -B "$1" -DHEADRACE_PYTHON_MODULE=OFF -DHEADRACE_NATIVE_TESTS=ON "${@:2}" >/dev/null
+  "$cmake" --build "$1" --parallel "$(nproc)" >/dev/null
+}
+
+build "$folder/host"
+"$folder/host/native/tests/headrace_native_tests"
+"$python" tools/check_level_objects.py "$folder/host"
+
+if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      g++-aarch64-linux-gnu qemu-user >/dev/null
+  else
+    echo "SKIPPED: the aarch64 kernels were NOT tested; needs g++-aarch64-linux-gnu and qemu-user" >&2
+    exit 0
+  fi
+fi
+build "$folder/aarch64" \
+  -DCMAKE_TOOLCHAIN_FILE="$PWD/native/cmake/aarch64-linux-gnu.cmake"
+run="qemu-aarch64 -L /usr/aarch64-linux-gnu"
+tests=$folder/aarch64/native/tests/headrace_native_tests
+$run -cpu max "$tests"
+# A processor without the dot product: base ARMv8-A.
+$run -cpu cortex-a53 "$tests" neon
+"$python" tools/check_level_objects.py "$folder/aarch64" --prefix aarch64-linux-gnu-
