@@ -6,28 +6,37 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build/native-tests}
-cmake=$(command -v cmake || echo .venv/bin/cmake)
 python=$(command -v python3)
 
+skipped() {
+  echo "SKIPPED: $*" >&2
+  exit 0
+}
+# Commands, then what Debian calls their packages; false where they are not there in the end.
+have() {
+  local commands=$1 packages=$2 each
+  there() { for each in $commands; do command -v "$each" >/dev/null || return 1; done; }
+  if ! there && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq &&
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        $packages >/dev/null || true
+  fi
+  there
+}
+
+have cmake cmake || skipped "the native tests did NOT run; they need cmake"
+
 build() { # folder, further arguments of cmake
-  "$cmake" -S . -B "$1" -DHEADRACE_PYTHON_MODULE=OFF -DHEADRACE_NATIVE_TESTS=ON "${@:2}" >/dev/null
-  "$cmake" --build "$1" --parallel "$(nproc)" >/dev/null
+  cmake -S . -B "$1" -DHEADRACE_PYTHON_MODULE=OFF -DHEADRACE_NATIVE_TESTS=ON "${@:2}" >/dev/null
+  cmake --build "$1" --parallel "$(nproc)" >/dev/null
 }
 
 build "$folder/host"
 "$folder/host/native/tests/headrace_native_tests"
 "$python" tools/check_level_objects.py "$folder/host"
 
-if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      g++-aarch64-linux-gnu qemu-user >/dev/null
-  else
-    echo "SKIPPED: the aarch64 kernels were NOT tested; needs g++-aarch64-linux-gnu and qemu-user" >&2
-    exit 0
-  fi
-fi
+have "aarch64-linux-gnu-g++ qemu-aarch64" "g++-aarch64-linux-gnu qemu-user" ||
+  skipped "the aarch64 kernels were NOT tested; they need g++-aarch64-linux-gnu and qemu-user"
 build "$folder/aarch64" \
   -DCMAKE_TOOLCHAIN_FILE="$PWD/native/cmake/aarch64-linux-gnu.cmake"
 run="qemu-aarch64 -L /usr/aarch64-linux-gnu"
