@@ -25,6 +25,8 @@ FLOORS = {
     "models": 4,
     "engine": 5,
     "server": 6,
+    "bench": 6,
+    "eval": 6,
     "llm": 6,
     "cli": 7,
 }

@@ -75,21 +75,33 @@ def commands_page() -> str:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        usage = " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
-        lines += ["", f"## headrace {name}", "", f"`headrace {name} {usage}`", ""]
-        lines += [line.strip() for line in (command.help or "").strip().splitlines()]
-        options = [
-            parameter
-            for parameter in command.params
-            if isinstance(parameter, click.Option) and parameter.name not in settings
-        ]
-        lines += ["", "| option | meaning |", "|---|---|"]
-        for option in options:
-            flags = ", ".join(f"`{flag}`" for flag in option.opts)
-            lines.append(f"| {flags} | {option.help} |")
-        if any(parameter.name in settings for parameter in command.params[1:]):
-            lines += ["", "It takes the settings of [flags.md](flags.md)."]
+        lines += _command_lines(f"headrace {name}", command, settings)
     return "\n".join(lines) + "\n"
+
+
+def _command_lines(name: str, command: click.Command, settings: set[str]) -> list[str]:
+    """One command; of a group every command in it."""
+    usage = " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
+    lines = ["", f"## {name}", "", f"`{name} {usage}`", ""]
+    lines += [line.strip() for line in (command.help or "").strip().splitlines()]
+    if isinstance(command, click.Group):
+        for inner in command.commands:
+            lines += _command_lines(f"{name} {inner}", command.commands[inner], settings)
+        return lines
+    # A command that takes settings has --config too; others may have options of the same names.
+    takes = any(parameter.name == "config_file" for parameter in command.params)
+    options = [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not (takes and parameter.name in settings)
+    ]
+    lines += ["", "| option | meaning |", "|---|---|"]
+    for option in options:
+        flags = ", ".join(f"`{flag}`" for flag in option.opts)
+        lines.append(f"| {flags} | {option.help} |")
+    if takes:
+        lines += ["", "It takes the settings of [flags.md](flags.md)."]
+    return lines
 
 
 PAGES = {"flags.md": flags_page, "commands.md": commands_page}

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+# Real names stay below; a hostile one must not fill a log.
+_SHOWN_CHARACTERS = 120
+
+
+def shown(value: object) -> str:
+    """`value` as an error shows it: as Python writes it, cut when it is absurdly long."""
+    text = repr(value)
+    if len(text) <= _SHOWN_CHARACTERS:
+        return text
+    return f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"
+
 
 class HeadraceError(Exception):
     """Base of every error raised on purpose; its text is shown without a traceback."""
@@ -9,6 +20,10 @@ class HeadraceError(Exception):
 
 class CheckpointError(HeadraceError):
     """A weights file or folder is missing, damaged, or holds what is not supported."""
+
+
+class FetchError(HeadraceError):
+    """A model that was named is not on this disk, or cannot be had from where it is."""
 
 
 class UnsupportedModelError(HeadraceError):

@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,9 +28,11 @@ from headrace.engine.params import SamplingParams
 from headrace.errors import ConfigError, TemplateError
 from headrace.text.stream import TextStream
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
+from headrace.weights.store.resolve import obtain_model
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate
+    from headrace.weights.store.fetch import FetchProgress
 
 logger = logging.getLogger(__name__)
 
@@ -75,13 +78,17 @@ class LLM:
     """A model loaded into this process. engine_settings: the fields of EngineConfig."""
 
     def __init__(self, model: str | os.PathLike[str] = "", **engine_settings: Any) -> None:
-        """model: a GGUF file or Hugging Face folder; the embedded model without one.
+        """model: a GGUF file, a Hugging Face folder, or a name as for `headrace serve`.
 
+        The embedded model without one. A hub id that is not on this disk is fetched, unless
+        offline=True; the logger headrace.llm tells of every file at level INFO.
         Raises HeadraceError where it cannot be loaded, ConfigError for a setting that is unknown or
         out of range.
         """
-        path = os.fspath(model) if isinstance(model, os.PathLike) else model
+        path = _absolute(model) if isinstance(model, os.PathLike) else model
         config = _config({"model": path, **engine_settings})
+        located = obtain_model(config.model, os.environ, _log_fetch, offline=config.offline)
+        config = msgspec.structs.replace(config, model=str(located.path))
         self._core, checkpoint = load_engine(config)
         self.tokenizer: Tokenizer = load_tokenizer(
             checkpoint.tokenizer, checkpoint.eos_token_ids, pre=config.tokenizer_pre
@@ -282,6 +289,17 @@ def _result(request: _Open, deltas: list[GenerationDelta]) -> GenerationResult:
         error=last.error,
         cached_tokens=max(delta.cached_tokens for delta in deltas),
     )
+
+
+def _absolute(path: os.PathLike[str]) -> str:
+    """A path that cannot be taken for a name: whoever gives a PathLike means a file."""
+    return str(Path(path).expanduser().absolute())
+
+
+def _log_fetch(at: FetchProgress) -> None:
+    if at.state == "begun":
+        place = f"{at.number} of {at.num_files}"
+        logger.info("fetching %s (%s, %d bytes)", at.file, place, at.size_bytes)
 
 
 def _config(settings: dict[str, Any]) -> EngineConfig:

@@ -20,8 +20,10 @@ from headrace.engine.core import EngineCore
 from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.sampler import uniform
+from headrace.models.cost import CostModel
 from headrace.ops import make_ops
 from headrace.ops.interface import (
+    AttentionShape,
     KVCacheArrays,
     KVCacheSpec,
     KVCodec,
@@ -139,6 +141,16 @@ class MockModel:
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
     ) -> KVCacheSpec:
         return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+
+    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+        return CostModel(
+            weight_bytes=100,
+            layer_elements=10,
+            head_elements=1,
+            attention=AttentionShape(1, 1, 2, 1.0),
+            windows=[self.window],
+            kv_token_bytes=16,
+        )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> npt.NDArray[np.float32]:
         self.steps += 1

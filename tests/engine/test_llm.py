@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import LLM, SamplingParams
-from headrace.errors import CheckpointError, ConfigError, RequestError
+from headrace.errors import ConfigError, FetchError, RequestError
 from tests.engine.mock import real_ops
 from tests.tiny import IM_END, IM_START, write_tiny_gguf, write_tiny_hf
 
@@ -125,7 +125,7 @@ def test_unknown_settings_and_models_are_named() -> None:
         LLM("somewhere", blok_size=16)
     with pytest.raises(ConfigError, match="block_size"):
         LLM("somewhere", block_size=17)
-    with pytest.raises(CheckpointError, match="no-such-model"):
+    with pytest.raises(FetchError, match="no-such-model"):
         LLM("no-such-model", backend="reference")
 
 

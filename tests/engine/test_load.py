@@ -8,10 +8,11 @@ import pytest
 
 import headrace.embedded
 from headrace.config.settings import EngineConfig
-from headrace.embedded import embedded_model, resolve_model
+from headrace.embedded import embedded_model
 from headrace.engine.load import count_tokens, load_engine
 from headrace.errors import CheckpointError, HeadraceError
 from headrace.weights.checkpoint import TokenizerData
+from headrace.weights.store.resolve import resolve_model
 from tests.engine.mock import Clock, drain, submit
 from tests.tiny import EOS, IM_END, write_tiny_gguf, write_tiny_hf
 

@@ -26,6 +26,7 @@ INFO = EngineInfo(
     backend="mock",
     cpu_level="none",
     num_threads=1,
+    weight_codec="F32",
     weight_bytes=1000,
     kv_bytes=2000,
     phases_s={"open": 0.25, "weights": 0.5},

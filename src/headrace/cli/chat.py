@@ -39,13 +39,16 @@ def chat(
     as_json: bool,
     **values: Any,
 ) -> None:
-    """Talk to MODEL in the terminal; each line read is a message.
+    """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
 
     Without MODEL, the small model that ships in the package is used: it continues code.
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     from msgspec.structs import asdict
 
+    from headrace.cli.obtain import obtain
+
+    config, _ = obtain(config)
     from headrace.llm import LLM
 
     llm = LLM(**asdict(config))

@@ -38,7 +38,7 @@ def generate(
     as_json: bool,
     **values: Any,
 ) -> None:
-    """Continue prompts with MODEL and print the result.
+    """Continue prompts with MODEL (a path, or a name as for `serve`) and print the result.
 
     One prompt is printed as it is generated; several run together, as a batch.
     Without MODEL, the small model that ships in the package is used.
@@ -47,6 +47,9 @@ def generate(
     texts = [_checked(text) for text in prompts] or [_from_stdin()]
     from msgspec.structs import asdict
 
+    from headrace.cli.obtain import obtain
+
+    config, _ = obtain(config)
     from headrace.llm import LLM
 
     params = sampling_params(values)

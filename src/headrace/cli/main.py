@@ -25,6 +25,13 @@ COMMANDS = {
         "headrace.cli.generate:generate", "Continue prompts and print the result."
     ),
     "show": CommandEntry("headrace.cli.show:show", "Tell what a model file holds."),
+    "bench": CommandEntry("headrace.cli.bench:bench", "Measure this machine and the engine on it."),
+    "eval": CommandEntry(
+        "headrace.cli.eval:evaluate", "Tell how well a checkpoint predicts a text."
+    ),
+    "pull": CommandEntry("headrace.cli.pull:pull", "Fetch a model from the hub."),
+    "list": CommandEntry("headrace.cli.list_models:list_models", "List the models on this disk."),
+    "rm": CommandEntry("headrace.cli.rm:rm", "Remove a fetched model."),
 }
 
 

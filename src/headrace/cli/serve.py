@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.config import EngineConfig, ServerConfig
@@ -14,12 +15,20 @@ from headrace.config import EngineConfig, ServerConfig
 @click.option("--json", "as_json", is_flag=True, help="Print what the server is as one JSON line.")
 @click.pass_context
 def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: object) -> None:
-    """Serve MODEL (a GGUF file or Hugging Face folder) over the OpenAI API.
+    """Serve MODEL over the OpenAI API: a GGUF file, a Hugging Face folder, or a name.
+
+    Names are org/name and org/name:Q4_K_M of the hub, which are fetched where they are not on this
+    disk (see `headrace pull`), and name:tag of Ollama's store.
 
     Without MODEL, the small model that ships in the package is served.
     """
     engine = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     server = collect(ctx, ServerConfig, among=CONFIGS)
+    from headrace.cli.obtain import obtain
+
+    engine, name = obtain(engine)
+    if name is not None and not server.served_model_name:
+        server = msgspec.structs.replace(server, served_model_name=(name,))
     from headrace.server.run import serve as run_server
 
     ctx.exit(run_server(engine, server, as_json=as_json))

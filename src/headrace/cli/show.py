@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 @click.option("--template", "with_template", is_flag=True, help="Print the chat templates too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> None:
-    """Tell what MODEL (a GGUF file or Hugging Face folder) holds; weights are not read.
+    """Tell what MODEL (a path, or a name as for `serve`) holds; weights are not read.
+
+    A name of the hub has to be on this disk already.
 
     Without MODEL, the small model that ships in the package.
     """
-    from headrace.embedded import resolve_model
     from headrace.weights.open import open_checkpoint
+    from headrace.weights.store.resolve import resolve_model
 
     checkpoint = open_checkpoint(resolve_model(model))
     facts = describe(checkpoint)
@@ -42,6 +44,8 @@ def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> 
 
 def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     """What is worth knowing of a checkpoint, ready for JSON; sizes in bytes."""
+    from headrace.weights.pretokenizers import splitting_of
+
     bytes_by_codec: Counter[str] = Counter()
     parameters = 0
     for tensor in checkpoint.tensors.values():
@@ -59,6 +63,7 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
         "config": dict(checkpoint.config),
         "conventions": msgspec.to_builtins(checkpoint.conventions),
         "tokenizer": checkpoint.tokenizer.kind,
+        "tokenizer_pre": splitting_of(checkpoint.tokenizer.gguf),
         "eos_token_ids": list(checkpoint.eos_token_ids),
         "chat_templates": sorted(checkpoint.chat_templates),
     }
@@ -82,6 +87,7 @@ def _print(facts: dict[str, Any]) -> None:
     rows += [(f"  {codec}", f"{size / 1e6:,.3f} MB") for codec, size in by_codec.items()]
     rows += [
         ("tokenizer", facts["tokenizer"]),
+        *([("text split by", facts["tokenizer_pre"])] if facts["tokenizer_pre"] else []),
         ("end tokens", ", ".join(map(str, facts["eos_token_ids"])) or "none named"),
         ("chat template", ", ".join(facts["chat_templates"]) or "none"),
     ]

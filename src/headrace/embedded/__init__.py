@@ -6,6 +6,9 @@ from pathlib import Path
 
 from headrace.errors import CheckpointError
 
+EMBEDDED_NAME = "headrace-code"
+"""The name clients and commands can rely on, whatever file is the newest."""
+
 
 def embedded_model() -> Path:
     """The file of the model that ships. Raises CheckpointError where this build has none."""
@@ -18,11 +21,3 @@ def embedded_model() -> Path:
             "name a model: a GGUF file or a Hugging Face folder"
         )
     return files[0]
-
-
-def resolve_model(model: str) -> Path:
-    """The path `model` names; the embedded model where it is empty.
-
-    Whether anything lies there is for the one who opens it to say.
-    """
-    return Path(model).expanduser() if model else embedded_model()

@@ -24,7 +24,9 @@ from headrace.engine.runner import Runner
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
 from headrace.engine.scheduler import Row, Scheduler
 from headrace.errors import ConfigError, HeadraceError, RequestError
+from headrace.models.cost import StepCost
 from headrace.ops.interface import KVCacheArrays, KVCacheSpec, Ops
+from headrace.telemetry.machine import Machine
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +53,11 @@ class EngineCore:
         clock: Callable[[], float] = time.monotonic,
         draw_seed: Callable[[], int] = _random_seed,
         plan: CachePlan | None = None,
+        machine: Machine | None = None,
     ) -> None:
         """num_tokens: ids below it may be sampled. plan: made from config and memory if None.
+
+        machine: what was measured of this one, for shares of its limits; None where nothing was.
 
         draw_seed: gives the seed of a request that names none. Raises ConfigError when the KV
         cache cannot be what the config asks for.
@@ -94,8 +99,11 @@ class EngineCore:
         self._requests: dict[str, Request] = {}
         self._arrivals = 0
         self._leaving: list[Output] = []
+        self._machine = machine
+        self._cost = model.cost(plan.codec, plan.codec)
         self._last_step_s = 0.0
         self._last_step_tokens = 0
+        self._last_step_cost = StepCost(0, 0)
         self._failed_steps = 0
         self._kv_accounting_errors = 0
 
@@ -155,6 +163,7 @@ class EngineCore:
         plan = self.scheduler.schedule(started_s)
         if not plan.rows:
             return outputs + self._unblock()
+        cost = self._cost.of((start, count, samples) for _, start, count, samples in plan.rows)
         draws = self._compute(plan.rows)
         now_s = self._clock()
         for row, draw in zip(plan.rows, draws, strict=True):
@@ -169,6 +178,11 @@ class EngineCore:
                     del self._requests[row.request.request_id]
         self._last_step_s = now_s - started_s
         self._last_step_tokens = plan.num_tokens
+        self._last_step_cost = cost
+        totals = self.scheduler.totals
+        totals.busy_s += self._last_step_s
+        totals.moved_bytes += cost.bytes
+        totals.operations += cost.operations
         return outputs
 
     def stats(self) -> Stats:
@@ -184,6 +198,11 @@ class EngineCore:
             steps=totals.steps,
             step_s=self._last_step_s,
             step_tokens=self._last_step_tokens,
+            step_bytes=self._last_step_cost.bytes,
+            step_operations=self._last_step_cost.operations,
+            busy_s=totals.busy_s,
+            moved_bytes=totals.moved_bytes,
+            operations=totals.operations,
             prompt_tokens=totals.prompt_tokens,
             generation_tokens=totals.generation_tokens,
             computed_tokens=totals.computed_tokens,
@@ -197,7 +216,11 @@ class EngineCore:
 
     def info(self) -> EngineInfo:
         """What this engine is."""
-        plan = self._plan
+        plan, ops = self._plan, self._ops
+        codec = self._model.weight_codec
+        limits = None
+        if self._machine is not None:
+            limits = self._machine.limits(ops.level, ops.num_threads, codec)
         return EngineInfo(
             model_type=self._model.model_type,
             vocab_size=self._model.vocab_size,
@@ -209,7 +232,10 @@ class EngineCore:
             backend=self._ops.name,
             cpu_level=self._ops.level,
             num_threads=self._ops.num_threads,
+            weight_codec=codec,
             weight_bytes=self._model.weight_bytes,
+            read_limit_bytes_per_s=None if limits is None else limits.bytes_per_s,
+            compute_limit_ops_per_s=None if limits is None else limits.ops_per_s,
             kv_bytes=plan.num_blocks * plan.block_bytes,
             phases_s=dict(self.phases_s),
         )

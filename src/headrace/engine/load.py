@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
-from headrace.embedded import resolve_model
 from headrace.engine.core import EngineCore
 from headrace.engine.memory import plan_kv_cache
 from headrace.models import load_model
 from headrace.ops import make_ops
+from headrace.telemetry.machine import stored_machine
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
+from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tokenizer_data import TokenizerData
 
 Progress = Callable[[int, int], None]
@@ -71,6 +73,7 @@ def load_engine(
             eos_token_ids=checkpoint.eos_token_ids,
             clock=clock,
             plan=plan_kv_cache(model, config),
+            machine=stored_machine(os.environ),
         )
     with phases("warm_up"):
         core.warm_up()

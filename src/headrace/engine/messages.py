@@ -70,7 +70,9 @@ class Output(msgspec.Struct, frozen=True, tag=True):
 class EngineInfo(msgspec.Struct, frozen=True):
     """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`.
 
-    pool_tokens: the longest request for which the KV cache has blocks.
+    pool_tokens: the longest request for which the KV cache has blocks. weight_codec: of most of
+    the matrices. *_limit_*: what `headrace bench machine` found for this level and thread count;
+    None where nothing was measured.
     """
 
     model_type: str
@@ -83,9 +85,12 @@ class EngineInfo(msgspec.Struct, frozen=True):
     backend: str
     cpu_level: str
     num_threads: int
+    weight_codec: str
     weight_bytes: int
     kv_bytes: int
     phases_s: dict[str, float]
+    read_limit_bytes_per_s: float | None = None
+    compute_limit_ops_per_s: float | None = None
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):
@@ -119,6 +124,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """State after a step, for metrics; counters are totals since start, blocks are counts.
 
+    step_*: of the last step. busy_s, moved_bytes, operations: of all steps (models/cost.py).
     failed_steps: whose batch raised and was run again request by request.
     kv_accounting_errors: times that blocks did not add up when the engine became idle.
     """
@@ -132,6 +138,11 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     steps: int = 0
     step_s: float = 0.0
     step_tokens: int = 0
+    step_bytes: int = 0
+    step_operations: int = 0
+    busy_s: float = 0.0
+    moved_bytes: int = 0
+    operations: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     computed_tokens: int = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headrace.models.cost import CostModel
 from headrace.ops.interface import Array, KVCacheArrays, KVCacheSpec, KVCodec, RaggedBatch
 
 
@@ -41,6 +42,9 @@ class Model(Protocol):
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
     ) -> KVCacheSpec:
         """The KV cache its layers need, of that many blocks."""
+
+    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+        """What steps move and compute with such a KV cache."""
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of batch.logit_rows; K and V of every new token are stored."""

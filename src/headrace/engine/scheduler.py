@@ -50,7 +50,10 @@ class StepPlan(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Counters since start; prompt and prefix counts are of first admissions only."""
+    """Counters since start; prompt and prefix counts are of first admissions only.
+
+    busy_s, moved_bytes, operations: what all steps took, moved and computed (models/cost.py).
+    """
 
     steps: int = 0
     preemptions: int = 0
@@ -59,6 +62,9 @@ class Totals:
     computed_tokens: int = 0
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
+    busy_s: float = 0.0
+    moved_bytes: int = 0
+    operations: int = 0
     miss_reasons: Counter[str] = field(default_factory=Counter)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.models.rope import ROPE_FACTOR_NAMES, RopeConfig, RopeFactors
+from headrace.models.rope import RopeConfig
 from headrace.ops.interface import (
     Array,
     AttentionShape,
@@ -26,6 +26,7 @@ from headrace.ops.interface import (
     Norm,
     Ops,
 )
+from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32
 from headrace.weights.no_effect import is_derived
@@ -78,6 +79,8 @@ class Loader:
         self._taken: set[str] = set()
         self.total_bytes = checkpoint.nbytes
         self._done_bytes = 0
+        self.packed_elements = 0
+        """Values in the matrices handed out for products so far."""
 
     @property
     def dominant_codec(self) -> str:
@@ -126,10 +129,12 @@ class Loader:
         self._advance(tensor)
         return tensor.to_f32()
 
-    def rope_factors(self, head_dim: int, rope: RopeConfig) -> RopeFactors:
-        """Divisors of the rotary frequencies that are stored as tensors, where there are any."""
-        half = rope.rotary_dim(head_dim) // 2
-        return RopeFactors(*(self.optional_vector(name, half) for name in ROPE_FACTOR_NAMES))
+    def rope_divisors(self, head_dim: int, rope: RopeConfig) -> npt.NDArray[np.float32] | None:
+        """What rotary frequencies are divided by, where a tensor says it, float32[dims / 2]."""
+        if rope.kind == "longrope":
+            # The config of a GGUF file has longrope's lists from these.
+            self._taken.update(LONGROPE_FACTORS)
+        return self.optional_vector(ROPE_FACTORS, rope.rotary_dim(head_dim) // 2)
 
     def norm(
         self, name: str, width: int, eps: float, kind: Literal["rms", "layer"] = "rms"
@@ -149,14 +154,46 @@ class Loader:
         self._advance(tensor)
         return vector
 
-    def head_norm(self, name: str, head_dim: int, eps: float) -> Norm:
-        """An RMS norm over each head of Q or K, in "half" order."""
-        if self._conventions.rope_layout != "half":
-            raise UnsupportedModelError(
-                f"{self._checkpoint.path}: {name} with rows of Q and K stored interleaved is not "
-                "implemented; convert the checkpoint again from its Hugging Face original"
-            )
-        return self.norm(name, head_dim, eps)
+    def head_norm(
+        self, name: str, head_dim: int, eps: float, *, rotary_dim: int | None = None
+    ) -> Norm:
+        """An RMS norm over each head of Q or K, f32[head_dim] in "half" order."""
+        return self._row_norm(name, (head_dim,), head_dim, eps, "rms", rotary_dim)
+
+    def projection_norm(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        head_dim: int,
+        eps: float,
+        kind: Literal["rms", "layer"] = "rms",
+        *,
+        rotary_dim: int | None = None,
+    ) -> Norm:
+        """A norm with a weight for every row of Q or K, f32[heads * head_dim] in "half" order.
+
+        shape: as stored, (heads * head_dim,) or (heads, head_dim).
+        """
+        return self._row_norm(name, shape, head_dim, eps, kind, rotary_dim)
+
+    def _row_norm(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        head_dim: int,
+        eps: float,
+        kind: Literal["rms", "layer"],
+        rotary_dim: int | None,
+    ) -> Norm:
+        """Weights that stand beside rows of Q or K are stored in the order of those rows."""
+        tensor = self.tensor(f"{name}.weight", *shape)
+        values = tensor.to_f32().reshape(-1)
+        if self._conventions.rope_layout == "interleaved":
+            values = values[heads_to_half(len(values) // head_dim, head_dim, rotary_dim)]
+        flat = Tensor(tensor.name, values.shape, F32, F32.encode(values.reshape(1, -1)))
+        vector = self._ops.vector(flat, offset=self._conventions.norm_offset)
+        self._advance(tensor)
+        return Norm(vector, eps, kind)
 
     def embedding(self, name: str, rows: int, width: int) -> EmbeddingWeight:
         """A table that is looked up: of tokens, or of positions."""
@@ -265,6 +302,7 @@ class Loader:
         for _, group in groupby(pairs, key=lambda pair: pair[0].codec.name):
             parts, part_biases = zip(*group, strict=True)
             weights.append(self._ops.linear_weight(parts, bias=part_biases))
+            self.packed_elements += sum(part.shape[0] * part.shape[1] for part in parts)
             if not counted:
                 self._advance(*parts, *(item for item in part_biases if item is not None))
         return Linear(self._ops, tuple(weights))

@@ -13,8 +13,9 @@ from typing import ClassVar
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
 from headrace.models.config_reader import ConfigReader
+from headrace.models.cost import CostModel
 from headrace.models.loader import EMBEDDING, Loader
-from headrace.models.rope import RopeConfig, Rotation
+from headrace.models.rope import RopeConfig, Rotation, rotation
 from headrace.ops.interface import (
     Array,
     AttentionShape,
@@ -71,8 +72,10 @@ class Model(ABC):
         self._local_rope = self._grown_table(config.local_rope, loader)
         self._embedding = loader.embedding(name, rows, hidden)
         self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
+        self._layer_elements = loader.packed_elements
         self._norm = loader.norm(self.final_norm_name, hidden, config.norm_eps, config.norm)
         self._head = loader.head(rows, hidden, tied=config.tied, table=name)
+        self._head_elements = loader.packed_elements - self._layer_elements
 
         self.vocab_size = rows
         self.weight_codec = loader.dominant_codec
@@ -117,6 +120,18 @@ class Model(ABC):
             v_codec=v_codec,
         )
 
+    def cost(self, k_codec: KVCodec, v_codec: KVCodec) -> CostModel:
+        """What its steps move and compute with such a KV cache."""
+        spec = self.kv_cache_spec(1, 1, k_codec, v_codec)
+        return CostModel(
+            weight_bytes=self.step_weight_bytes,
+            layer_elements=self._layer_elements,
+            head_elements=self._head_elements,
+            attention=self.attention,
+            windows=self.config.windows or (0,) * self.config.num_layers,
+            kv_token_bytes=spec.block_bytes // spec.num_layers,
+        )
+
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of `batch.logit_rows`; every token's K and V are stored."""
         ops, config = self._ops, self.config
@@ -139,8 +154,9 @@ class Model(ABC):
         if rope is None:
             return None
         head_dim = self.config.attention.head_dim
-        rotation = rope.rotation(head_dim, loader.rope_factors(head_dim, rope), self._longest)
-        return _GrownTable(self._ops, rotation, self._longest)
+        divisors = loader.rope_divisors(head_dim, rope)
+        turning = rotation(rope, head_dim, divisors=divisors, max_positions=self._longest)
+        return _GrownTable(self._ops, turning, self._longest)
 
 
 class _GrownTable:

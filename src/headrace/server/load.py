@@ -10,22 +10,23 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from headrace import __version__
 from headrace.config.settings import EngineConfig, ServerConfig
 from headrace.config.text_file import read_text_file
-from headrace.embedded import resolve_model
+from headrace.embedded import EMBEDDED_NAME
 from headrace.engine.messages import EngineInfo
+from headrace.server.prompt import TAKEN
+from headrace.server.templates import chosen_template, template_defaults
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
 from headrace.text.template_limits import MAX_SOURCE_BYTES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
+from headrace.weights.store.resolve import resolve_model
 from headrace.weights.tensor import Tensor
-
-EMBEDDED_NAME = "headrace-code"
-"""The name clients can rely on for the model that ships in the package."""
 
 # Bytes of each tensor that enter the fingerprint: enough to tell weights apart, and one page read.
 _SAMPLE_BYTES = 64
@@ -42,6 +43,8 @@ class TextSide:
     root: str
     tokenizer: Tokenizer
     template: ChatTemplate | None
+    template_defaults: dict[str, Any]
+    trust_request_template: bool
     weights_digest: bytes
     phases_s: dict[str, float]
 
@@ -60,7 +63,9 @@ def load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextS
         names=server_config.served_model_name or default_names(engine_config.model, path),
         root=_last_part(path),
         tokenizer=tokenizer,
-        template=_template(checkpoint, tokenizer, server_config.chat_template),
+        template=_template(checkpoint, tokenizer, server_config),
+        template_defaults=template_defaults(server_config.default_chat_template_kwargs, TAKEN),
+        trust_request_template=server_config.trust_request_chat_template,
         weights_digest=weights_digest(checkpoint, engine_config.tokenizer_pre or ""),
         phases_s={"open": opened_s - begun_s, "tokenizer": done_s - opened_s},
     )
@@ -90,13 +95,14 @@ def _last_part(path: Path) -> str:
 
 
 def _template(
-    checkpoint: Checkpoint, tokenizer: Tokenizer, file: str | None
+    checkpoint: Checkpoint, tokenizer: Tokenizer, config: ServerConfig
 ) -> ChatTemplate | None:
-    """The model's chat template, or the one in `file` in its place."""
+    """The model's chat templates, or the one in a file in their place."""
     templates = dict(checkpoint.chat_templates)
-    if file is not None:
-        text = read_text_file(Path(file), "--chat-template", MAX_SOURCE_BYTES)
-        templates = {"default": text}
+    if config.chat_template is not None:
+        file = Path(config.chat_template)
+        templates = {"default": read_text_file(file, "--chat-template", MAX_SOURCE_BYTES)}
+    templates = chosen_template(templates, config.chat_template_name)
     if not templates:
         return None
     return ChatTemplate.for_tokenizer(templates, tokenizer)

@@ -35,6 +35,16 @@ class EngineCounts(Protocol):
     @property
     def step_tokens(self) -> int: ...
     @property
+    def step_bytes(self) -> int: ...
+    @property
+    def step_operations(self) -> int: ...
+    @property
+    def busy_s(self) -> float: ...
+    @property
+    def moved_bytes(self) -> int: ...
+    @property
+    def operations(self) -> int: ...
+    @property
     def prompt_tokens(self) -> int: ...
     @property
     def generation_tokens(self) -> int: ...
@@ -77,6 +87,10 @@ class EngineFacts(Protocol):
     def kv_bytes(self) -> int: ...
     @property
     def phases_s(self) -> Mapping[str, float]: ...
+    @property
+    def read_limit_bytes_per_s(self) -> float | None: ...
+    @property
+    def compute_limit_ops_per_s(self) -> float | None: ...
 
 
 class _Now(NamedTuple):
@@ -90,6 +104,8 @@ class _Now(NamedTuple):
     blocks_owned: int = 0
     step_s: float = 0.0
     step_tokens: int = 0
+    step_bytes: int = 0
+    step_operations: int = 0
 
     @classmethod
     def of(cls, counts: EngineCounts) -> _Now:
@@ -221,6 +237,18 @@ class EngineCollector(Collector):
         yield self._gauge(
             "headrace:last_step_tokens", "Tokens the last step computed.", now.step_tokens
         )
+        yield from self._shares(now)
+
+    def _shares(self, now: _Now) -> Iterator[Metric]:
+        """MBU and MFU of the last step. Absent, not 0, where limit or step is not known."""
+        shares = (
+            ("mbu", "memory bandwidth", now.step_bytes, self._facts.read_limit_bytes_per_s),
+            ("mfu", "multiply rate", now.step_operations, self._facts.compute_limit_ops_per_s),
+        )
+        for name, what, amount, limit in shares:
+            if limit and now.step_s and amount:
+                text = f"Share of this machine's {what} that the last step reached, 0 to 1."
+                yield self._gauge(f"headrace:last_step_{name}", text, amount / now.step_s / limit)
 
     def _own_counters(self, counts: EngineCounts) -> Iterator[Metric]:
         yield self._counter("headrace:engine_steps", "Steps the engine has done.", counts.steps)
@@ -228,6 +256,17 @@ class EngineCollector(Collector):
             "headrace:computed_tokens",
             "Tokens computed: prompts without cache hits, output, and recomputation.",
             counts.computed_tokens,
+        )
+        yield self._counter("headrace:step_seconds", "Seconds spent in steps.", counts.busy_s)
+        yield self._counter(
+            "headrace:step_bytes",
+            "Bytes that steps had to move: weights, and K and V read and written.",
+            counts.moved_bytes,
+        )
+        yield self._counter(
+            "headrace:step_operations",
+            "Multiplications and additions of matrix products and attention.",
+            counts.operations,
         )
         yield self._family(
             CounterMetricFamily,

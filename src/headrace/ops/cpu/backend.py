@@ -77,6 +77,17 @@ class CpuOps(Ops):
         """Names of the levels this machine can run, best first."""
         return list(_native.levels())
 
+    def read_bandwidth(self, footprint_bytes: int) -> float:
+        """Bytes per second that all threads together read of a footprint of about that size."""
+        return self._native.read_bandwidth(max(1, footprint_bytes // 1_000_000))
+
+    def peak_rate(self, kind: str) -> float | None:
+        """Operations per second of all threads, for operands "f32", "bf16" or "int8".
+
+        A multiply and an add are two. None where the level does not multiply that kind.
+        """
+        return None if kind == "bf16" else self._native.peak_multiplies(kind)
+
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
         return f32_vector(tensor, offset)
 

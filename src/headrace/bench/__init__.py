@@ -1,0 +1,1 @@
+"""Measuring: what a machine can do, and what the engine makes of it."""

@@ -1,0 +1,201 @@
+"""How fast the engine is on one model: prefill, decode and both, as llama-bench measures them.
+
+A test is a prompt length, a number of new tokens, how many requests run at once and how much was
+in the cache before (`depth`). Prompts are random token ids; ends of turn are ignored. The engine
+runs in this process, without a server. Each test is run `repeats` times after one warm-up. Bytes
+and operations are the engine's own counters, times are those of its steps.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.bench.machine import Spread
+from headrace.engine.core import EngineCore
+from headrace.engine.messages import Submit
+from headrace.engine.params import SamplingParams
+
+
+class Case(NamedTuple):
+    """One test. `batch` requests of `prompt` tokens that each make `new` ones, after `depth`.
+
+    prompt and new may be 0, not both: what is 0 is not timed. depth: tokens of each request that
+    were computed before the clock starts.
+    """
+
+    prompt: int
+    new: int
+    batch: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        """As llama-bench writes it: pp512, tg128, pp512+tg128, with @ d4096."""
+        parts = []
+        if self.prompt:
+            parts.append(f"pp{self.prompt}")
+        if self.new:
+            parts.append(f"tg{self.new}")
+        return "+".join(parts) + (f" @ d{self.depth}" if self.depth else "")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed while the clock runs, of all requests."""
+        return self.batch * (self.prompt + self.new)
+
+    @property
+    def positions(self) -> int:
+        """Length of each request at its end."""
+        return self.depth + max(1, self.prompt + self.new) + 1
+
+
+def combined(
+    prompts: Sequence[int],
+    new: Sequence[int],
+    batches: Sequence[int],
+    depths: Sequence[int],
+    *,
+    together: bool,
+) -> list[Case]:
+    """A test for every combination, prefill before decode; together: both in one test."""
+    if together:
+        pairs = [(p, n) for p in prompts for n in new if p or n]
+    else:
+        pairs = [(p, 0) for p in prompts if p] + [(0, n) for n in new if n]
+    return [Case(p, n, b, d) for d in depths for b in batches if b for p, n in pairs]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What one test gave. Rates are tokens per second of all requests together.
+
+    mbu, mfu: share of the machine's measured limits over the whole test; None where nothing was
+    measured for this level and thread count. intensity: operations per byte.
+    """
+
+    test: str
+    prompt: int
+    new: int
+    batch: int
+    depth: int
+    tokens_per_s: float
+    least_tokens_per_s: float
+    most_tokens_per_s: float
+    repeats: int
+    step_bytes: int
+    step_operations: int
+    bytes_per_s: float
+    ops_per_s: float
+    intensity: float
+    mbu: float | None
+    mfu: float | None
+
+
+class _Run(NamedTuple):
+    seconds: float
+    moved_bytes: int
+    operations: int
+    steps: int
+
+
+def run_case(
+    core: EngineCore,
+    case: Case,
+    *,
+    repeats: int,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    on_run: Callable[[], None] | None = None,
+) -> Result:
+    """Measure one test on an idle engine with prefix caching.
+
+    depth must be a multiple of its block size, so that all of it is found in the cache.
+    """
+    runs = []
+    for index in range(repeats + 1):
+        run = _run_once(core, case, random.Random(seed + index), clock)
+        if index:
+            runs.append(run)
+        if on_run is not None:
+            on_run()
+    rates = Spread.of([case.tokens / run.seconds for run in runs])
+    middle = sorted(runs, key=lambda run: run.seconds)[len(runs) // 2]
+    info = core.info()
+    bytes_per_s = middle.moved_bytes / middle.seconds
+    ops_per_s = middle.operations / middle.seconds
+    read, compute = info.read_limit_bytes_per_s, info.compute_limit_ops_per_s
+    return Result(
+        test=case.name,
+        prompt=case.prompt,
+        new=case.new,
+        batch=case.batch,
+        depth=case.depth,
+        tokens_per_s=rates.median,
+        least_tokens_per_s=rates.least,
+        most_tokens_per_s=rates.most,
+        repeats=repeats,
+        step_bytes=middle.moved_bytes // middle.steps,
+        step_operations=middle.operations // middle.steps,
+        bytes_per_s=bytes_per_s,
+        ops_per_s=ops_per_s,
+        intensity=middle.operations / middle.moved_bytes,
+        mbu=bytes_per_s / read if read else None,
+        mfu=ops_per_s / compute if compute else None,
+    )
+
+
+def _run_once(
+    core: EngineCore, case: Case, draw: random.Random, clock: Callable[[], float]
+) -> _Run:
+    """One series of steps; what comes before the clock starts is computed first.
+
+    The tokens of `depth` are put into the prefix cache by requests that end there. A test without a
+    prompt then computes one token more of each request, in one step, which gives its first new
+    token: the clock starts after it, and `new` steps of `batch` tokens follow.
+    """
+    vocab = core.info().vocab_size
+    length = case.depth + max(1, case.prompt)
+    prompts = [[draw.randrange(vocab) for _ in range(length)] for _ in range(case.batch)]
+    if case.depth:
+        _submit(core, "depth", [ids[: case.depth] for ids in prompts], 1)
+        _step_until(core, lambda: not core.has_work)
+    requests = _submit(core, "bench", prompts, case.new + 1)
+    if not case.prompt:
+        _step_until(core, lambda: _computed(core, length))
+    before, start_s = core.stats(), clock()
+    _step_until(core, lambda: _computed(core, length + case.new))
+    seconds, after = clock() - start_s, core.stats()
+    for name in requests:
+        core.cancel(name)
+    core.step()
+    return _Run(
+        seconds,
+        after.moved_bytes - before.moved_bytes,
+        after.operations - before.operations,
+        after.steps - before.steps,
+    )
+
+
+def _submit(core: EngineCore, kind: str, prompts: list[list[int]], new: int) -> list[str]:
+    params = SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True)
+    names = [f"{kind}-{index}" for index in range(len(prompts))]
+    for name, ids in zip(names, prompts, strict=True):
+        core.submit(Submit(name, ids, params))
+    return names
+
+
+def _computed(core: EngineCore, tokens: int) -> bool:
+    """Whether every request has computed so many tokens, or has ended."""
+    scheduler = core.scheduler
+    behind = [one for one in scheduler.running if one.num_computed < tokens]
+    return not behind and not scheduler.waiting
+
+
+def _step_until(core: EngineCore, reached: Callable[[], bool]) -> None:
+    """Bounded: every step computes a token of a bounded number of them."""
+    while core.has_work and not reached():
+        core.step()

@@ -1,0 +1,166 @@
+"""`headrace eval`: perplexity of a checkpoint, and its divergence from another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from headrace.models import Model
+    from headrace.ops.interface import Ops
+    from headrace.weights.checkpoint import Checkpoint
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group("eval")
+def evaluate() -> None:
+    """Tell how well a checkpoint predicts a text, alone and beside another."""
+
+
+def _shared(command: F) -> F:
+    """Options of both commands."""
+    options = [
+        click.option(
+            "--text",
+            required=True,
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="UTF-8 file to predict.",
+        ),
+        click.option(
+            "--context",
+            type=click.IntRange(min=4),
+            default=512,
+            show_default=True,
+            help="Tokens of a window; its second half is scored.",
+        ),
+        click.option(
+            "--windows",
+            "limit",
+            type=click.IntRange(min=1),
+            help="Windows to score. [default: all of the text]",
+        ),
+        click.option(
+            "--kv-cache-dtype",
+            "kv_codec",
+            type=click.Choice(["f32", "bf16"]),
+            help="Storage of K and V. [default: f32 for F32 weights, else bf16]",
+        ),
+        click.option("--backend", default="cpu", show_default=True, help="cpu or reference."),
+        click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]"),
+        click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@evaluate.command()
+@click.argument("model", required=False, default="")
+@_shared
+def perplexity(
+    model: str,
+    text: Path,
+    context: int,
+    limit: int | None,
+    kv_codec: Any,
+    backend: str,
+    cpu_level: str,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Perplexity of MODEL over a text, in llama.cpp's windows, so that figures compare.
+
+    Without MODEL, the small model that ships in the package.
+    """
+    from headrace.cli.counting import counting
+    from headrace.eval.perplexity import perplexity as measure
+    from headrace.eval.text import windows_of_file
+    from headrace.ops import make_ops
+
+    ops = make_ops(backend, cpu_level=cpu_level, threads=threads)
+    checkpoint, loaded = _load(model, ops)
+    windows = windows_of_file(checkpoint, text, context, limit=limit)
+    with counting("windows") as progress:
+        result = measure(loaded, ops, windows, kv_codec=kv_codec, progress=progress)
+    if as_json:
+        _print_json(result)
+        return
+    click.echo(f"perplexity {result.perplexity:.4f} +- {result.error:.4f}")
+    click.echo(
+        f"{result.tokens:,} tokens in {result.windows} windows of {result.context}, "
+        f"{result.nll:.4f} nats a token"
+    )
+
+
+@evaluate.command()
+@click.argument("model", required=False, default="")
+@click.option("--base", required=True, help="The checkpoint to compare with: a path or a name.")
+@_shared
+def kl(
+    model: str,
+    base: str,
+    text: Path,
+    context: int,
+    limit: int | None,
+    kv_codec: Any,
+    backend: str,
+    cpu_level: str,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """KL divergence of MODEL's distributions from those of --base over a text.
+
+    Both are given the token ids of the base's tokenizer.
+    """
+    from headrace.cli.counting import counting
+    from headrace.errors import ConfigError
+    from headrace.eval.divergence import divergence
+    from headrace.eval.text import windows_of_file
+    from headrace.ops import make_ops
+
+    ops = make_ops(backend, cpu_level=cpu_level, threads=threads)
+    of_base, loaded_base = _load(base, ops)
+    _, loaded = _load(model, ops)
+    windows = windows_of_file(of_base, text, context, limit=limit)
+    try:
+        with counting("windows") as progress:
+            result = divergence(
+                loaded_base, loaded, ops, windows, kv_codec=kv_codec, progress=progress
+            )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if as_json:
+        _print_json(result)
+        return
+    click.echo(f"KL divergence {result.kl_mean:.6f} +- {result.kl_error:.6f} nats")
+    quantiles = ", ".join(f"{q} {value:.6f}" for q, value in result.kl_quantiles.items())
+    click.echo(f"quantiles: {quantiles}, largest {result.kl_max:.6f}")
+    click.echo(f"same most likely token: {result.same_top:.3%}")
+    click.echo(
+        f"probability of the text's token: {result.p_change_mean:+.4%} on average, "
+        f"{result.p_change_rms:.4%} rms"
+    )
+    click.echo(
+        f"perplexity {result.perplexity:.4f}, of the base {result.base_perplexity:.4f} "
+        f"({result.tokens:,} tokens)"
+    )
+
+
+def _load(model: str, ops: Ops) -> tuple[Checkpoint, Model]:
+    from headrace.models import load_model
+    from headrace.weights.open import open_checkpoint
+    from headrace.weights.store.resolve import resolve_model
+
+    checkpoint = open_checkpoint(resolve_model(model))
+    return checkpoint, load_model(checkpoint, ops)
+
+
+def _print_json(result: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode(result))

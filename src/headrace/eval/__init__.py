@@ -1,0 +1,1 @@
+"""Quality: what a checkpoint makes of real text, alone and beside another."""

@@ -1,0 +1,126 @@
+"""What this machine can do at most, as `headrace bench machine` measured it, kept in one file.
+
+A measurement belongs to the machine, the dispatch level and the number of threads it was taken
+with; asked for any other it has no answer, so a share of the limit is either true or absent.
+The file is `headrace/machine.json` under $XDG_CACHE_HOME (~/.cache).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+DRAM_FOOTPRINT_BYTES = 512_000_000
+"""Reads of at least this much come from memory, not from any cache of a machine in use today."""
+
+PEAK_KINDS = {"F32": "f32", "F16": "f32", "BF16": "bf16"}
+"""Which peak rate bounds products with weights of a codec; all others are quantised: int8."""
+
+
+class ReadBandwidth(msgspec.Struct, frozen=True):
+    """Bytes per second read by `threads` threads together, over and over the same footprint."""
+
+    level: str
+    threads: int
+    footprint_bytes: int
+    bytes_per_s: float
+
+
+class PeakRate(msgspec.Struct, frozen=True):
+    """Operations per second (a multiply and an add are two) of `threads` threads together.
+
+    kind: of operands, "f32", "bf16" or "int8".
+    """
+
+    level: str
+    threads: int
+    kind: str
+    ops_per_s: float
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """One measurement. measured_at: ISO 8601, UTC."""
+
+    cpu: str
+    cpus: int
+    memory_bytes: int
+    measured_at: str
+    read: list[ReadBandwidth]
+    peak: list[PeakRate]
+
+    def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
+        """Those of an engine, or None where nothing was measured for it."""
+        kind = PEAK_KINDS.get(weight_codec, "int8")
+        read = [
+            one.bytes_per_s
+            for one in self.read
+            if (one.level, one.threads) == (level, threads)
+            and one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
+        ]
+        peak = [
+            one.ops_per_s
+            for one in self.peak
+            if (one.level, one.threads, one.kind) == (level, threads, kind)
+        ]
+        return Limits(max(read), max(peak), kind) if read and peak else None
+
+
+class Limits(NamedTuple):
+    """Bytes per second from memory and operations per second, of one level and thread count."""
+
+    bytes_per_s: float
+    ops_per_s: float
+    kind: str
+
+
+def this_machine() -> tuple[str, int, int]:
+    """Model of the CPU, CPUs of the machine, bytes of memory."""
+    return _cpu_model(), os.cpu_count() or 1, _memory_bytes()
+
+
+def machine_path(environ: Mapping[str, str]) -> Path:
+    """Where the measurement of this user lies."""
+    cache = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/")) / ".cache")
+    return Path(cache) / "headrace" / "machine.json"
+
+
+def stored_machine(environ: Mapping[str, str]) -> Machine | None:
+    """The measurement of this very machine; None where there is none, or it cannot be read."""
+    try:
+        machine = msgspec.json.decode(machine_path(environ).read_bytes(), type=Machine)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return machine if (machine.cpu, machine.cpus, machine.memory_bytes) == this_machine() else None
+
+
+def store_machine(machine: Machine, environ: Mapping[str, str]) -> Path:
+    """Write it for this user, whole or not at all; OSError where that cannot be."""
+    path = machine_path(environ)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_suffix(f".{os.getpid()}")
+    whole.write_bytes(msgspec.json.format(msgspec.json.encode(machine)))
+    whole.replace(path)
+    return path
+
+
+def _cpu_model() -> str:
+    """As /proc/cpuinfo names it; machines without such a name are known by their architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.machine()
+    fields = [line.split(":", 1) for line in lines if ":" in line]
+    for name in ("model name", "CPU part"):
+        for field, value in fields:
+            if field.strip() == name:
+                return f"{platform.machine()} {value.strip()}"
+    return platform.machine()
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,77 @@
+"""What goes wrong with the hub, in words that say what to do about it.
+
+Messages of the library carry request ids and signed addresses; only kinds and status codes are
+passed on, and what the library itself logs is rid of the signatures.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import errors as hub_errors
+
+from headrace.errors import FetchError
+from headrace.weights.store.model_name import HubModel
+
+_QUERY = re.compile(r"(https?://[^\s?]+)\?\S+")
+
+
+class WithoutSignatures(logging.Filter):
+    """Cuts the queries off addresses in log records: whoever has them can fetch the file."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes, with its arguments cleaned."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                _QUERY.sub(r"\1", arg) if isinstance(arg, str) else arg for arg in record.args
+            )
+        return True
+
+
+_SIGNATURES = WithoutSignatures()
+
+
+@contextmanager
+def saying(model: HubModel, endpoint: str, cache: Path) -> Iterator[None]:
+    """Failures of the library and the network as FetchError."""
+    page = f"{endpoint}/{model.repo}"
+    logger = logging.getLogger("huggingface_hub.file_download")
+    logger.addFilter(_SIGNATURES)  # adding it twice is adding it once
+    try:
+        yield
+    except hub_errors.GatedRepoError as error:
+        raise FetchError(
+            f"{model}: the repository is gated; accept its licence at {page}, then set "
+            "HF_TOKEN to a token that may read it (or run `hf auth login`)"
+        ) from error
+    except hub_errors.RevisionNotFoundError as error:
+        raise FetchError(
+            f"{model}: {model.repo} has no revision {model.revision!r} at {endpoint}"
+        ) from error
+    except hub_errors.RepositoryNotFoundError as error:
+        raise FetchError(
+            f"{model}: no repository {model.repo} at {endpoint}, or it is private; "
+            "check the name, and set HF_TOKEN for one that is"
+        ) from error
+    except hub_errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        remedy = "try again later" if status >= 500 or status == 429 else "check HF_TOKEN"
+        raise FetchError(f"{model}: {endpoint} answered {status}; {remedy}") from error
+    except hub_errors.OfflineModeIsEnabled as error:
+        raise FetchError(f"{model}: the network is switched off (HF_HUB_OFFLINE)") from error
+    except hub_errors.HFValidationError as error:
+        raise FetchError(f"{model}: not a repository's name: {error}") from error
+    except (httpx2.HTTPError, hub_errors.LocalEntryNotFoundError, ConnectionError) as error:
+        cause = error.__cause__ or error
+        raise FetchError(
+            f"{model}: {endpoint} cannot be reached ({type(cause).__name__}); what has "
+            "come so far is kept, so pull again goes on with it"
+        ) from error
+    except OSError as error:
+        what = error.strerror or str(error).splitlines()[0]
+        raise FetchError(f"{model}: cannot be fetched to {cache}: {what}") from error

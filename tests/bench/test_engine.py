@@ -1,0 +1,82 @@
+"""`bench engine` over the mock: what is computed while the clock runs, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from headrace.bench.engine import Case, combined, run_case
+from headrace.engine.core import EngineCore
+from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
+from tests.engine.mock import MockModel, make_core
+
+
+class Clock:
+    """Tells how many tokens the model has computed, as seconds."""
+
+    def __init__(self, model: MockModel) -> None:
+        self._model = model
+
+    def __call__(self) -> float:
+        return float(len(self._model.computed))
+
+
+def engine(model: MockModel) -> EngineCore:
+    return make_core(model, max_num_batched_tokens=64, max_num_seqs=8, num_gpu_blocks_override=200)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("depth", [0, 48])
+@pytest.mark.parametrize(("prompt", "new"), [(100, 0), (0, 20), (100, 20)])
+def test_only_what_is_asked_for_is_timed(prompt: int, new: int, batch: int, depth: int) -> None:
+    model = MockModel()
+    core = engine(model)
+    case = Case(prompt, new, batch, depth)
+    result = run_case(core, case, repeats=2, clock=Clock(model))
+    assert result.tokens_per_s == pytest.approx(1.0), "a second a token: each timed token is one"
+    assert (result.least_tokens_per_s, result.most_tokens_per_s) == (1.0, 1.0)
+    assert (result.test, result.batch, result.repeats) == (case.name, batch, 2)
+    assert result.bytes_per_s > 0 and result.ops_per_s > 0
+    assert math.isclose(result.intensity, result.ops_per_s / result.bytes_per_s)
+    assert result.mbu is None and result.mfu is None
+    core.check()
+    assert core.stats().blocks_owned == 0 and not core.has_work
+
+
+def test_decoding_takes_a_step_a_token() -> None:
+    model = MockModel()
+    result = run_case(engine(model), Case(0, 10, 4, 16), repeats=1, clock=Clock(model))
+    sizes = [len(batch.token_ids) for batch in model.batches]
+    assert sizes.count(4) >= 20, "two series of ten steps, four requests in each"
+    assert result.step_operations == pytest.approx(
+        sum(4 * (2 * 10 + 2 + 4 * 2 * (17 + step + 1)) for step in range(10)) / 10, abs=1
+    )
+
+
+def test_shares_are_of_the_measured_limits() -> None:
+    core = engine(MockModel())
+    machine = Machine(
+        "cpu",
+        1,
+        1,
+        "",
+        [ReadBandwidth("mock", 1, 1 << 30, 50.0)],
+        [PeakRate("mock", 1, "f32", 8.0)],
+    )
+    core._machine = machine
+    result = run_case(core, Case(32, 0, 1, 0), repeats=1)
+    assert result.mbu == pytest.approx(result.bytes_per_s / 50)
+    assert result.mfu == pytest.approx(result.ops_per_s / 8)
+
+
+def test_names_and_combinations() -> None:
+    assert Case(512, 0, 1, 0).name == "pp512"
+    assert Case(0, 128, 4, 4096).name == "tg128 @ d4096"
+    assert Case(16, 8, 1, 0).name == "pp16+tg8"
+    assert combined([512], [128], [1, 2], [0], together=False) == [
+        Case(512, 0, 1, 0), Case(0, 128, 1, 0), Case(512, 0, 2, 0), Case(0, 128, 2, 0),
+    ]  # fmt: skip
+    assert combined([0], [128], [1], [0], together=False) == [Case(0, 128, 1, 0)]
+    assert combined([16], [8], [1], [0], together=True) == [Case(16, 8, 1, 0)]
+    assert combined([0], [0], [1], [0], together=True) == []

@@ -1,0 +1,117 @@
+"""`headrace bench` and `headrace eval` on the embedded model and tiny files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.cli.main import cli
+from headrace.errors import HeadraceError
+from headrace.ops import make_ops
+from headrace.telemetry.machine import Machine, store_machine, stored_machine
+from tests.tiny import write_tiny_gguf
+
+pytest.importorskip(
+    "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Nothing is measured of this machine, whatever its user has stored."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(write_tiny_gguf(tmp_path, "llama", "Q8_0", layers=1))
+
+
+def measure(*more: str) -> None:
+    run("bench", "machine", "--threads", "1", "--repeats", "1", "--footprints", "1,512", *more)
+
+
+def test_a_machine_is_measured_and_stored(cache: dict[str, str]) -> None:
+    result = run("bench", "machine", "--threads", "1", "--repeats", "1", "--footprints", "1,512")
+    machine = stored_machine(cache)
+    assert machine is not None and {one.threads for one in machine.read} == {1}
+    assert "stored in" in result.stdout and "GB/s" in result.stdout
+    level = make_ops("cpu", threads=1).level
+    limits = machine.limits(level, 1, "Q8_0")
+    assert limits is not None and limits.bytes_per_s > 1e8 and limits.ops_per_s > 1e8
+
+
+def test_a_measurement_can_be_printed_only(cache: dict[str, str]) -> None:
+    result = run(
+        "bench", "machine", "--threads", "1", "--repeats", "1", "--footprints", "1",
+        "--no-store", "--json",
+    )  # fmt: skip
+    machine = msgspec.json.decode(result.stdout, type=Machine)
+    assert [one.footprint_bytes for one in machine.read] == [1_000_000]
+    assert stored_machine(cache) is None
+
+
+def test_shares_appear_once_the_machine_is_measured(
+    model: str, tmp_path: Path, cache: dict[str, str]
+) -> None:
+    arguments = ("bench", "engine", model, "-p", "32", "-n", "4", "-t", "1", "--repeats", "1")
+    before = [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+    assert [one["test"] for one in before] == ["pp32", "tg4"]
+    assert all(one["mbu"] is None and one["mfu"] is None for one in before)
+    assert "MBU" not in run(*arguments).stdout
+    plot = tmp_path / "roof.svg"
+    with pytest.raises(HeadraceError, match="run `headrace bench machine` first"):
+        run(*arguments, "--roofline", str(plot))
+    measure()
+    after = [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+    assert all(one["mbu"] > 0 and one["mfu"] > 0 for one in after)
+    table = run(*arguments, "--markdown", "--roofline", str(plot)).stdout
+    assert "| test | batch |" in table and "MFU |" in table
+    assert ElementTree.parse(plot).getroot().tag.endswith("svg")
+
+
+def test_what_cannot_be_measured_is_refused(model: str) -> None:
+    with pytest.raises(HeadraceError, match="nothing to time"):
+        run("bench", "engine", model, "-p", "0", "-n", "0")
+    with pytest.raises(HeadraceError, match="--depth 10 is not a multiple of 32"):
+        run("bench", "engine", model, "--depth", "10")
+    bad = CliRunner().invoke(cli, ["bench", "engine", model, "-b", "1,x"])
+    assert bad.exit_code == 2 and "1,8,32" in bad.output
+    bad = CliRunner().invoke(cli, ["bench", "engine", model, "-p", "-1"])
+    assert bad.exit_code == 2
+
+
+def test_perplexity_and_divergence_of_files(tmp_path: Path, model: str) -> None:
+    text = tmp_path / "text.py"
+    text.write_text("def add(a, b):\n    return a + b\n" * 20, encoding="utf-8")
+    shared = ("--text", str(text), "--context", "64", "--json", "-t", "1")
+    one = json.loads(run("eval", "perplexity", model, *shared).stdout)
+    assert one["windows"] == 10 and one["tokens"] == 10 * 31 and one["perplexity"] > 1
+    same = json.loads(run("eval", "kl", model, "--base", model, *shared).stdout)
+    assert same["kl_mean"] == 0 and same["same_top"] == 1
+    exact = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
+    other = json.loads(run("eval", "kl", model, "--base", exact, *shared).stdout)
+    assert 0 < other["kl_mean"] < 0.05, "Q8_0 is close to what it was made of, and not equal"
+    assert "KL divergence" in run("eval", "kl", model, "--base", exact, *shared[:4]).stdout
+    assert "perplexity" in run("eval", "perplexity", model, *shared[:4]).stdout
+
+
+def test_a_measurement_of_another_machine_is_not_used(model: str, cache: dict[str, str]) -> None:
+    measure()
+    machine = stored_machine(cache)
+    assert machine is not None
+    store_machine(msgspec.structs.replace(machine, cpus=machine.cpus + 1), cache)
+    arguments = ("bench", "engine", model, "-p", "16", "-n", "0", "-t", "1", "--repeats", "1")
+    assert json.loads(run(*arguments, "--json").stdout)["mbu"] is None

@@ -1,0 +1,56 @@
+"""Stored measurements of a machine: found again, and only where they apply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from headrace.telemetry.machine import (
+    DRAM_FOOTPRINT_BYTES,
+    Machine,
+    PeakRate,
+    ReadBandwidth,
+    machine_path,
+    store_machine,
+    stored_machine,
+    this_machine,
+)
+
+
+def measured() -> Machine:
+    return Machine(
+        *this_machine(),
+        measured_at="2026-11-20T12:00:00+00:00",
+        read=[
+            ReadBandwidth("avx512", 2, 1_000_000, 9e11),
+            ReadBandwidth("avx512", 2, DRAM_FOOTPRINT_BYTES, 8e10),
+        ],
+        peak=[PeakRate("avx512", 2, "f32", 5e11), PeakRate("avx512", 2, "int8", 2e12)],
+    )
+
+
+def test_what_was_stored_is_found(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    assert stored_machine(environ) is None
+    assert store_machine(measured(), environ) == tmp_path / "headrace" / "machine.json"
+    assert stored_machine(environ) == measured()
+    assert machine_path({"HOME": "/home/x"}) == Path("/home/x/.cache/headrace/machine.json")
+
+
+def test_another_machine_and_a_damaged_file_have_no_measurement(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    store_machine(msgspec.structs.replace(measured(), cpu="another"), environ)
+    assert stored_machine(environ) is None
+    for content in (b"", b"{}", b"\xff\x00", b'{"cpu": 3}'):
+        machine_path(environ).write_bytes(content)
+        assert stored_machine(environ) is None
+
+
+def test_limits_are_those_of_level_threads_and_codec() -> None:
+    machine = measured()
+    assert machine.limits("avx512", 2, "F16") == (8e10, 5e11, "f32")
+    assert machine.limits("avx512", 2, "Q4_K") == (8e10, 2e12, "int8")
+    assert machine.limits("avx512", 2, "BF16") is None, "no bf16 peak was measured"
+    assert machine.limits("avx512", 1, "F32") is None
+    assert machine.limits("portable", 2, "F32") is None
