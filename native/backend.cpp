@@ -17,8 +17,6 @@ constexpr int64_t kPiecesPerThread = 8;
 // Rows of a product that one item takes at most: beyond this they gain nothing from weights that
 // are in the cache already, and push them out of it.
 constexpr int64_t kRowsPerPass = 512;
-// From this many rows on the kernels take panels two at a time, and rows may be cut.
-constexpr int64_t kPairRows = 17;
 // Rows (tokens x heads of a group) of an attention item: 48 rows of q, sums and scores are about
 // 60 KiB at head_dim 128, and K and V are read once for all of them. Past head_dim 256 there are
 // fewer rows, so that scratch stays within a second-level cache.
@@ -36,12 +34,13 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 }  // namespace
 
 Backend::Backend(const std::string& level, int threads)
-    : kernels_(select_level(level)),
+    : Backend(select_level(level), threads) {}
+
+Backend::Backend(const Kernels& kernels, int threads)
+    : kernels_(kernels),
       pool_(threads),
       scratch_(static_cast<size_t>(threads)),
-      sample_scratch_(static_cast<size_t>(threads)) {
-  reserve_scratch(kernels_.linear_scratch_bytes);
-}
+      sample_scratch_(static_cast<size_t>(threads)) {}
 
 void Backend::reserve_scratch(int64_t bytes) {
   for (Buffer& buffer : scratch_) buffer.at_least(bytes);
@@ -54,19 +53,25 @@ int64_t Backend::pieces(int64_t bytes) const {
 
 // x as the kernels of the weight's codec read it; x itself where nothing has to be done.
 Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                         const NormWeights& norm) {
+                         const NormWeights& norm, bool half) {
   const int64_t width = weight.tiles * kTile;
-  const bool rounds = weight.codec == Codec::bf16 || weight.codec == Codec::q8_0;
-  if (!rounds && norm.weight == nullptr && weight.in == width) {
-    return {const_cast<float*>(x), width, nullptr, nullptr, nullptr};
+  const bool quantised = is_quantised(weight.codec);
+  if (!quantised && weight.codec != Codec::bf16 && norm.weight == nullptr && weight.in == width) {
+    return {const_cast<float*>(x), nullptr, width, nullptr, nullptr, nullptr, nullptr};
   }
   Operand to{};
-  if (weight.codec == Codec::q8_0) {
+  if (quantised) {
+    const int64_t groups = facts(weight.codec).groups;
     const int64_t q = aligned(rows * width), d = aligned(rows * weight.tiles * 4);
-    uint8_t* at = operand_.at_least(q + 2 * d);
+    const int64_t of_groups = aligned(rows * weight.tiles * groups * 4);
+    uint8_t* at = operand_.at_least(q + d + 2 * of_groups);
     to.q = reinterpret_cast<int8_t*>(at);
     to.d = reinterpret_cast<float*>(at + q);
-    to.offset = reinterpret_cast<int32_t*>(at + q + d);
+    to.start = reinterpret_cast<int32_t*>(at + q + d);
+    to.sums = reinterpret_cast<float*>(at + q + d + of_groups);
+  } else if (half) {
+    to.half = reinterpret_cast<uint16_t*>(operand_.at_least(rows * width * 2));
+    to.stride = width;
   } else {
     to.values = reinterpret_cast<float*>(operand_.at_least(rows * width * 4));
     to.stride = width;
@@ -81,23 +86,26 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
 void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
                      const NormWeights& norm, const float* residual, float scale, float* y) {
   const Session session(pool_);
-  const LinearArgs args{weight, operand(weight, x, rows, norm), y, residual, scale};
+  const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
+  reserve_scratch(product.scratch_bytes);
+  const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y, residual,
+                        scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
-  const int64_t unit = rows < kPairRows ? 1 : 2, units = (panels + unit - 1) / unit;
+  const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);
   const int64_t wanted = pieces(work);
   // Rows are cut where there are too many for one pass, or too few panels for the threads.
   int64_t passes = (rows + kRowsPerPass - 1) / kRowsPerPass;
   if (units * passes < wanted) {
-    passes = std::min(rows / kPairRows, (wanted + units - 1) / units);
+    passes = std::min(rows / kManyRows, (wanted + units - 1) / units);
     passes = std::max<int64_t>(passes, 1);
   }
   const int64_t per_pass = std::max<int64_t>(1, std::min(units, wanted / passes));
   pool_.for_each(passes * per_pass, [&](int64_t item, int thread) {
     const int64_t pass = item / per_pass, piece = item % per_pass;
-    kernels_.linear(args, units * piece / per_pass * unit,
-                    std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
-                    rows * (pass + 1) / passes, scratch(thread));
+    product.linear(args, units * piece / per_pass * unit,
+                   std::min(panels, units * (piece + 1) / per_pass * unit), rows * pass / passes,
+                   rows * (pass + 1) / passes, scratch(thread));
   });
 }
 

@@ -20,7 +20,8 @@ namespace headrace {
 
 class Backend {
  public:
-  Backend(const std::string& level, int threads);
+  Backend(const std::string& level, int threads);  // throws as select_level does
+  Backend(const Kernels& kernels, int threads);
 
   const char* level() const { return kernels_.level; }
   ThreadPool& pool() { return pool_; }
@@ -50,7 +51,7 @@ class Backend {
 
  private:
   Operand operand(const PackedMatrix& weight, const float* x, int64_t rows,
-                  const NormWeights& norm);
+                  const NormWeights& norm, bool half);
   void* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].data(); }
   void reserve_scratch(int64_t bytes);
   // Pieces for work that moves `bytes`: 1 where handing over would cost more than it saves.

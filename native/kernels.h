@@ -9,21 +9,14 @@
 
 #include <cstdint>
 
+#include "codecs.h"
+
 namespace headrace {
 
-// Lanes of a vector. Part of the arithmetic (sums over a row are kept per lane), at every level.
-constexpr int64_t kLanes = 16;
-// Values of k that are summed on their own before they join the row's sum; also Q8_0's block.
-constexpr int64_t kTile = 32;
 // Positions whose scores share one maximum in attention; spans start at multiples of it.
 constexpr int64_t kSpan = 64;
 // Columns of a row that the smallest piece of an activation's work takes.
 constexpr int64_t kActivationColumns = 1024;
-
-enum class Codec : int32_t { f32 = 0, f16 = 1, bf16 = 2, q8_0 = 3 };
-
-// Bytes of one Q8_0 block of 32 values of 16 outputs: f16 d[16], u8 q[8][16][4] (stored + 128).
-constexpr int64_t kQ8BlockBytes = 544;
 
 // Weights in panels of 16 outputs; the last panel and the last tile of k are padded with zeros.
 struct PackedMatrix {
@@ -38,11 +31,14 @@ struct PackedMatrix {
 
 // Rows of activations, rounded as the codec of the weights they meet demands.
 struct Operand {
-  float* values;   // f32[rows][stride], every codec but q8_0
+  float* values;   // f32[rows][stride], codecs that are not quantised (null where `half` is not)
+  uint16_t* half;  // bf16[rows][stride], where the product reads that; else null
   int64_t stride;  // at least tiles * 32; zeros past the row's width
-  int8_t* q;       // q8_0: [rows][tiles][32]
-  float* d;        // q8_0: scale, [rows][tiles]
-  int32_t* offset;  // q8_0: -128 * sum of q, [rows][tiles]
+  // Quantised codecs; groups as the codec has them.
+  int8_t* q;       // [rows][tiles][32]
+  float* d;        // scale, [rows][tiles]
+  int32_t* start;  // -zero * sum of q of the group, [rows][tiles][groups]: where integer sums begin
+  float* sums;     // d * sum of q of the group, [rows][tiles][groups]: what mins are multiplied by
 };
 
 // (x - mean) / sqrt(variance + eps) * weight + bias; without `centred`, mean is 0.
@@ -177,13 +173,21 @@ struct AttentionItem {
   int64_t end;
 };
 
+// One way to multiply: what it reads and the kernel.
+struct Product {
+  bool half_operand;  // activations as bf16 (BF16 weights only)
+  int64_t scratch_bytes;
+  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
+                 int64_t row_end, void* scratch);
+};
+
+// From this many rows of x on a level may use another product than for fewer: of the same bits.
+constexpr int64_t kManyRows = 17;
+
 struct Kernels {
   const char* level;
   void (*prepare)(const PrepareArgs&, int64_t row_begin, int64_t row_end);
-  // `scratch` holds linear_scratch_bytes.
-  void (*linear)(const LinearArgs&, int64_t panel_begin, int64_t panel_end, int64_t row_begin,
-                 int64_t row_end, void* scratch);
-  int64_t linear_scratch_bytes;
+  const Product& (*product)(Codec codec, bool many_rows);
   void (*norm)(const NormArgs&, int64_t row_begin, int64_t row_end);
   void (*embed)(const EmbedArgs&, int64_t row_begin, int64_t row_end);
   void (*rope)(const RopeArgs&, int64_t row_begin, int64_t row_end);

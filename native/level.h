@@ -13,11 +13,15 @@
 
 namespace {
 
+constexpr headrace::Product kProduct = {
+    .half_operand = false, .scratch_bytes = sizeof(LinearScratch), .linear = linear};
+
+static const headrace::Product& product(Codec, bool) { return kProduct; }
+
 constexpr headrace::Kernels kKernels = {
     .level = kLevel,
     .prepare = prepare,
-    .linear = linear,
-    .linear_scratch_bytes = sizeof(LinearScratch),
+    .product = product,
     .norm = norm,
     .embed = embed_scaled,
     .rope = rope,

@@ -2,34 +2,56 @@
 
 #include <stdexcept>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace headrace {
 
 const Kernels& portable_kernels();
-#ifdef HEADRACE_AVX512
+#if defined(__x86_64__)
+const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512_bf16_kernels();
+#elif defined(__aarch64__)
+const Kernels& neon_kernels();
+const Kernels& neon_dotprod_kernels();
 #endif
 
 namespace {
 
-struct Level {
-  const Kernels& (*kernels)();
-  bool usable;
-};
+#if defined(__x86_64__)
+// __builtin_cpu_supports also asks whether the system saves the registers.
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#elif defined(__aarch64__)
+bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+#endif
 
-// Best first. __builtin_cpu_supports also asks whether the system saves the registers.
+}  // namespace
+
 std::vector<Level> levels() {
   return {
-#ifdef HEADRACE_AVX512
-      {avx512_kernels,
-       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni")},
+#if defined(__x86_64__)
+      {avx512_bf16_kernels, has_avx512_bf16()},
+      {avx512_kernels, has_avx512()},
+      {avx2_kernels, has_avx2()},
+#elif defined(__aarch64__)
+      {neon_dotprod_kernels, has_dot_product()},
+      {neon_kernels, true},
 #endif
       {portable_kernels, true},
   };
 }
-
-}  // namespace
 
 std::vector<std::string> usable_levels() {
   std::vector<std::string> names;

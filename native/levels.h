@@ -9,6 +9,14 @@
 
 namespace headrace {
 
+struct Level {
+  const Kernels& (*kernels)();
+  bool usable;
+};
+
+// What was compiled, best first.
+std::vector<Level> levels();
+
 // Names of the levels this machine can run, best first; "portable" is always the last.
 std::vector<std::string> usable_levels();
 

@@ -18,13 +18,13 @@ namespace nb = nanobind;
 namespace headrace {
 namespace {
 
-constexpr const char* kCodecNames[] = {"F32", "F16", "BF16", "Q8_0"};
-
 Codec codec_of(const std::string& name) {
-  for (int i = 0; i < 4; ++i) {
-    if (name == kCodecNames[i]) return static_cast<Codec>(i);
+  std::string names;
+  for (int i = 0; i < kCodecs; ++i) {
+    if (name == kCodecFacts[i].name) return static_cast<Codec>(i);
+    names += (i == 0 ? "" : ", ") + std::string(kCodecFacts[i].name);
   }
-  refuse("codec " + name + " is unknown; supported: F32, F16, BF16, Q8_0");
+  refuse("codec " + name + " is unknown; supported: " + names);
 }
 
 // A stored table of rows, with the arrays it lies in kept alive.
@@ -33,8 +33,10 @@ class Rows {
   Rows(const std::string& codec, int64_t width, nb::object data, nb::object order)
       : codec_(codec_of(codec)), width_(width), data_(data, "data", 2),
         order_(order, "row_order", 1) {
-    if (codec_ == Codec::q8_0 && width % kTile != 0) {
-      refuse("rows of width " + std::to_string(width) + " cannot be Q8_0: not a multiple of 32");
+    const CodecFacts& f = facts(codec_);
+    if (width % f.stored_elements != 0) {
+      refuse("rows of width " + std::to_string(width) + " cannot be " + f.name +
+             ": not a multiple of its block of " + std::to_string(f.stored_elements));
     }
     data_.require(1, row_bytes(codec_, width));
     if (order_) order_.view().require_below(data_.size(0));

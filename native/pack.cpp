@@ -3,21 +3,20 @@
 #include <cstring>
 #include <utility>
 
+#include "stored.h"
+
 namespace headrace {
 namespace {
-
-constexpr int64_t kStoredQ8Block = 34;  // f16 d, int8 q[32]
 
 using Rows = const uint8_t* const*;  // 16 of them; null past the last output
 
 // 32-bit words of `count` columns of 16 rows: to[column][row].
-void transpose_words(Rows rows, int64_t from, int64_t count, uint32_t flip, uint8_t* to) {
+void transpose_words(Rows rows, int64_t from, int64_t count, uint8_t* to) {
   for (int64_t row = 0; row < kLanes; ++row) {
     if (rows[row] == nullptr) continue;
     for (int64_t i = 0; i < count; ++i) {
       uint32_t word;
       std::memcpy(&word, rows[row] + from + i * 4, 4);
-      word ^= flip;
       std::memcpy(to + (i * kLanes + row) * 4, &word, 4);
     }
   }
@@ -29,7 +28,7 @@ void pack_words(Rows rows, int64_t bytes, uint8_t* to) {
   const int64_t words = bytes / 4;
   for (int64_t i = 0; i < words; i += kSlice) {
     const int64_t count = words - i < kSlice ? words - i : kSlice;
-    transpose_words(rows, i * 4, count, 0, to + i * kLanes * 4);
+    transpose_words(rows, i * 4, count, to + i * kLanes * 4);
   }
   for (int64_t row = 0; bytes % 4 != 0 && row < kLanes; ++row) {
     if (rows[row] == nullptr) continue;
@@ -51,36 +50,70 @@ void pack_halves(Rows rows, int64_t width, uint8_t* to) {
   }
 }
 
-// Q8_0: per block the 16 scales, then the bytes of 4 k by 16 outputs, + 128. Rows past the last
-// output keep scale 0, so what their bytes are does not matter.
-void pack_q8(Rows rows, int64_t blocks, uint8_t* to) {
-  for (int64_t b = 0; b < blocks; ++b) {
-    uint8_t* block = to + b * kQ8BlockBytes;
-    for (int64_t row = 0; row < kLanes; ++row) {
-      if (rows[row] != nullptr) std::memcpy(block + row * 2, rows[row] + b * kStoredQ8Block, 2);
+// One plane of kBits of each value, from bit kFrom on; q is a tile of one output.
+template <int kBits, int kFrom>
+void pack_plane(const uint32_t* q, uint8_t* to) {
+  constexpr uint32_t kMask = ((1u << kBits) - 1) * 0x01010101u;
+  for (int v = 0; v < kBits; ++v) {
+    uint32_t word = 0;
+    for (int f = v; f < 8; f += kBits) word |= ((q[f] >> kFrom) & kMask) << (f / kBits * kBits);
+    std::memcpy(to + v * kLanes * 4, &word, 4);
+  }
+}
+
+// Scales and mins of one output, into a block's header at its column.
+template <Codec C>
+void pack_scales(const StoredBlock& block, int64_t row, uint8_t* to) {
+  constexpr CodecFacts f = facts(C);
+  if constexpr (f.scales == Scales::exponent) {
+    to[row] = static_cast<uint8_t>(block.d);
+    return;
+  }
+  std::memcpy(to + row * 2, &block.d, 2);
+  if constexpr (f.mins) std::memcpy(to + 2 * kLanes + row * 2, &block.m, 2);
+  constexpr int64_t kGroups = f.tiles * f.groups;
+  uint8_t* bytes = to + (f.mins ? 4 : 2) * kLanes + row;
+  for (int64_t g = 0; g < kGroups; ++g) {
+    if constexpr (f.scales == Scales::nibbles) {
+      bytes[g * kLanes] = static_cast<uint8_t>(block.scales[g] | block.mins[g] << 4);
+    } else if constexpr (f.scales == Scales::bytes) {
+      bytes[g * kLanes] = block.scales[g];
+      if constexpr (f.mins) bytes[(kGroups + g) * kLanes] = block.mins[g];
     }
-    transpose_words(rows, b * kStoredQ8Block + 2, 8, 0x80808080u, block + 32);
+  }
+}
+
+// Rows past the last output keep scale and min 0, so what their bytes are does not matter.
+template <Codec C>
+void pack_blocks(Rows rows, int64_t blocks, uint8_t* to) {
+  constexpr CodecFacts f = facts(C);
+  StoredBlock block;
+  for (int64_t b = 0; b < blocks; ++b, to += block_bytes(f)) {
+    for (int64_t row = 0; row < kLanes; ++row) {
+      if (rows[row] == nullptr) continue;
+      read_block<C>(rows[row] + b * f.stored_bytes, block);
+      pack_scales<C>(block, row, to);
+      for (int64_t t = 0; t < f.tiles; ++t) {
+        uint8_t* tile = to + header_bytes(f) + t * tile_bytes(f) + row * 4;
+        pack_plane<f.low_bits, 0>(block.q + 8 * t, tile);
+        if constexpr (f.high_bits > 0) {
+          pack_plane<f.high_bits, f.low_bits>(block.q + 8 * t, tile + f.low_bits * kLanes * 4);
+        }
+      }
+    }
   }
 }
 
 int64_t panel_bytes(Codec codec, int64_t tiles) {
-  switch (codec) {
-    case Codec::f32:
-      return tiles * kTile * kLanes * 4;
-    case Codec::f16:
-    case Codec::bf16:
-      return tiles * kTile * kLanes * 2;
-    case Codec::q8_0:
-      return tiles * kQ8BlockBytes;
-  }
-  return 0;
+  const CodecFacts& f = facts(codec);
+  if (is_quantised(codec)) return tiles / f.tiles * block_bytes(f);
+  return tiles * kTile * kLanes * f.stored_bytes;
 }
 
 }  // namespace
 
 int64_t row_bytes(Codec codec, int64_t width) {
-  if (codec == Codec::q8_0) return width / kTile * kStoredQ8Block;
-  return width * (codec == Codec::f32 ? 4 : 2);
+  return width / facts(codec).stored_elements * facts(codec).stored_bytes;
 }
 
 PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
@@ -101,8 +134,10 @@ PackedLinear::PackedLinear(ThreadPool& pool, Codec codec, int64_t in,
         of_panel[i] = rows[static_cast<size_t>(panel * kLanes + i)];
       }
       uint8_t* to = panels_.data() + panel * panel_bytes_;
-      if (codec == Codec::q8_0) {
-        pack_q8(of_panel, tiles_, to);
+      if (is_quantised(codec)) {
+        with_quantised(codec, [&]<Codec C>() {
+          pack_blocks<C>(of_panel, in / facts(C).stored_elements, to);
+        });
       } else if (codec == Codec::f16) {
         pack_halves(of_panel, in, to);
       } else {

@@ -13,7 +13,7 @@ namespace headrace {
 
 class PackedLinear {
  public:
-  // rows: where each output's stored row begins. Codec q8_0 needs `in` to be a multiple of 32.
+  // rows: where each output's stored row begins. `in` is whole blocks of the codec.
   PackedLinear(ThreadPool& pool, Codec codec, int64_t in, const std::vector<const uint8_t*>& rows,
                std::vector<float> bias);
 

@@ -24,7 +24,7 @@ static float probe_read(const uint8_t* p, int64_t bytes) {
 
 static float probe_multiply(bool int8, int64_t rounds) {
   const uint8_t ones[64] = {1};
-  const Bytes w = load_bytes(ones);
+  const Quads w = quads(load_bytes(ones));
   const int8_t x[4] = {1, 0, 1, 0};
   const F by = splat(0.999f);
   F f[kProbeChains];

@@ -28,8 +28,15 @@ constexpr int kSpanRows = 4;
 using F = __m512;      // 16 x f32
 using I = __m512i;     // 16 x 32 bits
 using M = __mmask16;   // 16 x bool
-using Bytes = __m512i;  // 16 x 4 unsigned bytes
-using ISum = __m512i;  // 16 exact integer sums
+using Bytes = __m512i;  // 16 x 4 bytes
+using Quads = __m512i;  // bytes made ready for dot4
+using ISum = __m512i;   // 16 exact integer sums
+
+// How dot4_wide reads bytes above 127: unsigned here. A level whose exact products take signed bytes
+// says true, and is handed such bytes with their top bit flipped.
+constexpr bool kSignedBytes = false;
+// Whether dot4_wide is another computation than dot4: the kernels are compiled twice where it is.
+constexpr bool kWideDiffers = false;
 
 HEADRACE_INLINE M first(int64_t n) { return static_cast<M>(n >= 16 ? 0xffff : (1u << n) - 1); }
 
@@ -80,6 +87,24 @@ HEADRACE_INLINE F load_i8(const int8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
+HEADRACE_INLINE F load_u8(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+}
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_cvtepu8_epi32(bytes), _mm512_set1_epi32(15)));
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), 4));
+}
+// 16 exponents: 2^(e - 128), and 0 for e = 0 and 1, whose powers would be denormal.
+HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i biased = _mm_subs_epu8(bytes, _mm_set1_epi8(1));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(biased), 23));
+}
 
 // 16 pairs of bf16, and the first or second of each pair as f32.
 HEADRACE_INLINE I load_pairs(const uint16_t* p) { return _mm512_loadu_si512(p); }
@@ -118,16 +143,45 @@ HEADRACE_INLINE I store_i8(int8_t* p, F x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(whole));
   return whole;
 }
-HEADRACE_INLINE int32_t sum_of(I a, I b) { return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b)); }
+HEADRACE_INLINE int32_t sum_of(I a) { return _mm512_reduce_add_epi32(a); }
 
 HEADRACE_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+HEADRACE_INLINE void store_bytes(uint8_t* p, Bytes x) { _mm512_storeu_si512(p, x); }
+HEADRACE_INLINE Bytes splat_byte(uint8_t x) { return _mm512_set1_epi8(static_cast<char>(x)); }
+HEADRACE_INLINE Bytes flip_top(Bytes x) { return _mm512_xor_si512(x, splat_byte(0x80)); }
+// (x >> kRight) & mask in each byte, to the left where kRight is negative. The mask must leave out
+// what crosses from a neighbouring byte.
+template <int kRight>
+HEADRACE_INLINE Bytes field(Bytes x, Bytes mask) {
+  if constexpr (kRight > 0) x = _mm512_srli_epi32(x, kRight);
+  if constexpr (kRight < 0) x = _mm512_slli_epi32(x, -kRight);
+  return _mm512_and_si512(x, mask);
+}
+// base | field<kRight>(x, mask).
+template <int kRight>
+HEADRACE_INLINE Bytes with_field(Bytes base, Bytes x, Bytes mask) {
+  if constexpr (kRight > 0) x = _mm512_srli_epi32(x, kRight);
+  if constexpr (kRight < 0) x = _mm512_slli_epi32(x, -kRight);
+  return _mm512_ternarylogic_epi32(base, x, mask, 0xf8);
+}
+// A table of 16 bytes, and its entries at indices below 16.
+HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sixteen)));
+}
+HEADRACE_INLINE Bytes lookup(Bytes table, Bytes index) {
+  return _mm512_shuffle_epi8(table, index);
+}
+
+HEADRACE_INLINE Quads quads(Bytes x) { return x; }
 HEADRACE_INLINE ISum isum(int32_t start) { return _mm512_set1_epi32(start); }
-// Adds, in each lane, 4 unsigned bytes times the 4 signed bytes at x.
-HEADRACE_INLINE ISum dot4(ISum sum, Bytes w, const int8_t* x) {
+// Adds, in each lane, 4 bytes of w times the 4 signed bytes at x, which are never -128. dot4: the
+// bytes of w are at most 127; dot4_wide: they are anything, unsigned or signed as kSignedBytes says.
+HEADRACE_INLINE ISum dot4(ISum sum, Quads w, const int8_t* x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
   return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(four));
 }
+HEADRACE_INLINE ISum dot4_wide(ISum sum, Quads w, const int8_t* x) { return dot4(sum, w, x); }
 HEADRACE_INLINE F to_float(ISum sum) { return _mm512_cvtepi32_ps(sum); }
 
 HEADRACE_INLINE void prefetch(const void* p) {

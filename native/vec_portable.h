@@ -24,10 +24,15 @@ typedef int32_t I __attribute__((vector_size(64)));
 using M = I;  // all bits of a lane, or none
 typedef uint16_t Half __attribute__((vector_size(32)));
 typedef int8_t Byte __attribute__((vector_size(16)));
-struct Bytes {
+typedef uint8_t UByte __attribute__((vector_size(16)));
+typedef uint8_t Bytes __attribute__((vector_size(64)));
+struct Quads {
   F b[4];
 };
 using ISum = F;  // whole numbers below 2^24 are exact in f32
+
+constexpr bool kSignedBytes = false;
+constexpr bool kWideDiffers = false;
 
 HEADRACE_INLINE F as_float(I x) { return reinterpret_cast<F>(x); }
 HEADRACE_INLINE I as_bits(F x) { return reinterpret_cast<I>(x); }
@@ -111,6 +116,17 @@ HEADRACE_INLINE F load_bf16(const uint16_t* p) {
   return as_float(__builtin_convertvector(load_as<Half>(p), I) << 16);
 }
 HEADRACE_INLINE F load_i8(const int8_t* p) { return __builtin_convertvector(load_as<Byte>(p), F); }
+HEADRACE_INLINE F load_u8(const uint8_t* p) { return __builtin_convertvector(load_as<UByte>(p), F); }
+HEADRACE_INLINE F load_low_nibbles(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p) & 15, F);
+}
+HEADRACE_INLINE F load_high_nibbles(const uint8_t* p) {
+  return __builtin_convertvector(load_as<UByte>(p) >> 4, F);
+}
+HEADRACE_INLINE F load_half_e8m0(const uint8_t* p) {
+  const I e = __builtin_convertvector(load_as<UByte>(p), I);
+  return as_float((e - 1 + (e == 0 ? whole(1) : whole(0))) << 23);
+}
 
 HEADRACE_INLINE I load_pairs(const uint16_t* p) { return load_as<I>(p); }
 HEADRACE_INLINE F even(I pairs) { return as_float(pairs << 16); }
@@ -141,25 +157,55 @@ HEADRACE_INLINE I store_i8(int8_t* p, F x) {
   __builtin_memcpy(p, &bytes, sizeof bytes);
   return n;
 }
-HEADRACE_INLINE int32_t sum_of(I a, I b) {
+HEADRACE_INLINE int32_t sum_of(I a) {
   int32_t total = 0;
-  for (int i = 0; i < 16; ++i) total += a[i] + b[i];
+  for (int i = 0; i < 16; ++i) total += a[i];
   return total;
 }
 
-HEADRACE_INLINE Bytes load_bytes(const uint8_t* p) {
-  const I four = load_as<I>(p);
-  Bytes bytes;
-  for (int j = 0; j < 4; ++j) {
-    bytes.b[j] = __builtin_convertvector((four >> (8 * j)) & 0xff, F);
+HEADRACE_INLINE Bytes load_bytes(const uint8_t* p) { return load_as<Bytes>(p); }
+HEADRACE_INLINE void store_bytes(uint8_t* p, Bytes x) { __builtin_memcpy(p, &x, sizeof x); }
+HEADRACE_INLINE Bytes splat_byte(uint8_t x) { return Bytes{} + x; }
+HEADRACE_INLINE Bytes flip_top(Bytes x) { return x ^ 0x80; }
+template <int kRight>
+HEADRACE_INLINE Bytes field(Bytes x, Bytes mask) {
+  const I words = reinterpret_cast<I>(x);
+  const I moved = kRight < 0 ? words << (kRight < 0 ? -kRight : 0) : words >> (kRight < 0 ? 0 : kRight);
+  return reinterpret_cast<Bytes>(moved) & mask;
+}
+template <int kRight>
+HEADRACE_INLINE Bytes with_field(Bytes base, Bytes x, Bytes mask) {
+  return base | field<kRight>(x, mask);
+}
+HEADRACE_INLINE Bytes load_table(const uint8_t* sixteen) {
+  Bytes table;
+  for (int i = 0; i < 4; ++i) {
+    __builtin_memcpy(reinterpret_cast<uint8_t*>(&table) + 16 * i, sixteen, 16);
   }
-  return bytes;
+  return table;
+}
+// Out of line, like quads: without an instruction for it the code is long.
+HEADRACE_APART Bytes lookup(const Bytes& table, const Bytes& index) {
+  Bytes x;
+  for (int i = 0; i < 64; ++i) {
+    reinterpret_cast<uint8_t*>(&x)[i] =
+        reinterpret_cast<const uint8_t*>(&table)[reinterpret_cast<const uint8_t*>(&index)[i] & 15];
+  }
+  return x;
+}
+
+HEADRACE_APART Quads quads(const Bytes& x) {
+  const I four = load_as<I>(reinterpret_cast<const uint8_t*>(&x));
+  Quads w;
+  for (int j = 0; j < 4; ++j) w.b[j] = __builtin_convertvector((four >> (8 * j)) & 0xff, F);
+  return w;
 }
 HEADRACE_INLINE ISum isum(int32_t start) { return splat(static_cast<float>(start)); }
-HEADRACE_INLINE ISum dot4(ISum sum, const Bytes& w, const int8_t* x) {
+HEADRACE_INLINE ISum dot4(ISum sum, const Quads& w, const int8_t* x) {
   for (int j = 0; j < 4; ++j) sum += w.b[j] * static_cast<float>(x[j]);
   return sum;
 }
+HEADRACE_INLINE ISum dot4_wide(ISum sum, const Quads& w, const int8_t* x) { return dot4(sum, w, x); }
 HEADRACE_INLINE F to_float(ISum sum) { return sum; }
 
 HEADRACE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }

@@ -1,9 +1,7 @@
 """The layer most decoders share: attention and a gated MLP, each behind its norm and added.
 
-    q, k, v = qkv_proj(norm(x))
-    h = x + o_proj(attention(rope(q), rope(k), v))
-    gate, up = gate_up_proj(norm(h))
-    y = h + down_proj(silu(gate) * up)
+    h = x + scale * attention(norm(x))
+    y = h + scale * mlp(norm(h))
 
 Where `head_norms` is set, each head of Q and K goes through a norm of its own before the rotation.
 """
@@ -12,9 +10,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from headrace.models.blocks import Attention, GatedMLP, Step
+from headrace.models.config import DecoderConfig
 from headrace.models.loader import Loader
-from headrace.models.model import DecoderConfig, Layer
-from headrace.ops.interface import Array, KVCacheArrays, Norm, Ops, RaggedBatch, RopeTable
+from headrace.models.model import Layer
+from headrace.ops.interface import Array
 
 
 class PreNormLayer(Layer):
@@ -23,35 +23,17 @@ class PreNormLayer(Layer):
     head_norms: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, loader: Loader, index: int) -> None:
-        hidden, ffn, eps = config.hidden_size, config.intermediate_size, config.rms_norm_eps
-        bias, mlp_bias = config.attention_bias, config.mlp_bias
-        at = f"model.layers.{index}"
-        self.index = index
-        self.shape = config.attention
-        self.input_norm = loader.norm(f"{at}.input_layernorm.weight", hidden, eps)
-        self.qkv_proj = loader.qkv(f"{at}.self_attn", self.shape, hidden, bias=bias)
-        self.q_norm: Norm | None = None
-        self.k_norm: Norm | None = None
+        at, eps = f"model.layers.{index}", config.norm_eps
+        self.scale = config.residual_scale
+        self.input_norm = loader.norm(f"{at}.input_layernorm", config.hidden_size, eps)
+        self.attention = Attention.load(config, loader, index, f"{at}.self_attn")
         if self.head_norms:
-            head_dim = self.shape.head_dim
-            self.q_norm = loader.head_norm(f"{at}.self_attn.q_norm.weight", head_dim, eps)
-            self.k_norm = loader.head_norm(f"{at}.self_attn.k_norm.weight", head_dim, eps)
-        self.o_proj = loader.linear(
-            [f"{at}.self_attn.o_proj"], [hidden], config.attention_width, bias=bias
-        )
-        self.post_norm = loader.norm(f"{at}.post_attention_layernorm.weight", hidden, eps)
-        self.gate_up_proj = loader.linear(
-            [f"{at}.mlp.gate_proj", f"{at}.mlp.up_proj"], [ffn, ffn], hidden, bias=mlp_bias
-        )
-        self.down_proj = loader.linear([f"{at}.mlp.down_proj"], [hidden], ffn, bias=mlp_bias)
+            head_dim = config.attention.head_dim
+            self.attention.q_norm = loader.head_norm(f"{at}.self_attn.q_norm", head_dim, eps)
+            self.attention.k_norm = loader.head_norm(f"{at}.self_attn.k_norm", head_dim, eps)
+        self.post_norm = loader.norm(f"{at}.post_attention_layernorm", config.hidden_size, eps)
+        self.mlp = GatedMLP.load(config, loader, f"{at}.mlp")
 
-    def __call__(
-        self, ops: Ops, x: Array, rope: RopeTable, kv: KVCacheArrays, batch: RaggedBatch
-    ) -> Array:
-        qkv = self.qkv_proj(x, norm=self.input_norm)
-        ops.rope(qkv, self.shape, rope, batch.positions, q_norm=self.q_norm, k_norm=self.k_norm)
-        ops.kv_write(qkv, self.shape, kv, self.index, batch)
-        attended = ops.paged_attention(qkv, self.shape, kv, self.index, batch)
-        h = self.o_proj(attended, residual=x)
-        gate_up = self.gate_up_proj(h, norm=self.post_norm)
-        return self.down_proj(ops.gated_activation(gate_up, "silu"), residual=h)
+    def __call__(self, x: Array, step: Step) -> Array:
+        h = self.attention(x, step, norm=self.input_norm, residual=x, scale=self.scale)
+        return self.mlp(h, step, norm=self.post_norm, residual=h, scale=self.scale)

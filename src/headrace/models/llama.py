@@ -10,9 +10,10 @@ Sources: arXiv 2302.13971, 2307.09288, 2407.21783; transformers modeling_llama.p
 
 from __future__ import annotations
 
+from headrace.models.config import DecoderConfig, read_attention
 from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
-from headrace.models.model import DecoderConfig, Model, read_attention
+from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 
 
@@ -41,7 +42,7 @@ class Llama(Model):
             attention=read_attention(reader, heads, head_dim),
             rope=RopeConfig.read(reader),
             max_positions=reader.size("max_position_embeddings", 2048),
-            rms_norm_eps=reader.positive("rms_norm_eps", 1e-6),
+            norm_eps=reader.positive("rms_norm_eps", 1e-6),
             attention_bias=reader.optional("attention_bias", bool),
             mlp_bias=reader.optional("mlp_bias", bool),
             tied=reader.optional("tie_word_embeddings", bool),

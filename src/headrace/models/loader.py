@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.models.rope import ROPE_FACTOR_NAMES, RopeConfig, RopeFactors
 from headrace.ops.interface import (
     Array,
     AttentionShape,
@@ -49,30 +51,29 @@ class Linear:
     weights: tuple[LinearWeight, ...]
 
     def __call__(
-        self, x: Array, *, norm: Norm | None = None, residual: Array | None = None
+        self,
+        x: Array,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
     ) -> Array:
-        """residual + W norm(x) + bias: f32[N, sum of the projections' widths]."""
+        """residual + scale * (W norm(x) + bias): f32[N, sum of the projections' widths]."""
         if len(self.weights) == 1:
-            return self.ops.linear(x, self.weights[0], norm=norm, residual=residual)
+            return self.ops.linear(x, self.weights[0], norm=norm, residual=residual, scale=scale)
         if residual is not None:
             raise ValueError("a residual cannot be added to projections of different codecs")
         x = x if norm is None else self.ops.norm(x, norm)
-        return self.ops.concat([self.ops.linear(x, weight) for weight in self.weights])
+        return self.ops.concat([self.ops.linear(x, weight, scale=scale) for weight in self.weights])
 
 
 class Loader:
     """Hands out weights of one checkpoint for one backend, and remembers what it handed out."""
 
     def __init__(self, checkpoint: Checkpoint, ops: Ops, progress: Progress | None = None) -> None:
-        conventions = checkpoint.conventions
-        if conventions.fused_qkv or conventions.fused_gate_up:
-            raise UnsupportedModelError(
-                f"{checkpoint.path}: fused QKV or gate-up tensors are not implemented for this "
-                "family; use a checkpoint with separate projections"
-            )
         self._checkpoint = checkpoint
         self._ops = ops
-        self._conventions = conventions
+        self._conventions = checkpoint.conventions
         self._progress = progress
         self._taken: set[str] = set()
         self.total_bytes = checkpoint.nbytes
@@ -87,18 +88,17 @@ class Loader:
             sizes[tensor.codec.name] += tensor.nbytes
         return sizes.most_common(1)[0][0] if sizes else "F32"
 
-    @property
-    def step_bytes(self) -> int:
+    def step_bytes(self, table: str = EMBEDDING) -> int:
         """Bytes every step reads: all but an embedding table that is only looked up."""
         tensors = self._checkpoint.tensors
-        looked_up = tensors.get(EMBEDDING) if HEAD in tensors else None
+        looked_up = tensors.get(table) if HEAD in tensors else None
         return self.total_bytes - (0 if looked_up is None else looked_up.nbytes)
 
-    def embedding_rows(self) -> int:
-        """Rows of the embedding table, where the config does not state them."""
-        tensor = self._checkpoint.tensors.get(EMBEDDING)
+    def rows(self, name: str) -> int:
+        """Rows of a table, where the config does not state them."""
+        tensor = self._checkpoint.tensors.get(name)
         if tensor is None:
-            raise self._missing(EMBEDDING)
+            raise self._missing(name)
         return tensor.shape[0]
 
     def has(self, name: str) -> bool:
@@ -126,15 +126,31 @@ class Loader:
         self._advance(tensor)
         return tensor.to_f32()
 
-    def norm(self, name: str, width: int, eps: float) -> Norm:
-        """An RMS norm's weight, f32[width]."""
+    def rope_factors(self, head_dim: int, rope: RopeConfig) -> RopeFactors:
+        """Divisors of the rotary frequencies that are stored as tensors, where there are any."""
+        half = rope.rotary_dim(head_dim) // 2
+        return RopeFactors(*(self.optional_vector(name, half) for name in ROPE_FACTOR_NAMES))
+
+    def norm(
+        self, name: str, width: int, eps: float, kind: Literal["rms", "layer"] = "rms"
+    ) -> Norm:
+        """The norm `{name}.weight`, f32[width]; a layer norm with `{name}.bias` if it is there."""
+        bias = f"{name}.bias"
+        return Norm(
+            self._vector(f"{name}.weight", width, self._conventions.norm_offset),
+            eps,
+            kind,
+            self._vector(bias, width) if kind == "layer" and self.has(bias) else None,
+        )
+
+    def _vector(self, name: str, width: int, offset: float = 0.0) -> Array:
         tensor = self.tensor(name, width)
-        weight = self._ops.vector(tensor, offset=self._conventions.norm_offset)
+        vector = self._ops.vector(tensor, offset=offset)
         self._advance(tensor)
-        return Norm(weight, eps)
+        return vector
 
     def head_norm(self, name: str, head_dim: int, eps: float) -> Norm:
-        """A norm over each head of Q or K, in "half" order."""
+        """An RMS norm over each head of Q or K, in "half" order."""
         if self._conventions.rope_layout != "half":
             raise UnsupportedModelError(
                 f"{self._checkpoint.path}: {name} with rows of Q and K stored interleaved is not "
@@ -142,9 +158,9 @@ class Loader:
             )
         return self.norm(name, head_dim, eps)
 
-    def embedding(self, rows: int, width: int) -> EmbeddingWeight:
-        """The table of token embeddings."""
-        tensor = self.tensor(EMBEDDING, rows, width)
+    def embedding(self, name: str, rows: int, width: int) -> EmbeddingWeight:
+        """A table that is looked up: of tokens, or of positions."""
+        tensor = self.tensor(name, rows, width)
         weight = self._ops.embedding_weight(tensor)
         self._advance(tensor)
         return weight
@@ -158,21 +174,32 @@ class Loader:
         """
         return self._packed(*self._stored(names, outs, width, bias))
 
-    def qkv(self, prefix: str, shape: AttentionShape, width: int, *, bias: bool | None) -> Linear:
-        """Q, K and V of one layer, fused, rows of Q and K in "half" order whatever the file's."""
+    def qkv(
+        self,
+        prefix: str,
+        shape: AttentionShape,
+        width: int,
+        *,
+        bias: bool | None,
+        rotary_dim: int | None = None,
+    ) -> Linear:
+        """Q, K and V of one layer, fused, rows of Q and K in "half" order whatever the file's.
+
+        rotary_dim: dimensions of a head that are rotated, and so reordered; None means all.
+        """
         names = [f"{prefix}.{letter}_proj" for letter in "qkv"]
         heads = (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads)
         outs = [count * shape.head_dim for count in heads]
         matrices, biases = self._stored(names, outs, width, bias)
         if self._conventions.rope_layout == "interleaved":
             for index in (0, 1):
-                order = heads_to_half(heads[index], shape.head_dim)
+                order = heads_to_half(heads[index], shape.head_dim, rotary_dim)
                 matrices[index] = matrices[index].select_rows(order)
                 biases[index] = _reordered(biases[index], order)
         return self._packed(matrices, biases)
 
-    def head(self, rows: int, width: int, *, tied: bool | None) -> Linear:
-        """lm_head, or the embedding table where it is tied: logits = W x.
+    def head(self, rows: int, width: int, *, tied: bool | None, table: str = EMBEDDING) -> Linear:
+        """lm_head, or the embedding `table` where it is tied: logits = W x.
 
         tied: what the config says; None means tied exactly when the file holds no lm_head.
         """
@@ -182,12 +209,12 @@ class Loader:
                     f"{self._checkpoint.path}: tie_word_embeddings is false but {HEAD} is "
                     "missing; the file is incomplete, or the config should say true"
                 )
-            return self._packed([self.tensor(EMBEDDING, rows, width)], [None], counted=True)
+            return self._packed([self.tensor(table, rows, width)], [None], counted=True)
         tensor = self.tensor(HEAD, rows, width)
-        if tied and not _same_bytes(tensor, self.tensor(EMBEDDING, rows, width)):
+        if tied and not _same_bytes(tensor, self.tensor(table, rows, width)):
             raise CheckpointError(
                 f"{self._checkpoint.path}: tie_word_embeddings is true but {HEAD} differs from "
-                f"{EMBEDDING}; set it to false to use {HEAD}, or remove that tensor"
+                f"{table}; set it to false to use {HEAD}, or remove that tensor"
             )
         return self._packed([tensor], [None])
 

@@ -1,18 +1,20 @@
 """What every model offers the engine: facts about itself, and one forward pass.
 
 Its weights are immutable once loaded; the KV cache is handed in with each step. It knows token ids
-and positions, not requests or text. A family states how its config is read and what its layer is.
+and positions, not requests or text. A family states how its config is read and what its layer is;
+where its ends differ too it overrides `embed` or the names below.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.models.blocks import Step
+from headrace.models.config import DecoderConfig
 from headrace.models.config_reader import ConfigReader
-from headrace.models.loader import Loader
-from headrace.models.rope import RopeConfig
+from headrace.models.loader import EMBEDDING, Loader
+from headrace.models.rope import RopeConfig, Rotation
 from headrace.ops.interface import (
     Array,
     AttentionShape,
@@ -28,43 +30,6 @@ FIRST_ROPE_POSITIONS = 4096
 """Positions of the first rope table: 1 MiB at a head_dim of 64, made in a few milliseconds."""
 
 
-@dataclass(frozen=True)
-class DecoderConfig:
-    """What a decoder's config says, in our words. Widths in values, lengths in tokens.
-
-    vocab_size: None where the file does not state it; the embedding's rows are then taken.
-    attention_bias, mlp_bias, tied: None where the file does not say; what it holds then decides.
-    """
-
-    model_type: str
-    vocab_size: int | None
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    attention: AttentionShape
-    rope: RopeConfig
-    max_positions: int
-    rms_norm_eps: float
-    attention_bias: bool | None = None
-    mlp_bias: bool | None = None
-    tied: bool | None = None
-
-    @property
-    def attention_width(self) -> int:
-        """Values in the output of all heads."""
-        return self.attention.num_heads * self.attention.head_dim
-
-
-def read_attention(reader: ConfigReader, heads: int, head_dim: int) -> AttentionShape:
-    """Grouped attention with the usual scale; checks what has to divide what."""
-    kv_heads = reader.size("num_key_value_heads", heads)
-    if heads % kv_heads:
-        reader.refuse("num_key_value_heads", kv_heads, f"divisors of num_attention_heads {heads}")
-    if head_dim % 2:
-        reader.refuse("head_dim", head_dim, "even numbers, which rotation needs")
-    return AttentionShape(heads, kv_heads, head_dim, scale=head_dim**-0.5)
-
-
 class Layer(ABC):
     """One decoder layer: reads its weights when made, runs when called."""
 
@@ -72,9 +37,7 @@ class Layer(ABC):
     def __init__(self, config: DecoderConfig, loader: Loader, index: int) -> None: ...
 
     @abstractmethod
-    def __call__(
-        self, ops: Ops, x: Array, rope: RopeTable, kv: KVCacheArrays, batch: RaggedBatch
-    ) -> Array:
+    def __call__(self, x: Array, step: Step) -> Array:
         """The residual stream f32[N, hidden] after this layer; its K and V are in the cache."""
 
 
@@ -88,6 +51,8 @@ class Model(ABC):
     """
 
     layer_type: ClassVar[type[Layer]]
+    embedding_name: ClassVar[str] = EMBEDDING
+    final_norm_name: ClassVar[str] = "model.norm"
 
     @staticmethod
     @abstractmethod
@@ -97,24 +62,22 @@ class Model(ABC):
     def __init__(
         self, config: DecoderConfig, ops: Ops, loader: Loader, *, max_positions: int
     ) -> None:
-        hidden, head_dim = config.hidden_size, config.attention.head_dim
-        rows = config.vocab_size or loader.embedding_rows()
-        divisors = loader.optional_vector("rope_freqs.weight", head_dim // 2)
-        self._ops = ops
-        self._frequencies = config.rope.frequencies(head_dim, divisors)
-        self._longest = max_positions
-        self._rope: RopeTable | None = None
-        self._rope_positions = 0
-        self._embedding = loader.embedding(rows, hidden)
-        self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
-        self._norm = loader.norm("model.norm.weight", hidden, config.rms_norm_eps)
-        self._head = loader.head(rows, hidden, tied=config.tied)
-
+        hidden, name = config.hidden_size, self.embedding_name
+        rows = config.vocab_size or loader.rows(name)
         self.config = config
+        self._ops = ops
+        self._longest = max_positions
+        self._rope = self._grown_table(config.rope, loader)
+        self._local_rope = self._grown_table(config.local_rope, loader)
+        self._embedding = loader.embedding(name, rows, hidden)
+        self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
+        self._norm = loader.norm(self.final_norm_name, hidden, config.norm_eps, config.norm)
+        self._head = loader.head(rows, hidden, tied=config.tied, table=name)
+
         self.vocab_size = rows
         self.weight_codec = loader.dominant_codec
         self.weight_bytes = loader.total_bytes
-        self.step_weight_bytes = loader.step_bytes
+        self.step_weight_bytes = loader.step_bytes(name)
 
     @property
     def model_type(self) -> str:
@@ -130,6 +93,15 @@ class Model(ABC):
     def attention(self) -> AttentionShape:
         """Heads of every layer."""
         return self.config.attention
+
+    @property
+    def window(self) -> int:
+        """Positions that any layer still reads of a request's past; 0 means all of them.
+
+        K and V that lie further back than this are never read again, in no layer.
+        """
+        windows = self.config.windows
+        return max(windows) if windows and all(windows) else 0
 
     def kv_cache_spec(
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
@@ -147,23 +119,53 @@ class Model(ABC):
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Array:
         """Logits f32[L, vocab_size] of `batch.logit_rows`; every token's K and V are stored."""
-        ops = self._ops
-        rope = self._rope_table(batch)
-        x = ops.embedding(self._embedding, batch.token_ids)
+        ops, config = self._ops, self.config
+        rope = None if self._rope is None else self._rope.covering(batch)
+        local = rope if self._local_rope is None else self._local_rope.covering(batch)
+        step = Step(ops, batch, kv, rope, local)
+        x = self.embed(step)
         for layer in self._layers:
-            x = layer(ops, x, rope, kv, batch)
+            x = layer(x, step)
         x = ops.take_rows(x, batch.logit_rows)
-        return self._head(x, norm=self._norm)
+        logits = self._head(x, norm=self._norm, scale=config.logit_scale)
+        return ops.softcap(logits, config.logit_softcap) if config.logit_softcap else logits
 
-    def _rope_table(self, batch: RaggedBatch) -> RopeTable:
-        """A table that covers the batch, made when first needed and doubled when outgrown.
+    def embed(self, step: Step) -> Array:
+        """What goes into the first layer: f32[N, hidden]."""
+        token_ids = step.batch.token_ids
+        return step.ops.embedding(self._embedding, token_ids, scale=self.config.embedding_scale)
 
-        The full one of Llama 3.1, 131,072 positions, is 64 MiB, and that of Qwen3 takes a tenth of
-        a second of a start; few requests ever get there.
-        """
+    def _grown_table(self, rope: RopeConfig | None, loader: Loader) -> _GrownTable | None:
+        if rope is None:
+            return None
+        head_dim = self.config.attention.head_dim
+        rotation = rope.rotation(head_dim, loader.rope_factors(head_dim, rope), self._longest)
+        return _GrownTable(self._ops, rotation, self._longest)
+
+
+class _GrownTable:
+    """A rope table that covers each batch, made when first needed and doubled when outgrown.
+
+    The full one of Llama 3.1, 131,072 positions, is 64 MiB, and that of Qwen3 takes a tenth of
+    a second of a start; few requests ever get there.
+    """
+
+    def __init__(self, ops: Ops, rotation: Rotation, longest: int) -> None:
+        self._ops = ops
+        self._rotation = rotation
+        self._longest = longest
+        self._table: RopeTable | None = None
+        self._positions = 0
+
+    def covering(self, batch: RaggedBatch) -> RopeTable:
+        """A table with every position of the batch."""
         needed = int(batch.positions.max(initial=0)) + 1
-        if self._rope is None or self._rope_positions < min(needed, self._longest):
+        if self._table is None or self._positions < min(needed, self._longest):
             doubled = max(FIRST_ROPE_POSITIONS, 1 << (needed - 1).bit_length())
-            self._rope_positions = min(doubled, self._longest)
-            self._rope = self._ops.rope_table(self._frequencies, self._rope_positions)
-        return self._rope
+            self._positions = min(doubled, self._longest)
+            self._table = self._ops.rope_table(
+                self._rotation.frequencies,
+                self._positions,
+                attention_factor=self._rotation.attention_factor,
+            )
+        return self._table

@@ -11,9 +11,10 @@ Sources: arXiv 2505.09388; transformers modeling_qwen3.py for the keys.
 
 from __future__ import annotations
 
+from headrace.models.config import DecoderConfig, read_attention
 from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
-from headrace.models.model import DecoderConfig, Model, read_attention
+from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 
 
@@ -47,7 +48,7 @@ class Qwen3(Model):
             attention=read_attention(reader, heads, head_dim),
             rope=RopeConfig.read(reader),
             max_positions=reader.size("max_position_embeddings", 32768),
-            rms_norm_eps=reader.positive("rms_norm_eps", 1e-6),
+            norm_eps=reader.positive("rms_norm_eps", 1e-6),
             mlp_bias=False,
             attention_bias=reader.optional("attention_bias", bool),
             tied=reader.optional("tie_word_embeddings", bool),

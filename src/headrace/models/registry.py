@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from headrace.errors import ConfigError, UnsupportedModelError
+from headrace.models.config import DecoderConfig
 from headrace.models.config_reader import ConfigReader
 from headrace.models.llama import Llama
 from headrace.models.loader import Loader, Progress
-from headrace.models.model import DecoderConfig, Model
+from headrace.models.model import Model
 from headrace.models.qwen3 import Qwen3
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint

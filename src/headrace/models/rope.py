@@ -9,7 +9,7 @@ read here. Source of the keys: transformers modeling_rope_utils.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,29 @@ from headrace.weights.rope_rows import llama3_factors
 
 RopeKind = Literal["default", "linear", "llama3"]
 KINDS: tuple[RopeKind, ...] = ("default", "linear", "llama3")
+
+
+ROPE_FACTOR_NAMES = (
+    "rope_freqs.weight",
+    "rope_factors_short.weight",
+    "rope_factors_long.weight",
+)
+"""GGUF's tensors of divisors, in the order of RopeFactors; Hugging Face has them in the config."""
+
+
+class RopeFactors(NamedTuple):
+    """Divisors of the frequencies stored with the weights, float32[rotary_dim / 2] each."""
+
+    all: npt.NDArray[np.float32] | None = None
+    short: npt.NDArray[np.float32] | None = None
+    long: npt.NDArray[np.float32] | None = None
+
+
+class Rotation(NamedTuple):
+    """Radians per position, float64[rotary_dim / 2]; cos and sin are times `attention_factor`."""
+
+    frequencies: npt.NDArray[np.float64]
+    attention_factor: float
 
 
 @dataclass(frozen=True)
@@ -79,16 +102,24 @@ class RopeConfig:
                 )
         return fields
 
-    def frequencies(
-        self, head_dim: int, divisors: npt.NDArray[np.float32] | None = None
-    ) -> npt.NDArray[np.float64]:
-        """Radians per position, float64[head_dim / 2].
+    def rotary_dim(self, head_dim: int) -> int:
+        """Dimensions of a head that are rotated."""
+        return head_dim
 
-        divisors: float32[head_dim / 2] stored with the weights (`rope_freqs.weight`). Those of
-        llama3 are float32 as well when they come from the config, so that both kinds of file
-        give the same angles.
+    def rotation(
+        self,
+        head_dim: int,
+        factors: RopeFactors | None = None,
+        max_positions: int | None = None,
+    ) -> Rotation:
+        """Frequencies for heads of this width.
+
+        factors: those stored with the weights. Divisors of llama3 are float32 as well when they
+        come from the config, so that both kinds of file give the same angles.
+        max_positions: the longest request that will be run, in tokens.
         """
         plain = self.theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+        divisors = None if factors is None else factors.all
         if self.kind == "linear":
             plain = plain / self.factor
         if self.kind == "llama3":
@@ -98,7 +129,7 @@ class RopeConfig:
                     "among the tensors; remove one of them"
                 )
             divisors = llama3_factors(head_dim, self.theta, self._llama3())
-        return plain if divisors is None else plain / divisors.astype(np.float64)
+        return Rotation(plain if divisors is None else plain / divisors.astype(np.float64), 1.0)
 
     def _llama3(self) -> dict[str, float]:
         return {

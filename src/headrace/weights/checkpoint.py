@@ -25,14 +25,12 @@ class Conventions:
         family, whose converter permuted the rows).
     norm_offset: what has to be added to stored norm weights: 1.0 for Gemma's safetensors, which
         store w - 1 (its GGUF files store w). 0 in the families opened so far.
-    fused_qkv, fused_gate_up: whether those matrices are stored as one tensor, as Phi-3 has them in
-        both containers. No in the families opened so far; a loader that cannot split them refuses.
+    transposed: whether matrices of layers are stored (in, out), as GPT-2's safetensors have them.
     """
 
     rope_layout: Literal["half", "interleaved"] = "half"
     norm_offset: float = 0.0
-    fused_qkv: bool = False
-    fused_gate_up: bool = False
+    transposed: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,25 +26,39 @@ LLAMA3_KEYS = (
 """What a rope_scaling of type "llama3" consists of, in the order `llama3_factors` takes it."""
 
 
-def heads_to_half(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
+def heads_to_half(
+    num_heads: int, head_dim: int, rotary_dim: int | None = None
+) -> npt.NDArray[np.int32]:
     """int32[num_heads * head_dim]: puts rows stored "interleaved" in "half" order.
 
-    `stored.select_rows(order)` is the matrix as Hugging Face has it; a bias is `bias[order]`.
-    Row h*head_dim + s*head_dim/2 + j of the result is stored row h*head_dim + 2*j + s.
-    Raises ValueError when head_dim is odd.
+    `stored.select_rows(order)` is the matrix in "half" order; a bias is `bias[order]`.
+    Row h*head_dim + s*rotary_dim/2 + j of the result is stored row h*head_dim + 2*j + s; rows of a
+    head past rotary_dim (None: head_dim) stay where they are.
+    Raises ValueError when rotary_dim is odd.
     """
-    return _rows(num_heads, head_dim).reshape(num_heads, head_dim // 2, 2).swapaxes(1, 2).ravel()
+    rows, rotary = _rows(num_heads, head_dim, rotary_dim)
+    pairs = rows[:, :rotary].reshape(num_heads, rotary // 2, 2).swapaxes(1, 2)
+    rows[:, :rotary] = pairs.reshape(num_heads, rotary).copy()
+    return rows.ravel()
 
 
-def heads_to_interleaved(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
+def heads_to_interleaved(
+    num_heads: int, head_dim: int, rotary_dim: int | None = None
+) -> npt.NDArray[np.int32]:
     """The inverse of `heads_to_half`: the order in which a GGUF file of the llama family stores."""
-    return _rows(num_heads, head_dim).reshape(num_heads, 2, head_dim // 2).swapaxes(1, 2).ravel()
+    rows, rotary = _rows(num_heads, head_dim, rotary_dim)
+    pairs = rows[:, :rotary].reshape(num_heads, 2, rotary // 2).swapaxes(1, 2)
+    rows[:, :rotary] = pairs.reshape(num_heads, rotary).copy()
+    return rows.ravel()
 
 
-def _rows(num_heads: int, head_dim: int) -> npt.NDArray[np.int32]:
-    if head_dim % 2:
-        raise ValueError(f"head_dim is {head_dim}; rotary pairs need an even number")
-    return np.arange(num_heads * head_dim, dtype=np.int32)
+def _rows(
+    num_heads: int, head_dim: int, rotary_dim: int | None
+) -> tuple[npt.NDArray[np.int32], int]:
+    rotary = head_dim if rotary_dim is None else rotary_dim
+    if rotary % 2:
+        raise ValueError(f"head_dim is {rotary}; rotary pairs need an even number")
+    return np.arange(num_heads * head_dim, dtype=np.int32).reshape(num_heads, head_dim), rotary
 
 
 def llama3_factors(

@@ -1,0 +1,117 @@
+// The kinds of weights and the facts about each: stored blocks, packed blocks, range of the bytes.
+//
+// Plain constants with internal linkage, for every dispatch level and for what is shared by them.
+// docs/kernels.md shows the layouts and defines the arithmetic.
+
+#pragma once
+
+#include <cstdint>
+
+namespace headrace {
+
+// Lanes of a vector. Part of the arithmetic (sums over a row are kept per lane), at every level.
+constexpr int64_t kLanes = 16;
+// Values of k that are summed on their own before they join the row's sum; also the block in which
+// activations are quantised.
+constexpr int64_t kTile = 32;
+
+enum class Codec : int32_t {
+  f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4
+};
+constexpr int kCodecs = 16;
+
+// How a packed block holds the scales of its groups.
+enum class Scales : uint8_t {
+  none,      // no quantised kind
+  half,      // f16 d[16], where there are mins f16 m[16]: one group
+  exponent,  // u8 e[16]: 2^(e - 128)
+  bytes,     // f16 d[16] (m[16]), i8 scale[group][16] (u8 min[group][16]): d * scale, m * min
+  nibbles,   // f16 d[16], m[16], u8 [group][16]: the scale in the low nibble, the min in the high
+};
+
+// What four bits stand for.
+enum class Table : uint8_t { none, nonlinear, float4 };
+
+struct CodecFacts {
+  const char* name;  // as in GGUF
+  int64_t stored_elements, stored_bytes;  // of one stored block
+
+  // Quantised kinds: a stored block is `tiles` tiles of k, a tile one group or two of 16, each with
+  // a scale (and a min). A value is scale * (byte - zero) - min; bytes are at most `most`.
+  int64_t tiles, groups;
+  bool mins;
+  int32_t zero, most;
+  Scales scales;
+  int low_bits, high_bits;  // what is packed of each value: two planes, or one
+  Table table;
+};
+
+constexpr CodecFacts kCodecFacts[kCodecs] = {
+    {"F32", 1, 4, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
+    {"F16", 1, 2, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
+    {"BF16", 1, 2, 0, 0, false, 0, 0, Scales::none, 0, 0, Table::none},
+    {"Q8_0", 32, 34, 1, 1, false, 128, 255, Scales::half, 8, 0, Table::none},
+    {"Q4_0", 32, 18, 1, 1, false, 8, 15, Scales::half, 4, 0, Table::none},
+    {"Q4_1", 32, 20, 1, 1, true, 0, 15, Scales::half, 4, 0, Table::none},
+    {"Q5_0", 32, 22, 1, 1, false, 16, 31, Scales::half, 4, 1, Table::none},
+    {"Q5_1", 32, 24, 1, 1, true, 0, 31, Scales::half, 4, 1, Table::none},
+    {"Q2_K", 256, 84, 8, 2, true, 0, 3, Scales::nibbles, 2, 0, Table::none},
+    {"Q3_K", 256, 110, 8, 2, false, 4, 7, Scales::bytes, 2, 1, Table::none},
+    {"Q4_K", 256, 144, 8, 1, true, 0, 15, Scales::bytes, 4, 0, Table::none},
+    {"Q5_K", 256, 176, 8, 1, true, 0, 31, Scales::bytes, 4, 1, Table::none},
+    {"Q6_K", 256, 210, 8, 2, false, 32, 63, Scales::bytes, 4, 2, Table::none},
+    {"IQ4_NL", 32, 18, 1, 1, false, 128, 241, Scales::half, 4, 0, Table::nonlinear},
+    {"IQ4_XS", 256, 136, 8, 1, false, 128, 241, Scales::bytes, 4, 0, Table::nonlinear},
+    {"MXFP4", 32, 17, 1, 1, false, 12, 24, Scales::exponent, 4, 0, Table::float4},
+};
+
+static constexpr const CodecFacts& facts(Codec codec) {
+  return kCodecFacts[static_cast<int>(codec)];
+}
+static constexpr bool is_quantised(Codec codec) { return facts(codec).groups > 0; }
+
+// Entries as bytes, zero point included. IQ4_NL's and IQ4_XS's levels (ggml-common.h, kvalues_iq4nl)
+// and twice the numbers of E2M1 (OCP Microscaling Formats 1.0, section 5.3.3).
+constexpr uint8_t kNonlinearTable[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                         129, 141, 153, 166, 181, 197, 217, 241};
+constexpr uint8_t kFloat4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+static constexpr const uint8_t* table_of(Table table) {
+  return table == Table::nonlinear ? kNonlinearTable
+                                   : (table == Table::float4 ? kFloat4Table : nullptr);
+}
+
+// Bytes of a packed block of 16 outputs: a header of scales, then the tiles. A plane of B bits is B
+// vectors of 64 bytes [16 outputs][4 of k]; vector v holds, from its lowest bits on, the values
+// k = 4f .. 4f + 3 of f = v, v + B, v + 2B, ... below 8.
+static constexpr int64_t header_bytes(const CodecFacts& f) {
+  const int64_t halves = f.mins ? 4 * kLanes : 2 * kLanes, groups = f.tiles * f.groups * kLanes;
+  switch (f.scales) {
+    case Scales::none: return 0;
+    case Scales::half: return halves;
+    case Scales::exponent: return kLanes;
+    case Scales::bytes: return halves + (f.mins ? 2 : 1) * groups;
+    case Scales::nibbles: return halves + groups;
+  }
+  return 0;
+}
+static constexpr int64_t tile_bytes(const CodecFacts& f) {
+  return 4 * kLanes * (f.low_bits + f.high_bits);
+}
+static constexpr int64_t block_bytes(const CodecFacts& f) {
+  return header_bytes(f) + f.tiles * tile_bytes(f);
+}
+
+// Calls fn<C>() for C = codec, a quantised one.
+template <int kFirst = static_cast<int>(Codec::q8_0), class Fn>
+static inline __attribute__((always_inline)) void with_quantised(Codec codec, const Fn& fn) {
+  if constexpr (kFirst < kCodecs) {
+    if (static_cast<int>(codec) == kFirst) {
+      fn.template operator()<static_cast<Codec>(kFirst)>();
+    } else {
+      with_quantised<kFirst + 1>(codec, fn);
+    }
+  }
+}
+
+}  // namespace headrace

@@ -1,0 +1,7 @@
+#include "vec_avx2.h"
+//
+#include "level.h"
+
+namespace headrace {
+const Kernels& avx2_kernels() { return kKernels; }
+}  // namespace headrace

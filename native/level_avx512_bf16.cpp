@@ -1,0 +1,34 @@
+// The level avx512 with another product for BF16 weights.
+
+#include "vec_avx512.h"
+//
+#include "linear_bf16.h"
+
+namespace headrace {
+
+const Kernels& avx512_kernels();
+
+namespace {
+
+constexpr Product kPairProduct = {
+    .half_operand = true, .scratch_bytes = sizeof(PairScratch), .linear = linear_pairs};
+
+const Product& product(Codec codec, bool many_rows) {
+  return codec == Codec::bf16 ? kPairProduct : avx512_kernels().product(codec, many_rows);
+}
+
+Kernels extended() {
+  Kernels kernels = avx512_kernels();
+  kernels.level = "avx512_bf16";
+  kernels.product = product;
+  return kernels;
+}
+
+}  // namespace
+
+const Kernels& avx512_bf16_kernels() {
+  static const Kernels kernels = extended();
+  return kernels;
+}
+
+}  // namespace headrace

@@ -1,0 +1,126 @@
+// y = W x for BF16 weights by VDPBF16PS: products of pairs, at twice the rate of f32.
+//
+// Its own arithmetic: k is cut into blocks of 128, each one chain from zero over the pairs (k, k + 1)
+// in ascending order, where the instruction adds the odd product and then the even one (two fused
+// roundings); then sum = sum + chain. Few rows stream, many rows run over a block of weights in the
+// first-level cache; both build every sum in that order. Activations are bf16 as well.
+
+#pragma once
+
+#include "kernels.h"
+#include "row_blocks.h"
+
+namespace {
+
+using headrace::kTile;
+
+// 12 rows x 2 panels = 24 chains of 32 registers.
+constexpr int kPairRows = 12;
+constexpr int kPairStreamRows = 16;
+constexpr int64_t kPairBlock = 128;
+constexpr int64_t kPairOutputs = 2 * kLanes;  // bf16 of a pair of k
+
+struct PairScratch {
+  alignas(64) float sums[kChunkRows * kBlockPanels * kLanes];
+};
+
+HEADRACE_INLINE F add_pairs(F sum, I w, const uint16_t* x) {
+  int32_t pair;
+  __builtin_memcpy(&pair, x, sizeof pair);
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(w),
+                          reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
+}
+
+// One block of k, or the shorter last one, for MR rows and NP panels: sums += chains.
+template <int MR, int NP, bool Stream>
+static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int64_t panel,
+                       int64_t pairs, float* sums) {
+  F c[MR][NP];
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; ++i) {
+    for (int j = 0; j < NP; ++j) c[i][j] = zero();
+  }
+  for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
+    if (Stream) prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes);
+    I of[NP];
+    for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; ++i) {
+      for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < MR; ++i) {
+    for (int j = 0; j < NP; ++j) {
+      float* sum = sums + (i * kBlockPanels + j) * kLanes;
+      store(sum, add(load(sum), c[i][j]));
+    }
+  }
+}
+
+HEADRACE_INLINE const uint16_t* pairs_at(const LinearArgs& a, int64_t panel, int64_t k) {
+  return reinterpret_cast<const uint16_t*>(a.weight.panels + panel * a.weight.panel_bytes) +
+         k * kLanes;
+}
+
+// Few rows: each panel is read once, front to back.
+static void stream_pairs(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
+                         float* sums) {
+  const int64_t all = a.weight.tiles * kTile, stride = a.x.stride;
+  with_rows<kPairStreamRows>(rows, [&]<int MR>() {
+    for (int64_t k = 0; k < all; k += kPairBlock) {
+      const int64_t n = all - k < kPairBlock ? all - k : kPairBlock;
+      pair_block<MR, 1, true>(a.x.half + row * stride + k, stride, pairs_at(a, panel, k), 0, n / 2,
+                              sums);
+    }
+  });
+}
+
+// Many rows: blocks of k, and of rows within each.
+static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                        int64_t rows, float* all_sums) {
+  const int64_t all = a.weight.tiles * kTile, stride = a.x.stride;
+  const int64_t apart = a.weight.panel_bytes / static_cast<int64_t>(sizeof(uint16_t));
+  for (int64_t k = 0; k < all; k += kPairBlock) {
+    const int64_t n = all - k < kPairBlock ? all - k : kPairBlock;
+    const bool ends = k + n == all;
+    const uint16_t* next = ends ? pairs_at(a, panel + count, 0) : pairs_at(a, panel, k + n);
+    const NextBlock ahead = {reinterpret_cast<const uint8_t*>(next), a.weight.panel_bytes,
+                             n * kLanes * static_cast<int64_t>(sizeof(uint16_t))};
+    for (int64_t i = 0, of; i < rows; i += of) {
+      const int64_t left = rows - i, blocks = (left + kPairRows - 1) / kPairRows;
+      of = (left + blocks - 1) / blocks;
+      NextBlock::ask(ahead, count, i, of, rows);
+      if (ends) ask_output(a, panel, count, row + i, of);
+      const uint16_t* x = a.x.half + (row + i) * stride + k;
+      float* sums = all_sums + i * kBlockPanels * kLanes;
+      with_rows<kPairRows>(of, [&]<int MR>() {
+        with_panels(count, [&]<int NP>() {
+          pair_block<MR, NP, false>(x, stride, pairs_at(a, panel, k), apart, n / 2, sums);
+        });
+      });
+    }
+  }
+}
+
+static void linear_pairs(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
+                         int64_t row_begin, int64_t row_end, void* scratch) {
+  float* sums = static_cast<PairScratch*>(scratch)->sums;
+  const bool few = row_end - row_begin <= kPairStreamRows;
+  const int64_t step = few ? 1 : kBlockPanels;
+  for (int64_t row = row_begin; row < row_end; row += kChunkRows) {
+    const int64_t rows = row_end - row < kChunkRows ? row_end - row : kChunkRows;
+    for (int64_t panel = panel_begin; panel < panel_end; panel += step) {
+      const int64_t count = panel_end - panel < step ? panel_end - panel : step;
+      clear_sums(sums, rows);
+      if (few) {
+        stream_pairs(a, panel, row, rows, sums);
+      } else {
+        block_pairs(a, panel, count, row, rows, sums);
+      }
+      finish(a, sums, panel, count, row, rows);
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,202 @@
+// y = W x for quantised weights: an exact integer sum for each group of a tile, then its scale.
+//
+// Few rows: operands go from the packed block into registers (stream_tiles, one for each kind).
+// Many rows: a block of k is unpacked once and every block of rows runs over it (unpacked_tiles, one
+// for each number of groups, with and without mins). Both build a row's sum in one order.
+
+#pragma once
+
+#include "kernels.h"
+#include "row_blocks.h"
+#include "unpack.h"
+
+namespace {
+
+using headrace::LinearArgs;
+using headrace::Operand;
+
+// Tiles of a k block of many rows: 16 x 2 panels x 576 to 768 bytes = 18 to 24 KiB, in the
+// first-level cache. A multiple of the 8 tiles of a block of 256.
+constexpr int64_t kUnpackedTiles = 16;
+
+// Rows of quantised activations, from a tile on.
+struct Int8Rows {
+  const int8_t* q;
+  const float* d;
+  const int32_t* start;
+  const float* sums;
+  int64_t tiles;  // from one row to the next
+
+  HEADRACE_INLINE Int8Rows at(const Operand& x, int64_t tiles, int64_t groups, int64_t row,
+                              int64_t tile) {
+    const int64_t at = row * tiles + tile;
+    return {x.q + at * kTile, x.d + at, x.start + at * groups, x.sums + at * groups, tiles};
+  }
+};
+
+template <bool kWide>
+HEADRACE_INLINE ISum dot(ISum sum, const Quads& w, const int8_t* x) {
+  return kWide ? dot4_wide(sum, w, x) : dot4(sum, w, x);
+}
+
+template <int MR, Codec C>
+static void stream_tiles(const Int8Rows& x, const uint8_t* block, int64_t blocks, float* sums) {
+  using P = Packed<C>;
+  constexpr int G = P::kGroups, kOfGroup = kFours / G;
+  F total[MR];
+  for (int i = 0; i < MR; ++i) total[i] = zero();
+  const int8_t* q = x.q;
+  const float* d = x.d;
+  const int32_t* start = x.start;
+  const float* msum = x.sums;
+  const int64_t tiles = x.tiles;
+  for (int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes) {
+    const P p = P::open(block);
+    const uint8_t* tile = block + P::kHeaderBytes;
+    for (int64_t at = 0; at < P::kHeaderBytes; at += 64) prefetch(block + kPrefetchBytes + at);
+    for (int t = 0; t < P::kTiles; ++t, tile += P::kTileBytes) {
+      for (int64_t at = 0; at < P::kTileBytes; at += 64) prefetch(tile + kPrefetchBytes + at);
+      unrolled<0, G>([&]<int g>() __attribute__((always_inline)) {
+        ISum s[MR];
+        for (int i = 0; i < MR; ++i) s[i] = isum(P::kStarts ? start[i * tiles * G + g] : 0);
+        unrolled<g * kOfGroup, (g + 1) * kOfGroup>([&]<int kFour>() __attribute__((always_inline)) {
+          const Quads w = quads(P::template four<kFour>(tile));
+          for (int i = 0; i < MR; ++i) {
+            s[i] = dot<P::kWide>(s[i], w, q + i * tiles * kTile + kFour * 4);
+          }
+        });
+        const F scale = P::scale(p, block, t * G + g);
+        for (int i = 0; i < MR; ++i) {
+          total[i] = fma(to_float(s[i]), mul(scale, splat(d[i * tiles])), total[i]);
+        }
+        if constexpr (P::kMins) {
+          const F min = P::min(p, block, t * G + g);
+          for (int i = 0; i < MR; ++i) {
+            total[i] = fnma(min, splat(msum[i * tiles * G + g]), total[i]);
+          }
+        }
+      });
+      q += kTile;
+      d += 1;
+      start += G;
+      msum += G;
+    }
+  }
+  for (int i = 0; i < MR; ++i) store(sums + i * kBlockPanels * kLanes, total[i]);
+}
+
+// sums[i][j] of MR rows and NP panels, `panel` tiles apart, over `tiles` tiles.
+template <int MR, int NP, int G, bool kMins, bool kWide>
+static void unpacked_tiles(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t panel,
+                           int64_t tiles, float* sums) {
+  constexpr int kOfGroup = kFours / G;
+  F total[MR][NP];
+  for (int i = 0; i < MR; ++i) {
+    for (int j = 0; j < NP; ++j) total[i][j] = load(sums + (i * kBlockPanels + j) * kLanes);
+  }
+  const int64_t step = x.tiles;
+  const int8_t* q = x.q;
+  const float* d = x.d;
+  const int32_t* start = x.start;
+  const float* msum = x.sums;
+  for (int64_t t = 0; t < tiles; ++t, ++w) {
+#pragma GCC unroll 2
+    for (int g = 0; g < G; ++g) {
+      ISum s[MR][NP];
+      for (int i = 0; i < MR; ++i) {
+        const ISum from = isum(start[i * step * G + g]);
+        for (int j = 0; j < NP; ++j) s[i][j] = from;
+      }
+#pragma GCC unroll 8
+      for (int four = g * kOfGroup; four < (g + 1) * kOfGroup; ++four) {
+        Quads b[NP];
+        for (int j = 0; j < NP; ++j) b[j] = quads(load_bytes(w[j * panel].bytes[four]));
+        for (int i = 0; i < MR; ++i) {
+          const int8_t* xq = q + i * step * kTile + four * 4;
+          for (int j = 0; j < NP; ++j) s[i][j] = dot<kWide>(s[i][j], b[j], xq);
+        }
+      }
+      for (int j = 0; j < NP; ++j) {
+        const F scale = load(w[j * panel].factors[g]);
+        for (int i = 0; i < MR; ++i) {
+          total[i][j] = fma(to_float(s[i][j]), mul(scale, splat(d[i * step])), total[i][j]);
+        }
+      }
+      if constexpr (kMins) {
+        for (int j = 0; j < NP; ++j) {
+          const F min = load(w[j * panel].factors[G + g]);
+          for (int i = 0; i < MR; ++i) {
+            total[i][j] = fnma(min, splat(msum[i * step * G + g]), total[i][j]);
+          }
+        }
+      }
+    }
+    q += kTile;
+    d += 1;
+    start += G;
+    msum += G;
+  }
+  for (int i = 0; i < MR; ++i) {
+    for (int j = 0; j < NP; ++j) store(sums + (i * kBlockPanels + j) * kLanes, total[i][j]);
+  }
+}
+
+// Few rows: each panel is read once, front to back.
+template <Codec C>
+static void stream_int8(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
+                        float* sums) {
+  using P = Packed<C>;
+  const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, P::kGroups, row, 0);
+  const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
+  with_rows<kStreamRows>(rows, [&]<int MR>() {
+    stream_tiles<MR, C>(x, w, a.weight.tiles / P::kTiles, sums);
+  });
+}
+
+// One block of k over all rows.
+template <int G, bool kMins, bool kWide>
+static void unpacked_rows(const LinearArgs& a, const UnpackedTile<G, kMins>* w, int64_t panel,
+                          int64_t count, int64_t row, int64_t rows, int64_t tile, int64_t tiles,
+                          const NextBlock& ahead, float* all_sums) {
+  const bool ends = tile + tiles == a.weight.tiles;
+  for (int64_t i = 0, n; i < rows; i += n) {
+    n = block_rows(rows - i);
+    NextBlock::ask(ahead, count, i, n, rows);
+    if (ends) ask_output(a, panel, count, row + i, n);
+    const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
+    float* sums = all_sums + i * kBlockPanels * kLanes;
+    with_rows<kBlockRows>(n, [&]<int MR>() {
+      with_panels(count, [&]<int NP>() {
+        unpacked_tiles<MR, NP, G, kMins, kWide>(x, w, kUnpackedTiles, tiles, sums);
+      });
+    });
+  }
+}
+
+// Bytes of the unpacked tiles of a k block: the largest kind, two groups with mins.
+constexpr int64_t kUnpackedBytes = kBlockPanels * kUnpackedTiles * sizeof(UnpackedTile<2, true>);
+
+// Many rows: blocks of k, and of rows within each.
+template <Codec C>
+static void block_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row, int64_t rows,
+                       uint8_t* unpacked, float* sums) {
+  using P = Packed<C>;
+  using Tile = UnpackedTileOf<P>;
+  Tile* w = reinterpret_cast<Tile*>(unpacked);
+  const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
+  for (int64_t tile = 0; tile < all; tile += kUnpackedTiles) {
+    const int64_t tiles = all - tile < kUnpackedTiles ? all - tile : kUnpackedTiles;
+    const uint8_t* from = a.weight.panels + panel * stride + tile / P::kTiles * P::kBlockBytes;
+    for (int64_t j = 0; j < count; ++j) {
+      unpack<C>(from + j * stride, tiles / P::kTiles, w + j * kUnpackedTiles);
+    }
+    const bool ends = tile + tiles == all;
+    const int64_t bytes = tiles / P::kTiles * P::kBlockBytes;
+    const NextBlock ahead = {
+        ends ? a.weight.panels + (panel + count) * stride : from + bytes, stride, bytes};
+    unpacked_rows<P::kGroups, P::kMins, P::kWide && kWideDiffers>(a, w, panel, count, row, rows,
+                                                                  tile, tiles, ahead, sums);
+  }
+}
+
+}  // namespace

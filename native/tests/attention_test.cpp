@@ -1,0 +1,170 @@
+// Attention through a paged cache: equal to the twin bit for bit over ragged lengths and head sizes,
+// whether a prompt comes at once, in chunks or token by token, with windows and softcaps.
+
+#include <algorithm>
+#include <string>
+
+#include "backend.h"
+#include "suites.h"
+#include "twin.h"
+
+namespace headrace::tests {
+namespace {
+
+struct Case {
+  int64_t kv_heads, group, head_dim, block_size, tokens;
+  bool k_bf16, v_bf16;
+  int64_t window = int64_t{1} << 40;
+  float softcap = 0.0f;
+
+  int64_t width() const { return kv_heads * (group + 2) * head_dim; }
+  std::string name() const {
+    return "attention of " + std::to_string(tokens) + " tokens, " + std::to_string(kv_heads) +
+           " x " + std::to_string(group) + " heads of " + std::to_string(head_dim) + ", K " +
+           (k_bf16 ? "bf16" : "f32") + ", V " + (v_bf16 ? "bf16" : "f32") + ", window " +
+           std::to_string(window) + ", softcap " + std::to_string(softcap);
+  }
+};
+
+float exp_of(const Kernels& kernels, float x) {
+  float y;
+  kernels.exp_shifted(&x, 1, 0.0f, 1.0f, &y);
+  return y;
+}
+
+float capped(const Kernels& kernels, float x, float cap) {
+  float y;
+  if (cap == 0.0f) return x;
+  kernels.activate({&x, &y, 1, Activation::softcap, false, cap}, 0, 1);
+  return y;
+}
+
+// One head of one token at `position`, in the order of docs/kernels.md.
+void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& qkv,
+              int64_t position, int64_t head, float scale, float* y) {
+  const Rounding r = rounding_of(kernels);
+  const int64_t d = c.head_dim, kv_head = head / c.group, heads = c.kv_heads * c.group;
+  const auto value = [&](int64_t token, int64_t column, bool round) {
+    const float v = qkv[static_cast<size_t>(token * c.width() + column)];
+    return round ? to_bf16(v) : v;
+  };
+  float most = -__builtin_inff(), total[16] = {};
+  std::vector<float> mixed(static_cast<size_t>(d));
+  const int64_t opening = std::max<int64_t>(0, position + 1 - c.window);
+  for (int64_t start = opening / kSpan * kSpan; start <= position; start += kSpan) {
+    const int64_t n = std::min(kSpan, position + 1 - start);
+    const int64_t seen = std::max<int64_t>(0, opening - start);
+    float p[kSpan], highest = -__builtin_inff();
+    for (int64_t t = seen; t < n; ++t) {
+      float sum = 0;
+      for (int64_t tile = 0; tile < d; tile += kTile) {
+        EvenOdd chains;
+        for (int64_t i = tile; i < std::min(d, tile + kTile); ++i) {
+          chains.add(r, i - tile, value(position, head * d + i, c.k_bf16),
+                     value(start + t, (heads + kv_head) * d + i, c.k_bf16));
+        }
+        sum = tile == 0 ? chains.sum() : sum + chains.sum();
+      }
+      p[t] = capped(kernels, sum * scale, c.softcap);
+      highest = std::max(highest, p[t]);
+    }
+    const float now = std::max(most, highest);
+    const float keep = now == most ? 1.0f : exp_of(kernels, most - now);
+    for (float& lane : total) lane *= keep;
+    for (int64_t t = seen; t < n; ++t) {
+      p[t] = exp_of(kernels, p[t] - now);
+      if (c.v_bf16) p[t] = to_bf16(p[t]);
+      total[t % 16] += p[t];
+    }
+    most = now;
+    for (int64_t i = 0; i < d; ++i) {
+      float sum = mixed[static_cast<size_t>(i)] * keep;
+      for (int64_t tile = seen / kTile * kTile; tile < n; tile += kTile) {
+        EvenOdd chains;
+        for (int64_t t = std::max(tile, seen); t < std::min(n, tile + kTile); ++t) {
+          chains.add(r, t - tile, p[t],
+                     value(start + t, (heads + c.kv_heads + kv_head) * d + i, c.v_bf16));
+        }
+        sum = sum + chains.sum();
+      }
+      mixed[static_cast<size_t>(i)] = sum;
+    }
+  }
+  const float whole = sum_of_lanes(total);
+  for (int64_t i = 0; i < d; ++i) y[i] = mixed[static_cast<size_t>(i)] / whole;
+}
+
+std::vector<float> attention_twin(const Kernels& kernels, const Case& c,
+                                  const std::vector<float>& qkv, float scale) {
+  const int64_t heads = c.kv_heads * c.group;
+  std::vector<float> y(static_cast<size_t>(c.tokens * heads * c.head_dim));
+  for (int64_t token = 0; token < c.tokens; ++token) {
+    for (int64_t h = 0; h < heads; ++h) {
+      row_twin(kernels, c, qkv, token, h, scale, y.data() + (token * heads + h) * c.head_dim);
+    }
+  }
+  return y;
+}
+
+// The same prompt in chunks of `chunk` tokens.
+std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<float>& qkv,
+                             float scale, int64_t chunk) {
+  const int64_t heads = c.kv_heads * c.group, d = c.head_dim;
+  const int64_t blocks = (c.tokens + c.block_size - 1) / c.block_size;
+  KvCache cache(1, c.kv_heads, d, c.block_size, blocks, c.k_bf16, c.v_bf16);
+  std::vector<int32_t> table, positions;
+  for (int64_t i = blocks; i > 0; --i) table.push_back(static_cast<int32_t>(i - 1));
+  for (int64_t i = 0; i < c.tokens; ++i) positions.push_back(static_cast<int32_t>(i));
+  std::vector<float> y(static_cast<size_t>(c.tokens * heads * d));
+  for (int64_t at = 0; at < c.tokens; at += chunk) {
+    const int64_t n = std::min(chunk, c.tokens - at);
+    const int32_t start[] = {0, static_cast<int32_t>(n)};
+    const BatchView batch{positions.data() + at, start, table.data(), blocks, 1, n};
+    // Blocks before the first window are forgotten.
+    const int64_t behind = std::max<int64_t>(0, at + 1 - c.window) / c.block_size;
+    std::fill(table.begin(), table.begin() + behind, -1);
+    const float* rows = qkv.data() + at * c.width();
+    backend.kv_write({cache.layer(0), batch, nullptr, rows, c.width(), heads * d,
+                      (heads + c.kv_heads) * d});
+    backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, c.window, c.softcap,
+                       y.data() + at * heads * d});
+  }
+  return y;
+}
+
+void check(const Kernels& kernels, Checks& checks, const Case& c) {
+  const float scale = 0.3f;
+  const std::vector<float> qkv =
+      Random(static_cast<uint64_t>(c.tokens)).values(c.tokens * c.width(), 2.0f);
+  const std::vector<float> want = attention_twin(kernels, c, qkv, scale);
+  for (const int threads : {1, 2}) {
+    Backend backend(kernels, threads);
+    for (const int64_t chunk : {c.tokens, int64_t{1}, int64_t{23}}) {
+      if (chunk == 1 && threads > 1) continue;
+      checks.equal(in_chunks(backend, c, qkv, scale, chunk), want,
+                   c.name() + ", chunks of " + std::to_string(chunk));
+    }
+  }
+}
+
+}  // namespace
+
+void attention_suite(const Kernels& kernels, Checks& checks) {
+  for (const bool k_bf16 : {false, true}) {
+    for (const bool v_bf16 : {false, true}) {
+      check(kernels, checks, {2, 3, 18, 16, 83, k_bf16, v_bf16});
+      check(kernels, checks, {1, 1, 64, 32, 130, k_bf16, v_bf16});
+    }
+  }
+  check(kernels, checks, {1, 5, 80, 64, 65, true, true});
+  for (const bool bf16 : {false, true}) {
+    for (const int64_t window : {1, 31, 64, 77}) {
+      check(kernels, checks, {1, 2, 20, 16, 150, bf16, bf16, window});
+    }
+    check(kernels, checks, {2, 1, 34, 32, 70, bf16, bf16, 45, 1.5f});
+  }
+  check(kernels, checks, {1, 1, 256, 16, 80, true, false, 50, 30.0f});
+  check(kernels, checks, {1, 2, 2, 16, 33, false, false});
+}
+
+}  // namespace headrace::tests

@@ -1,0 +1,150 @@
+// Products: with every codec, over ragged outputs, inputs and rows, equal to the twin bit for bit,
+// however many rows go together and whatever the threads.
+
+#include <string>
+
+#include "backend.h"
+#include "suites.h"
+#include "twin.h"
+
+namespace headrace::tests {
+namespace {
+
+struct Shape {
+  int64_t out, in;
+};
+// Tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
+constexpr Shape kShapes[] = {{1, 32}, {16, 64}, {33, 96}, {20, 1056}, {100, 160}};
+constexpr Shape kBlocksOf256[] = {{1, 256}, {33, 512}, {18, 1280}};
+constexpr Shape kTails[] = {{3, 1}, {17, 2}, {48, 33}, {31, 172}, {64, 47}};
+
+PackedLinear packed(Backend& backend, const StoredMatrix& w, std::vector<float> bias) {
+  std::vector<const uint8_t*> rows;
+  for (int64_t i = 0; i < w.out; ++i) rows.push_back(w.row(i));
+  return PackedLinear(backend.pool(), w.codec, w.in, rows, std::move(bias));
+}
+
+std::vector<float> rows_of(const std::vector<float>& x, int64_t width, int64_t begin, int64_t end) {
+  return {x.begin() + begin * width, x.begin() + end * width};
+}
+
+void check_shape(const Kernels& kernels, Checks& checks, Codec codec, const Shape& shape) {
+  constexpr int64_t kRows = 50;
+  Random random(static_cast<uint64_t>(shape.out * 10000 + shape.in));
+  const StoredMatrix w = random_matrix(codec, shape.out, shape.in, random.bits());
+  const std::vector<float> x = random.values(kRows * shape.in, 2.0f);
+  const std::vector<float> bias = random.values(shape.out);
+  const std::vector<float> residual = random.values(kRows * shape.out);
+  const std::string name = std::string("linear ") + facts(codec).name + " " + std::to_string(shape.out) +
+                           " x " + std::to_string(shape.in);
+  const std::vector<float> want =
+      product_twin(kernels, w, x, kRows, bias.data(), 0.7f, residual.data());
+  for (const int threads : {1, 3}) {
+    Backend backend(kernels, threads);
+    const PackedLinear weight = packed(backend, w, bias);
+    for (const int64_t rows : {1, 2, 3, 7, 8, 9, 16, 17, 18, 33, 48, 49, 50}) {
+      if (threads > 1 && rows % 16 != 1) continue;
+      const int64_t begin = kRows - rows;
+      std::vector<float> y(static_cast<size_t>(rows * shape.out));
+      backend.linear(weight.view(), x.data() + begin * shape.in, rows, {},
+                     residual.data() + begin * shape.out, 0.7f, y.data());
+      checks.equal(y, rows_of(want, shape.out, begin, kRows),
+                   name + ", rows " + std::to_string(rows) + ", threads " +
+                       std::to_string(threads));
+    }
+  }
+}
+
+// A fused norm is the norm and then the product.
+void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
+  constexpr int64_t kOut = 20, kRows = 19;
+  const int64_t width = facts(codec).stored_elements == 256 ? 512 : 352;
+  Random random(3);
+  Backend backend(kernels, 2);
+  const StoredMatrix w = random_matrix(codec, kOut, width, 4);
+  const PackedLinear weight = packed(backend, w, {});
+  const std::vector<float> x = random.values(kRows * width), by = random.values(width);
+  const std::vector<float> bias = random.values(width);
+  for (const bool layer : {false, true}) {
+    const NormWeights norm{by.data(), layer ? bias.data() : nullptr, 1e-5f, layer};
+    const std::vector<float> normed = norm_twin(rounding_of(kernels), x, width, norm);
+    const std::vector<float> want = product_twin(kernels, w, normed, kRows, nullptr, 1.0f, nullptr);
+    for (const int64_t rows : {int64_t{1}, kRows}) {
+      std::vector<float> y(static_cast<size_t>(rows * kOut));
+      backend.linear(weight.view(), x.data(), rows, norm, nullptr, 1.0f, y.data());
+      checks.equal(y, rows_of(want, kOut, 0, rows),
+                   std::string(layer ? "layer norm" : "norm") + " and product, " +
+                       facts(codec).name + ", rows " + std::to_string(rows));
+    }
+  }
+}
+
+// The largest integers there are: nothing saturates or wraps.
+void check_extremes(const Kernels& kernels, Checks& checks) {
+  constexpr int64_t kOut = 32, kRows = 20;
+  StoredMatrix w = random_matrix(Codec::q8_0, kOut, kTile, 1);
+  const uint16_t one = 0x3c00;
+  for (int64_t i = 0; i < kOut; ++i) {
+    uint8_t* row = w.bytes.data() + i * w.row_bytes;
+    __builtin_memcpy(row, &one, 2);
+    for (int64_t k = 0; k < kTile; ++k) row[2 + k] = i < 16 ? 0x80 : 0x7f;
+  }
+  Backend backend(kernels, 1);
+  const PackedLinear weight = packed(backend, w, {});
+  for (const float x : {127.0f, -127.0f}) {
+    for (const int64_t rows : {int64_t{1}, kRows}) {
+      const std::vector<float> from(static_cast<size_t>(rows * kTile), x);
+      std::vector<float> y(static_cast<size_t>(rows * kOut)), want(y.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        want[i] = x * (i % kOut < 16 ? -128.0f : 127.0f) * static_cast<float>(kTile);
+      }
+      backend.linear(weight.view(), from.data(), rows, {}, nullptr, 1.0f, y.data());
+      checks.equal(y, want, "Q8_0 extremes of " + std::to_string(x));
+    }
+  }
+}
+
+// NaN and infinity show in their own row and in no other.
+void check_not_finite(const Kernels& kernels, Checks& checks, Codec codec) {
+  constexpr int64_t kWidth = 256, kOut = 20;
+  Backend backend(kernels, 1);
+  const PackedLinear weight = packed(backend, random_matrix(codec, kOut, kWidth, 1), {});
+  for (const int64_t rows : {5, 20}) {
+    for (const float bad : {__builtin_nanf(""), __builtin_inff()}) {
+      std::vector<float> x = Random(2).values(rows * kWidth);
+      std::vector<float> clean(static_cast<size_t>(rows * kOut)), spoilt(clean.size());
+      backend.linear(weight.view(), x.data(), rows, {}, nullptr, 1.0f, clean.data());
+      x[3 * kWidth + 33] = bad;
+      backend.linear(weight.view(), x.data(), rows, {}, nullptr, 1.0f, spoilt.data());
+      for (int64_t i = 0; i < rows * kOut; ++i) {
+        const size_t at = static_cast<size_t>(i);
+        if (i / kOut == 3) {
+          checks.that(!std::isfinite(spoilt[at]), std::string("not finite, ") + facts(codec).name);
+        } else {
+          checks.that(spoilt[at] == clean[at], std::string("other rows, ") + facts(codec).name);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void linear_suite(const Kernels& kernels, Checks& checks) {
+  for (int i = 0; i < kCodecs; ++i) {
+    const Codec codec = static_cast<Codec>(i);
+    const int64_t block = facts(codec).stored_elements;
+    for (const Shape& shape : kBlocksOf256) check_shape(kernels, checks, codec, shape);
+    for (const Shape& shape : kShapes) {
+      if (block <= kTile) check_shape(kernels, checks, codec, shape);
+    }
+    for (const Shape& shape : kTails) {
+      if (block == 1) check_shape(kernels, checks, codec, shape);
+    }
+    check_norm(kernels, checks, codec);
+    check_not_finite(kernels, checks, codec);
+  }
+  check_extremes(kernels, checks);
+}
+
+}  // namespace headrace::tests

@@ -1,0 +1,51 @@
+// usage: headrace_native_tests [LEVEL...]   (default: every level this machine can run)
+// Prints one line per level; exits 1 where a check failed or a named level cannot run.
+
+#include <chrono>
+#include <cstring>
+
+#include "float_mode.h"
+#include "levels.h"
+#include "suites.h"
+
+namespace {
+
+bool named(int count, char** names, const char* level) {
+  for (int i = 1; i < count; ++i) {
+    if (std::strcmp(names[i], level) == 0) return true;
+  }
+  return count == 1;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  using namespace headrace;
+  const FlushDenormals flush;
+  int64_t failed = 0;
+  int levels_run = 0;
+  for (const Level& level : levels()) {
+    const Kernels& kernels = level.kernels();
+    if (!named(count, arguments, kernels.level)) continue;
+    if (!level.usable) {
+      std::printf("%s: this machine cannot run it\n", kernels.level);
+      continue;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    tests::Checks checks(kernels.level);
+    tests::linear_suite(kernels, checks);
+    tests::elementwise_suite(kernels, checks);
+    tests::attention_suite(kernels, checks);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    std::printf("%s: %lld checks, %lld failed, %.1f s\n", kernels.level,
+                static_cast<long long>(checks.made()), static_cast<long long>(checks.failed()),
+                took.count());
+    failed += checks.failed();
+    ++levels_run;
+  }
+  if (levels_run < (count == 1 ? 1 : count - 1)) {
+    std::printf("a level that was named did not run\n");
+    return 1;
+  }
+  return failed == 0 ? 0 : 1;
+}

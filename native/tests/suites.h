@@ -1,0 +1,14 @@
+// The suites of the native test program. Each runs one level's kernels.
+
+#pragma once
+
+#include "check.h"
+#include "kernels.h"
+
+namespace headrace::tests {
+
+void linear_suite(const Kernels& kernels, Checks& checks);
+void elementwise_suite(const Kernels& kernels, Checks& checks);
+void attention_suite(const Kernels& kernels, Checks& checks);
+
+}  // namespace headrace::tests

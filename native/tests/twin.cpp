@@ -1,0 +1,238 @@
+#include "twin.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "check.h"
+#include "stored.h"
+
+namespace headrace::tests {
+
+float Rounding::multiply_add(float a, float b, float c) const {
+  return fused ? std::fma(a, b, c) : a * b + c;
+}
+
+Rounding rounding_of(const Kernels& kernels) { const std::string level = kernels.level;
+  return {level != "portable", level == "avx512_bf16"}; }
+
+float from_f16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, rest = bits & 1023;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(rest), -24)
+                                   : std::ldexp(static_cast<float>(1024 + rest), exponent - 25);
+  return bits >> 15 != 0 ? -size : size;
+}
+
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+float to_bf16(float x) {
+  if (std::isnan(x)) return x;
+  const uint32_t bits = std::bit_cast<uint32_t>(x), below = bits & 0xffff;
+  uint32_t upper = bits >> 16;
+  if (below > 0x8000 || (below == 0x8000 && (upper & 1) != 0)) ++upper;
+  return std::bit_cast<float>(upper << 16);
+}
+
+void EvenOdd::add(const Rounding& r, int64_t k, float a, float b) {
+  float& chain = k % 2 == 0 ? even : odd;
+  chain = r.multiply_add(a, b, chain);
+}
+
+float sum_of_lanes(const float (&lanes)[16]) {
+  float left[16];
+  std::memcpy(left, lanes, sizeof left);
+  for (int half = 8; half >= 1; half /= 2) {
+    for (int i = 0; i < half; ++i) left[i] += left[i + half];
+  }
+  return left[0];
+}
+
+namespace {
+
+uint16_t random_f16(Random& random) {
+  // Any sign, exponents up to 2^0, subnormal ones among them.
+  const int64_t exponent = random.below(8) == 0 ? 0 : 9 + random.below(6);
+  return static_cast<uint16_t>(random.below(2) << 15 | exponent << 10 | random.below(1024));
+}
+
+// Where the halves of a stored block lie (MXFP4: its exponent); -1 where there is none.
+struct HalfPlaces {
+  int d, m;
+};
+HalfPlaces half_places(Codec codec) {
+  switch (codec) {
+    case Codec::q2_k: return {80, 82};
+    case Codec::q3_k: return {108, -1};
+    case Codec::q6_k: return {208, -1};
+    case Codec::q4_1: case Codec::q5_1: case Codec::q4_k: case Codec::q5_k: return {0, 2};
+    default: return {0, -1};
+  }
+}
+
+template <Codec C>
+void add_block(StoredMatrix& w, Random& random, uint8_t* block) {
+  constexpr CodecFacts f = facts(C);
+  for (int64_t i = 0; i < f.stored_bytes; ++i) block[i] = static_cast<uint8_t>(random.bits());
+  const HalfPlaces places = half_places(C);
+  const uint16_t d = random_f16(random), m = random_f16(random);
+  if constexpr (f.scales == Scales::exponent) {
+    block[0] = static_cast<uint8_t>(random.below(8) == 0 ? random.below(4) : 120 + random.below(9));
+  } else {
+    std::memcpy(block + places.d, &d, 2);
+    if (places.m >= 0) std::memcpy(block + places.m, &m, 2);
+  }
+  StoredBlock stored;
+  read_block<C>(block, stored);
+  const bool scaled = f.scales == Scales::bytes || f.scales == Scales::nibbles;
+  for (int64_t i = 0; i < f.stored_elements; ++i) {
+    const int64_t per_group = kTile / f.groups;
+    if (i % per_group == 0) {
+      const float of_group =
+          scaled ? static_cast<float>(static_cast<int8_t>(stored.scales[i / per_group])) : 1.0f;
+      // An exponent of 0 or 1 would be a denormal number, which is zero here.
+      const float block_scale = f.scales == Scales::exponent
+                                    ? (stored.d < 2 ? 0.0f : std::ldexp(1.0f, stored.d - 128))
+                                    : from_f16(stored.d);
+      w.scales.push_back(block_scale * of_group);
+      w.mins.push_back(f.mins ? from_f16(stored.m) *
+                                    (scaled ? static_cast<float>(stored.mins[i / per_group]) : 1.0f)
+                              : 0.0f);
+    }
+    int32_t byte = stored.q[i / 4] >> (8 * (i % 4)) & 255;
+    if (f.table != Table::none) byte = table_of(f.table)[byte];
+    w.whole.push_back(byte - f.zero);
+    const float value = w.scales.back() * static_cast<float>(byte - f.zero);
+    w.values.push_back(f.mins ? value - w.mins.back() : value);
+  }
+}
+
+}  // namespace
+
+StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed) {
+  Random random(seed);
+  const CodecFacts& f = facts(codec);
+  StoredMatrix w{codec, out, in, in / f.stored_elements * f.stored_bytes, {}, {}, {}, {}, {}};
+  w.bytes.resize(static_cast<size_t>(out * w.row_bytes));
+  for (size_t at = 0; at < w.bytes.size(); at += static_cast<size_t>(f.stored_bytes)) {
+    uint8_t* block = w.bytes.data() + at;
+    if (codec == Codec::f32) {
+      w.values.push_back(random.value());
+      std::memcpy(block, &w.values.back(), 4);
+    } else if (is_quantised(codec)) {
+      with_quantised(codec, [&]<Codec C>() { add_block<C>(w, random, block); });
+    } else {
+      uint16_t half = random_f16(random);
+      if (codec == Codec::bf16) {
+        half = static_cast<uint16_t>(std::bit_cast<uint32_t>(to_bf16(random.value())) >> 16);
+      }
+      w.values.push_back(codec == Codec::bf16 ? from_bf16(half) : from_f16(half));
+      std::memcpy(block, &half, 2);
+    }
+  }
+  return w;
+}
+
+namespace {
+
+float float_product(const Rounding& r, const float* w, const float* x, int64_t in) {
+  float sum = 0;
+  for (int64_t tile = 0; tile < in; tile += kTile) {
+    EvenOdd chains;
+    for (int64_t k = tile; k < in && k < tile + kTile; ++k) chains.add(r, k - tile, x[k], w[k]);
+    sum = sum + chains.sum();
+  }
+  return sum;
+}
+
+// VDPBF16PS (Intel's manual, volume 2): of each pair the odd product is added first.
+float pair_product(const float* w, const float* x, int64_t in) {
+  float sum = 0;
+  for (int64_t block = 0; block < in; block += 128) {
+    float chain = 0;
+    for (int64_t k = block; k < in && k < block + 128; k += 2) {
+      if (k + 1 < in) chain = std::fma(x[k + 1], w[k + 1], chain);
+      chain = std::fma(x[k], w[k], chain);
+    }
+    sum = sum + chain;
+  }
+  return sum;
+}
+
+float int8_product(const Rounding& r, const StoredMatrix& w, int64_t row, const float* x) {
+  const int64_t groups = facts(w.codec).groups, per_group = kTile / groups;
+  const int32_t* whole = w.whole.data() + row * w.in;
+  const float* scale = w.scales.data() + row * (w.in / per_group);
+  const float* min = w.mins.data() + row * (w.in / per_group);
+  float sum = 0;
+  for (int64_t begin = 0; begin < w.in; begin += kTile) {
+    float peak = 0;
+    for (int64_t i = 0; i < kTile; ++i) peak = std::fmax(peak, std::fabs(x[begin + i]));
+    const float d = peak / 127.0f, inverse = d == 0.0f ? 0.0f : 127.0f / peak;
+    for (int64_t from = begin; from < begin + kTile; from += per_group, ++scale, ++min) {
+      int32_t n = 0, of_x = 0;
+      for (int64_t k = from; k < from + per_group; ++k) {
+        const int32_t q = static_cast<int32_t>(std::nearbyint(x[k] * inverse));
+        n += q * whole[k];
+        of_x += q;
+      }
+      sum = r.multiply_add(static_cast<float>(n), *scale * d, sum);
+      if (facts(w.codec).mins) sum = r.multiply_add(-*min, d * static_cast<float>(of_x), sum);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
+                                const std::vector<float>& x, int64_t rows, const float* bias,
+                                float scale, const float* residual) {
+  const Rounding r = rounding_of(kernels);
+  std::vector<float> y(static_cast<size_t>(rows * w.out));
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<float> of(x.begin() + row * w.in, x.begin() + (row + 1) * w.in);
+    if (w.codec == Codec::bf16) {
+      for (float& v : of) v = to_bf16(v);
+    }
+    for (int64_t i = 0; i < w.out; ++i) {
+      float sum = is_quantised(w.codec)
+                      ? int8_product(r, w, i, of.data())
+                  : r.pairs && w.codec == Codec::bf16
+                      ? pair_product(w.values.data() + i * w.in, of.data(), w.in)
+                      : float_product(r, w.values.data() + i * w.in, of.data(), w.in);
+      if (bias != nullptr) sum += bias[i];
+      sum *= scale;
+      if (residual != nullptr) sum += residual[row * w.out + i];
+      y[static_cast<size_t>(row * w.out + i)] = sum;
+    }
+  }
+  return y;
+}
+
+std::vector<float> norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
+                             const NormWeights& norm) {
+  std::vector<float> y(x.size());
+  const float count = static_cast<float>(width);
+  for (size_t begin = 0; begin < x.size(); begin += static_cast<size_t>(width)) {
+    const float* row = x.data() + begin;
+    float mean = 0, values[16] = {}, squares[16] = {};
+    if (norm.centred) {
+      for (int64_t k = 0; k < width; ++k) values[k % 16] += row[k];
+      mean = sum_of_lanes(values) / count;
+    }
+    for (int64_t k = 0; k < width; ++k) {
+      const float d = row[k] - mean;
+      squares[k % 16] = r.multiply_add(d, d, squares[k % 16]);
+    }
+    const float scale = 1.0f / std::sqrt(sum_of_lanes(squares) / count + norm.eps);
+    for (int64_t k = 0; k < width; ++k) {
+      float v = ((row[k] - mean) * scale) * norm.weight[k];
+      if (norm.bias != nullptr) v += norm.bias[k];
+      y[begin + static_cast<size_t>(k)] = v;
+    }
+  }
+  return y;
+}
+
+}  // namespace headrace::tests

@@ -1,0 +1,59 @@
+// The arithmetic of docs/kernels.md again, one number at a time: what every level is compared with.
+//
+// Written from that page and not from the kernels. `Rounding` says where levels may differ: whether
+// a product and a sum are one rounding.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels.h"
+
+namespace headrace::tests {
+
+struct Rounding {
+  bool fused;
+  bool pairs;  // BF16 products by VDPBF16PS
+  float multiply_add(float a, float b, float c) const;
+};
+Rounding rounding_of(const Kernels& kernels);
+
+float from_f16(uint16_t bits);
+float from_bf16(uint16_t bits);
+float to_bf16(float x);  // nearest even, as f32
+
+// Two chains of even and odd terms.
+struct EvenOdd {
+  float even = 0, odd = 0;
+  void add(const Rounding& r, int64_t k, float a, float b);
+  float sum() const { return even + odd; }
+};
+
+// Lanes summed by halves.
+float sum_of_lanes(const float (&lanes)[16]);
+
+// Stored rows of random weights of a codec, and what they stand for.
+struct StoredMatrix {
+  Codec codec;
+  int64_t out, in;
+  int64_t row_bytes;
+  std::vector<uint8_t> bytes;
+  std::vector<float> values;  // [out][in]
+  // Quantised kinds: values are scale * whole - min, groups as the kind has them.
+  std::vector<int32_t> whole;       // [out][in]
+  std::vector<float> scales, mins;  // [out][in / 32 * groups]
+
+  const uint8_t* row(int64_t i) const { return bytes.data() + i * row_bytes; }
+};
+StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed);
+
+// y[rows][out] of x[rows][in].
+std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
+                                const std::vector<float>& x, int64_t rows, const float* bias,
+                                float scale, const float* residual);
+// Of every row of x[rows][width].
+std::vector<float> norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
+                             const NormWeights& norm);
+
+}  // namespace headrace::tests

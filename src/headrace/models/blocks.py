@@ -1,0 +1,163 @@
+"""Parts that decoders are put together from: attention, and the MLPs with and without a gate.
+
+A part reads its weights when made and is called with the residual stream; `norm` goes before its
+first product, `residual` and `scale` into its last one, so that a backend can fuse them:
+
+    Attention:  residual + scale * o_proj(attention(rotate(qkv_proj(norm(x)))))
+    GatedMLP:   residual + scale * down_proj(act(gate) * up),  gate, up = gate_up_proj(norm(x))
+    MLP:        residual + scale * down_proj(act(up_proj(norm(x))))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from headrace.models.config import DecoderConfig
+from headrace.models.loader import Linear, Loader
+from headrace.ops.interface import (
+    Activation,
+    Array,
+    AttentionShape,
+    KVCacheArrays,
+    Norm,
+    Ops,
+    RaggedBatch,
+    RopeTable,
+)
+
+
+class Step(NamedTuple):
+    """What every layer of one forward pass is handed.
+
+    rope: for layers that rotate; None in models without. local_rope: for layers with a window
+    where theirs differs; otherwise the same table.
+    """
+
+    ops: Ops
+    batch: RaggedBatch
+    kv: KVCacheArrays
+    rope: RopeTable | None
+    local_rope: RopeTable | None
+
+
+class Attention:
+    """Grouped attention of one layer; subclasses change what happens between its products.
+
+    shape: with the layer's own window. rotates: False in layers without positions.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        index: int,
+        qkv_proj: Linear,
+        o_proj: Linear,
+        *,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> None:
+        window = config.windows[index] if config.windows else 0
+        self.shape: AttentionShape = replace(config.attention, window=window)
+        self.rotates = config.rotates[index] if config.rotates else config.rope is not None
+        self.index = index
+        self.qkv_proj = qkv_proj
+        self.o_proj = o_proj
+        self.q_norm = q_norm
+        self.k_norm = k_norm
+
+    @classmethod
+    def load(cls, config: DecoderConfig, loader: Loader, index: int, prefix: str) -> Attention:
+        """With projections under their usual names, `{prefix}.q_proj` and so on."""
+        bias, hidden = config.attention_bias, config.hidden_size
+        qkv = loader.qkv(prefix, config.attention, hidden, bias=bias, rotary_dim=config.rotary_dim)
+        width, o_bias = config.attention_width, config.output_bias
+        o_proj = loader.linear(
+            [f"{prefix}.o_proj"], [hidden], width, bias=bias if o_bias is None else o_bias
+        )
+        return cls(config, index, qkv, o_proj)
+
+    def __call__(
+        self,
+        x: Array,
+        step: Step,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * attention(norm(x)): f32[N, hidden]."""
+        ops, batch = step.ops, step.batch
+        qkv = self.qkv_proj(x, norm=norm)
+        self.rotate(qkv, step)
+        ops.kv_write(qkv, self.shape, step.kv, self.index, batch)
+        attended = ops.paged_attention(qkv, self.shape, step.kv, self.index, batch)
+        return self.o_proj(attended, residual=residual, scale=scale)
+
+    def rotate(self, qkv: Array, step: Step) -> None:
+        """Norms of Q and K, and positions, in place."""
+        table = step.local_rope if self.shape.window else step.rope
+        if not self.rotates or table is None:
+            return
+        step.ops.rope(
+            qkv,
+            self.shape,
+            table,
+            step.batch.positions,
+            q_norm=self.q_norm,
+            k_norm=self.k_norm,
+        )
+
+
+class GatedMLP:
+    """down(act(gate) * up)."""
+
+    def __init__(self, gate_up_proj: Linear, down_proj: Linear, activation: Activation) -> None:
+        self.gate_up_proj = gate_up_proj
+        self.down_proj = down_proj
+        self.activation = activation
+
+    @classmethod
+    def load(cls, config: DecoderConfig, loader: Loader, prefix: str) -> GatedMLP:
+        """With projections under their usual names, `{prefix}.gate_proj` and so on."""
+        hidden, ffn, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        names = [f"{prefix}.gate_proj", f"{prefix}.up_proj"]
+        gate_up = loader.linear(names, [ffn, ffn], hidden, bias=bias)
+        down = loader.linear([f"{prefix}.down_proj"], [hidden], ffn, bias=bias)
+        return cls(gate_up, down, config.activation)
+
+    def __call__(
+        self,
+        x: Array,
+        step: Step,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * mlp(norm(x)): f32[N, hidden]."""
+        gate_up = self.gate_up_proj(x, norm=norm)
+        inner = step.ops.gated_activation(gate_up, self.activation)
+        return self.down_proj(inner, residual=residual, scale=scale)
+
+
+class MLP:
+    """down(act(up))."""
+
+    def __init__(self, up_proj: Linear, down_proj: Linear, activation: Activation) -> None:
+        self.up_proj = up_proj
+        self.down_proj = down_proj
+        self.activation = activation
+
+    def __call__(
+        self,
+        x: Array,
+        step: Step,
+        *,
+        norm: Norm | None = None,
+        residual: Array | None = None,
+        scale: float = 1.0,
+    ) -> Array:
+        """residual + scale * mlp(norm(x)): f32[N, hidden]."""
+        inner = step.ops.activation(self.up_proj(x, norm=norm), self.activation)
+        return self.down_proj(inner, residual=residual, scale=scale)
