@@ -2,7 +2,11 @@
 
 #include <stdexcept>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -14,6 +18,7 @@ const Kernels& portable_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512_bf16_kernels();
+const Kernels& amx_kernels();
 #elif defined(__aarch64__)
 const Kernels& neon_kernels();
 const Kernels& neon_dotprod_kernels();
@@ -33,6 +38,22 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+// Tiles for BF16 and bytes; the system saves their registers and lets this process use them, which
+// it has to be asked for once (Linux, Documentation/arch/x86/xstate.rst).
+bool has_amx() {
+  constexpr unsigned kFeatures = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
+  constexpr unsigned kSaved = 3u << 17;                           // tile configuration and data
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  static const bool usable = [] {
+    unsigned a, b, c, d, low, high;
+    if (!has_avx512() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    if ((d & kFeatures) != kFeatures) return false;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & kSaved) == kSaved &&
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return usable;
+}
 #elif defined(__aarch64__)
 bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 #endif
@@ -42,28 +63,29 @@ bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 std::vector<Level> levels() {
   return {
 #if defined(__x86_64__)
-      {avx512_bf16_kernels, has_avx512_bf16()},
-      {avx512_kernels, has_avx512()},
-      {avx2_kernels, has_avx2()},
+      {"amx", amx_kernels, has_amx()},
+      {"avx512_bf16", avx512_bf16_kernels, has_avx512_bf16()},
+      {"avx512", avx512_kernels, has_avx512()},
+      {"avx2", avx2_kernels, has_avx2()},
 #elif defined(__aarch64__)
-      {neon_dotprod_kernels, has_dot_product()},
-      {neon_kernels, true},
+      {"neon_dotprod", neon_dotprod_kernels, has_dot_product()},
+      {"neon", neon_kernels, true},
 #endif
-      {portable_kernels, true},
+      {"portable", portable_kernels, true},
   };
 }
 
 std::vector<std::string> usable_levels() {
   std::vector<std::string> names;
   for (const Level& level : levels()) {
-    if (level.usable) names.emplace_back(level.kernels().level);
+    if (level.usable) names.emplace_back(level.name);
   }
   return names;
 }
 
 const Kernels& select_level(const std::string& name) {
   for (const Level& level : levels()) {
-    if (level.usable && (name == "auto" || name == level.kernels().level)) return level.kernels();
+    if (level.usable && (name == "auto" || name == level.name)) return level.kernels();
   }
   std::string usable;
   for (const std::string& other : usable_levels()) usable += ", " + other;

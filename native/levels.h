@@ -10,7 +10,8 @@
 namespace headrace {
 
 struct Level {
-  const Kernels& (*kernels)();
+  const char* name;
+  const Kernels& (*kernels)();  // only where it is usable
   bool usable;
 };
 

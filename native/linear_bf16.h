@@ -41,7 +41,9 @@ static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int
     for (int j = 0; j < NP; ++j) c[i][j] = zero();
   }
   for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
-    if (Stream) prefetch(reinterpret_cast<const char*>(w) + kPrefetchBytes);
+    for (int j = 0; Stream && j < NP; ++j) {
+      prefetch(reinterpret_cast<const char*>(w + j * panel) + kPrefetchBytes);
+    }
     I of[NP];
     for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
 #pragma GCC unroll 16
@@ -63,22 +65,9 @@ HEADRACE_INLINE const uint16_t* pairs_at(const LinearArgs& a, int64_t panel, int
          k * kLanes;
 }
 
-// Few rows: each panel is read once, front to back.
-static void stream_pairs(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows,
-                         float* sums) {
-  const int64_t all = a.weight.tiles * kTile, stride = a.x.stride;
-  with_rows<kPairStreamRows>(rows, [&]<int MR>() {
-    for (int64_t k = 0; k < all; k += kPairBlock) {
-      const int64_t n = all - k < kPairBlock ? all - k : kPairBlock;
-      pair_block<MR, 1, true>(a.x.half + row * stride + k, stride, pairs_at(a, panel, k), 0, n / 2,
-                              sums);
-    }
-  });
-}
-
 // Many rows: blocks of k, and of rows within each.
 static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
-                        int64_t rows, float* all_sums) {
+                        int64_t rows, bool few, float* all_sums) {
   const int64_t all = a.weight.tiles * kTile, stride = a.x.stride;
   const int64_t apart = a.weight.panel_bytes / static_cast<int64_t>(sizeof(uint16_t));
   for (int64_t k = 0; k < all; k += kPairBlock) {
@@ -90,13 +79,15 @@ static void block_pairs(const LinearArgs& a, int64_t panel, int64_t count, int64
     for (int64_t i = 0, of; i < rows; i += of) {
       const int64_t left = rows - i, blocks = (left + kPairRows - 1) / kPairRows;
       of = (left + blocks - 1) / blocks;
-      NextBlock::ask(ahead, count, i, of, rows);
+      const bool stream = few && i == 0;
+      if (!few) NextBlock::ask(ahead, count, i, of, rows);
       if (ends) ask_output(a, panel, count, row + i, of);
       const uint16_t* x = a.x.half + (row + i) * stride + k;
       float* sums = all_sums + i * kBlockPanels * kLanes;
       with_rows<kPairRows>(of, [&]<int MR>() {
         with_panels(count, [&]<int NP>() {
-          pair_block<MR, NP, false>(x, stride, pairs_at(a, panel, k), apart, n / 2, sums);
+          const auto block = stream ? pair_block<MR, NP, true> : pair_block<MR, NP, false>;
+          block(x, stride, pairs_at(a, panel, k), apart, n / 2, sums);
         });
       });
     }
@@ -107,17 +98,12 @@ static void linear_pairs(const LinearArgs& a, int64_t panel_begin, int64_t panel
                          int64_t row_begin, int64_t row_end, void* scratch) {
   float* sums = static_cast<PairScratch*>(scratch)->sums;
   const bool few = row_end - row_begin <= kPairStreamRows;
-  const int64_t step = few ? 1 : kBlockPanels;
   for (int64_t row = row_begin; row < row_end; row += kChunkRows) {
     const int64_t rows = row_end - row < kChunkRows ? row_end - row : kChunkRows;
-    for (int64_t panel = panel_begin; panel < panel_end; panel += step) {
-      const int64_t count = panel_end - panel < step ? panel_end - panel : step;
+    for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
+      const int64_t count = panel_end - panel < kBlockPanels ? panel_end - panel : kBlockPanels;
       clear_sums(sums, rows);
-      if (few) {
-        stream_pairs(a, panel, row, rows, sums);
-      } else {
-        block_pairs(a, panel, count, row, rows, sums);
-      }
+      block_pairs(a, panel, count, row, rows, few, sums);
       finish(a, sums, panel, count, row, rows);
     }
   }

@@ -8,7 +8,26 @@
 #include "levels.h"
 #include "suites.h"
 
+namespace headrace {
+#if defined(__x86_64__)
+const Kernels& amx_twin_kernels();
+#endif
+}  // namespace headrace
+
 namespace {
+
+// Those of the machine, and the twin of amx where its other kernels can run.
+std::vector<headrace::Level> levels_and_twins() {
+  std::vector<headrace::Level> all = headrace::levels();
+#if defined(__x86_64__)
+  bool avx512 = false;
+  for (const auto& level : all) {
+    avx512 |= level.usable && std::strcmp(level.name, "avx512") == 0;
+  }
+  all.push_back({"amx_twin", headrace::amx_twin_kernels, avx512});
+#endif
+  return all;
+}
 
 bool named(int count, char** names, const char* level) {
   for (int i = 1; i < count; ++i) {
@@ -24,15 +43,16 @@ int main(int count, char** arguments) {
   const FlushDenormals flush;
   int64_t failed = 0;
   int levels_run = 0;
-  for (const Level& level : levels()) {
-    const Kernels& kernels = level.kernels();
-    if (!named(count, arguments, kernels.level)) continue;
+  for (const Level& level : levels_and_twins()) {
+    if (!named(count, arguments, level.name)) continue;
     if (!level.usable) {
-      std::printf("%s: this machine cannot run it\n", kernels.level);
+      std::printf("%s: this machine cannot run it\n", level.name);
       continue;
     }
+    const Kernels& kernels = level.kernels();
     const auto start = std::chrono::steady_clock::now();
-    tests::Checks checks(kernels.level);
+    tests::Checks checks(level.name);
+    checks.that(std::strcmp(level.name, kernels.level) == 0, "the table's name");
     tests::linear_suite(kernels, checks);
     tests::elementwise_suite(kernels, checks);
     tests::attention_suite(kernels, checks);

@@ -1,0 +1,35 @@
+// The level avx512 with tile products for many rows of BF16 and quantised weights.
+
+#include "vec_avx512.h"
+//
+#include "linear_amx.h"
+
+namespace headrace {
+
+const Kernels& avx512_kernels();
+
+namespace {
+
+using Products = AmxProducts<HardwareTiles>;
+
+const Product& product(Codec codec, bool many_rows) {
+  if (many_rows && codec == Codec::bf16) return Products::kBf16;
+  if (many_rows && is_quantised(codec)) return Products::kInt8;
+  return avx512_kernels().product(codec, many_rows);
+}
+
+Kernels extended() {
+  Kernels kernels = avx512_kernels();
+  kernels.level = "amx";
+  kernels.product = product;
+  return kernels;
+}
+
+}  // namespace
+
+const Kernels& amx_kernels() {
+  static const Kernels kernels = extended();
+  return kernels;
+}
+
+}  // namespace headrace

@@ -1,0 +1,237 @@
+// y = W x for many rows by tile products, bit for bit what avx512 computes: TDPBF16PS adds as the
+// chains of even and odd terms do (chains.h), and sums of bytes are exact integers, which then meet
+// their scales as in linear_int8.h.
+//
+// `Tiles` are the instructions (amx_tiles.h), or their twin in the tests. A block of rows is two
+// tiles of up to 16, a block of outputs two panels: sums 0..3, rows 4 and 5, weights 6 and 7.
+
+#pragma once
+
+#include "amx_tiles.h"
+#include "kernels.h"
+#include "linear_int8.h"
+#include "row_blocks.h"
+
+namespace {
+
+using headrace::is_quantised;
+
+constexpr int64_t kTileRows = 16;
+constexpr int64_t kTileRowBytes = 64;
+// Rows that go through a block of k together: their sums (16 KiB) wait in scratch.
+constexpr int64_t kAmxRows = 128;
+// Tiles of a k block of BF16: 8 x 32 k x 32 outputs x 2 bytes = 16 KiB of weights, and as much of
+// 32 rows, in a first-level cache of 48 KiB.
+constexpr int64_t kAmxTiles = 8;
+constexpr int64_t kSumStride = kBlockPanels * kLanes * static_cast<int64_t>(sizeof(float));
+
+struct AmxScratch {
+  alignas(64) float sums[kAmxRows * kBlockPanels * kLanes];
+  alignas(64) int32_t whole[2 * kTileRows * kBlockPanels * kLanes];
+  alignas(64) uint8_t unpacked[kUnpackedBytes];
+};
+
+// Sums, rows of `bytes_of_k` bytes, and weights for a block of `rows` rows.
+static TileConfig config_of(int64_t rows, int64_t bytes_of_k) {
+  TileConfig config;
+  const int64_t first = rows < kTileRows ? rows : kTileRows;
+  const auto shape = [&](int tile, int64_t tile_rows, int64_t row_bytes) {
+    config.rows[tile] = static_cast<uint8_t>(tile_rows);
+    config.row_bytes[tile] = static_cast<uint16_t>(tile_rows == 0 ? 0 : row_bytes);
+  };
+  for (int tile = 0; tile < 4; ++tile) {
+    shape(tile, tile < 2 ? first : rows - first, kTileRowBytes);
+  }
+  shape(4, first, bytes_of_k);
+  shape(5, rows - first, bytes_of_k);
+  for (int tile = 6; tile < 8; ++tile) shape(tile, bytes_of_k / 4, kTileRowBytes);
+  return config;
+}
+
+// Calls fn<two row tiles, two panels>().
+template <class Fn>
+HEADRACE_INLINE void with_shape(int64_t rows, int64_t panels, const Fn& fn) {
+  if (rows > kTileRows) {
+    if (panels == 2) return fn.template operator()<true, true>();
+    return fn.template operator()<true, false>();
+  }
+  if (panels == 2) return fn.template operator()<false, true>();
+  fn.template operator()<false, false>();
+}
+
+// Calls load<tile>(row tile, panel) or the like for the sums there are.
+template <bool kTwoRows, bool kTwoPanels, class Fn>
+HEADRACE_INLINE void for_sums(const Fn& fn) {
+  fn.template operator()<0>(0, 0);
+  if constexpr (kTwoPanels) fn.template operator()<1>(0, 1);
+  if constexpr (kTwoRows) fn.template operator()<2>(1, 0);
+  if constexpr (kTwoRows && kTwoPanels) fn.template operator()<3>(1, 1);
+}
+
+// sums += x * w over `tiles` tiles of k.
+template <class Tiles, bool kTwoRows, bool kTwoPanels>
+static void bf16_block(const uint16_t* x, int64_t stride, const uint8_t* w, int64_t panel_bytes,
+                       int64_t tiles, float* sums) {
+  constexpr int64_t kWeightBytes = kTile * kLanes * 2;
+  const int64_t row_bytes = stride * 2;
+  const auto sum_at = [&](int row_tile, int panel) {
+    return sums + (row_tile * kTileRows * kBlockPanels + panel) * kLanes;
+  };
+  for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int row_tile, int panel) {
+    Tiles::template load<kSum>(sum_at(row_tile, panel), kSumStride);
+  });
+  for (int64_t t = 0; t < tiles; ++t, x += kTile, w += kWeightBytes) {
+    Tiles::template load<4>(x, row_bytes);
+    if constexpr (kTwoRows) Tiles::template load<5>(x + kTileRows * stride, row_bytes);
+    Tiles::template load<6>(w, kTileRowBytes);
+    if constexpr (kTwoPanels) Tiles::template load<7>(w + panel_bytes, kTileRowBytes);
+    Tiles::template multiply_bf16<0, 4, 6>();
+    if constexpr (kTwoPanels) Tiles::template multiply_bf16<1, 4, 7>();
+    if constexpr (kTwoRows) Tiles::template multiply_bf16<2, 5, 6>();
+    if constexpr (kTwoRows && kTwoPanels) Tiles::template multiply_bf16<3, 5, 7>();
+  }
+  for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int row_tile, int panel) {
+    Tiles::template store<kSum>(sum_at(row_tile, panel), kSumStride);
+  });
+}
+
+// Blocks of 32 rows; the tiles take a new shape where the last block is shorter.
+template <class Tiles, class Fn>
+HEADRACE_INLINE void for_row_blocks(int64_t rows, int64_t bytes_of_k, const Fn& fn) {
+  for (int64_t i = 0; i < rows; i += 2 * kTileRows) {
+    const int64_t n = rows - i < 2 * kTileRows ? rows - i : 2 * kTileRows;
+    if (i == 0 || n < 2 * kTileRows) Tiles::configure(config_of(n, bytes_of_k));
+    fn(i, n);
+  }
+}
+
+template <class Tiles>
+static void panels_bf16(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                        int64_t rows, AmxScratch* s) {
+  const int64_t all = a.weight.tiles, stride = a.x.stride;
+  const uint8_t* w = a.weight.panels + panel * a.weight.panel_bytes;
+  for (int64_t tile = 0; tile < all; tile += kAmxTiles) {
+    const int64_t tiles = all - tile < kAmxTiles ? all - tile : kAmxTiles;
+    for_row_blocks<Tiles>(rows, kTileRowBytes, [&](int64_t i, int64_t n) {
+      const uint16_t* x = a.x.half + (row + i) * stride + tile * kTile;
+      float* sums = s->sums + i * kBlockPanels * kLanes;
+      with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
+        bf16_block<Tiles, kTwoRows, kTwoPanels>(x, stride, w + tile * kTile * kLanes * 2,
+                                                a.weight.panel_bytes, tiles, sums);
+      });
+    });
+  }
+}
+
+// The integer sums of `rows` rows and one group meet their scales: as unpacked_tiles does.
+template <int G, bool kMins>
+HEADRACE_INLINE void scale_group(const int32_t* whole, const Int8Rows& x,
+                                 const UnpackedTile<G, kMins>* w, int64_t count, int64_t t, int g,
+                                 int64_t rows, float* sums) {
+  for (int64_t j = 0; j < count; ++j) {
+    const auto& of = w[j * kUnpackedTiles + t];
+    const F scale = load(of.factors[g]);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t at = (i * kBlockPanels + j) * kLanes, block = i * x.tiles + t;
+      const ISum sum = _mm512_add_epi32(_mm512_loadu_si512(whole + at),
+                                        isum(x.start[block * G + g]));
+      F total = fma(to_float(sum), mul(scale, splat(x.d[block])), load(sums + at));
+      if constexpr (kMins) total = fnma(load(of.factors[G + g]), splat(x.sums[block * G + g]), total);
+      store(sums + at, total);
+    }
+  }
+}
+
+// sums += x * w over `tiles` unpacked tiles: the integers of one group of one tile at a time.
+template <class Tiles, bool kTwoRows, bool kTwoPanels, int G, bool kMins>
+static void int8_block(const Int8Rows& x, const UnpackedTile<G, kMins>* w, int64_t tiles,
+                       int64_t rows, int32_t* whole, float* sums) {
+  constexpr int64_t kGroupBytes = kTile / G, kFoursOfGroup = kFours / G;
+  const int64_t row_bytes = x.tiles * kTile;
+  for (int64_t t = 0; t < tiles; ++t) {
+    for (int g = 0; g < G; ++g) {
+      const int8_t* q = x.q + t * kTile + g * kGroupBytes;
+      for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int, int) { Tiles::template zero<kSum>(); });
+      Tiles::template load<4>(q, row_bytes);
+      if constexpr (kTwoRows) Tiles::template load<5>(q + kTileRows * row_bytes, row_bytes);
+      Tiles::template load<6>(w[t].bytes[g * kFoursOfGroup], kTileRowBytes);
+      if constexpr (kTwoPanels) {
+        Tiles::template load<7>(w[kUnpackedTiles + t].bytes[g * kFoursOfGroup], kTileRowBytes);
+      }
+      Tiles::template multiply_int8<0, 4, 6>();
+      if constexpr (kTwoPanels) Tiles::template multiply_int8<1, 4, 7>();
+      if constexpr (kTwoRows) Tiles::template multiply_int8<2, 5, 6>();
+      if constexpr (kTwoRows && kTwoPanels) Tiles::template multiply_int8<3, 5, 7>();
+      for_sums<kTwoRows, kTwoPanels>([&]<int kSum>(int row_tile, int panel) {
+        Tiles::template store<kSum>(
+            whole + (row_tile * kTileRows * kBlockPanels + panel) * kLanes, kSumStride);
+      });
+      scale_group<G, kMins>(whole, x, w, kTwoPanels ? 2 : 1, t, g, rows, sums);
+    }
+  }
+}
+
+template <class Tiles, int G, bool kMins>
+static void unpacked_rows_amx(const LinearArgs& a, const UnpackedTile<G, kMins>* w, int64_t count,
+                              int64_t row, int64_t rows, int64_t tile, int64_t tiles,
+                              AmxScratch* s) {
+  for_row_blocks<Tiles>(rows, kTile / G, [&](int64_t i, int64_t n) {
+    const Int8Rows x = Int8Rows::at(a.x, a.weight.tiles, G, row + i, tile);
+    float* sums = s->sums + i * kBlockPanels * kLanes;
+    with_shape(n, count, [&]<bool kTwoRows, bool kTwoPanels>() {
+      int8_block<Tiles, kTwoRows, kTwoPanels, G, kMins>(x, w, tiles, n, s->whole, sums);
+    });
+  });
+}
+
+template <class Tiles, Codec C>
+static void panels_int8(const LinearArgs& a, int64_t panel, int64_t count, int64_t row,
+                        int64_t rows, AmxScratch* s) {
+  using P = Packed<C>;
+  using Tile = UnpackedTileOf<P>;
+  Tile* w = reinterpret_cast<Tile*>(s->unpacked);
+  const int64_t all = a.weight.tiles, stride = a.weight.panel_bytes;
+  for (int64_t tile = 0; tile < all; tile += kUnpackedTiles) {
+    const int64_t tiles = all - tile < kUnpackedTiles ? all - tile : kUnpackedTiles;
+    const uint8_t* from = a.weight.panels + panel * stride + tile / P::kTiles * P::kBlockBytes;
+    for (int64_t j = 0; j < count; ++j) {
+      unpack<C>(from + j * stride, tiles / P::kTiles, w + j * kUnpackedTiles);
+    }
+    unpacked_rows_amx<Tiles, P::kGroups, P::kMins>(a, w, count, row, rows, tile, tiles, s);
+  }
+}
+
+// BF16 (activations as bf16) and quantised weights. The tiles are configured on entry and released
+// at the end: a thread that sleeps has none that the system would have to save.
+template <class Tiles>
+static void linear_amx(const LinearArgs& a, int64_t panel_begin, int64_t panel_end,
+                       int64_t row_begin, int64_t row_end, void* scratch) {
+  static_assert(kBlockPanels == 2 && !kSignedBytes);
+  AmxScratch* s = static_cast<AmxScratch*>(scratch);
+  for (int64_t row = row_begin; row < row_end; row += kAmxRows) {
+    const int64_t rows = row_end - row < kAmxRows ? row_end - row : kAmxRows;
+    for (int64_t panel = panel_begin; panel < panel_end; panel += kBlockPanels) {
+      const int64_t left = panel_end - panel, count = left < kBlockPanels ? left : kBlockPanels;
+      clear_sums(s->sums, rows);
+      if (a.weight.codec == Codec::bf16) {
+        panels_bf16<Tiles>(a, panel, count, row, rows, s);
+      } else {
+        headrace::with_quantised(a.weight.codec, [&]<Codec C>() {
+          panels_int8<Tiles, C>(a, panel, count, row, rows, s);
+        });
+      }
+      finish(a, s->sums, panel, count, row, rows);
+    }
+  }
+  Tiles::release();
+}
+
+template <class Tiles>
+struct AmxProducts {
+  static constexpr headrace::Product kBf16 = {
+      .half_operand = true, .scratch_bytes = sizeof(AmxScratch), .linear = linear_amx<Tiles>};
+  static constexpr headrace::Product kInt8 = {
+      .half_operand = false, .scratch_bytes = sizeof(AmxScratch), .linear = linear_amx<Tiles>};
+};
+
+}  // namespace
