@@ -64,7 +64,7 @@ def states_of(token_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
     return np.array(states, np.uint64)
 
 
-def answer(submit: Submit, *, max_len: int = 1 << 30) -> tuple[list[int], str]:
+def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[list[int], str]:
     """What the engine has to answer: new token ids and finish_reason. The seed has to be given."""
     params = submit.params
     tokens = list(submit.prompt_token_ids)
@@ -77,7 +77,7 @@ def answer(submit: Submit, *, max_len: int = 1 << 30) -> tuple[list[int], str]:
             min_p=np.array([params.min_p], np.float32),
             uniform=np.array([uniform(params.seed or 0, params.choice, len(tokens))]),
         )
-        logits = logits_of(states_of(tokens))[None]
+        logits = logits_of(states_of(tokens)[-window:])[None]
         token_id = int(sampling.sample(logits, rows, NUM_TOKENS)[0])
         tokens.append(token_id)
         new.append(token_id)
@@ -117,7 +117,8 @@ class MockOps:
 class MockModel:
     """Counts what it computes. nan_on, raise_on: tokens that spoil a row's logits, or the step.
 
-    raise_on_rows: requests in a batch that it cannot compute together.
+    raise_on_rows: requests in a batch that it cannot compute together. window: positions whose
+    states the logits see, at least 2 (a state is made of the one before it); 0 for all.
     """
 
     max_positions: int = 4096
@@ -125,6 +126,7 @@ class MockModel:
     vocab_size: int = VOCAB
     weight_codec: str = "F32"
     weight_bytes: int = 0
+    window: int = 0
     nan_on: int = -1
     raise_on: int = -1
     raise_on_rows: int = 1 << 30
@@ -160,7 +162,8 @@ class MockModel:
         for index, row in enumerate(batch.logit_rows.tolist()):
             length = int(batch.positions[row]) + 1
             blocks = batch.block_tables[owners[row], : -(-length // size)]
-            logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[:length])
+            seen = slice(max(0, length - self.window) if self.window else 0, length)
+            logits[index] = logits_of(kv.arrays[blocks].reshape(-1)[seen])
             if batch.token_ids[row] == self.nan_on:
                 logits[index, 3] = np.nan
         return logits

@@ -40,9 +40,12 @@ class Engine(RuleBasedStateMachine):
         budget=st.sampled_from([1, 5, 16, 64]),
         max_num_seqs=st.integers(1, 8),
         caching=st.sampled_from([True, True, True, False]),
+        window=st.sampled_from([0, 0, 2, 5, 16, 17, 40, 70]),
     )
-    def start(self, num_blocks: int, budget: int, max_num_seqs: int, caching: bool) -> None:
-        self.model = MockModel()
+    def start(
+        self, num_blocks: int, budget: int, max_num_seqs: int, caching: bool, window: int
+    ) -> None:
+        self.model = MockModel(window=window)
         self.budget = budget
         self.max_num_seqs = max_num_seqs
         self.core = make_core(
@@ -127,7 +130,9 @@ class Engine(RuleBasedStateMachine):
         drain(self.core, self.results, max_steps=200 + 8 * tokens)
         assert self.core.stats().blocks_owned == 0
         for name, one in self.submitted.items():
-            expected, reason = answer(one, max_len=self.core.limits.max_model_len)
+            expected, reason = answer(
+                one, max_len=self.core.limits.max_model_len, window=self.model.window
+            )
             got = self.results[name]
             if got.finish_reason == "abort":
                 assert name in self.cancelled

@@ -21,6 +21,7 @@ INFO = EngineInfo(
     max_model_len=MAX_MODEL_LEN,
     block_size=16,
     num_blocks=64,
+    pool_tokens=64 * 16,
     kv_cache_dtype="f32",
     backend="mock",
     cpu_level="none",

@@ -89,7 +89,7 @@ def test_what_can_never_fit_is_refused_before_it_is_tokenized(
 
 
 def test_the_kv_cache_limits_the_context_too(start: Start) -> None:
-    info = msgspec.structs.replace(INFO, num_blocks=4)
+    info = msgspec.structs.replace(INFO, num_blocks=4, pool_tokens=64)
     server = start(MockEngine(says("x"), info=info))
     reply = server.post("/v1/completions", {"prompt": "y" * 60, "max_tokens": 5})
     assert "maximum context length is 64 tokens" in reply.json()["error"]["message"]
@@ -226,7 +226,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 def test_large_bodies_do_not_hold_the_event_loop(
     start: Start, path: str, body: dict[str, Any]
 ) -> None:
-    info = msgspec.structs.replace(INFO, max_model_len=100_000, num_blocks=10_000)
+    info = msgspec.structs.replace(INFO, max_model_len=100_000, num_blocks=10_000, pool_tokens=160_000)
     server = start(MockEngine(says("x"), info=info))
     server.state.workers = workers = Recorder(1)
     reply = server.post(path, body)

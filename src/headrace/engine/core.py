@@ -60,7 +60,11 @@ class EngineCore:
         if plan is None:
             plan = plan_kv_cache(model, config)
         self.kv = KVCache(
-            plan.num_blocks, plan.block_size, prefix_caching=config.enable_prefix_caching
+            plan.num_blocks,
+            plan.block_size,
+            prefix_caching=config.enable_prefix_caching,
+            window=model.window,
+            max_step_tokens=config.max_num_batched_tokens,
         )
         self.scheduler = Scheduler(
             self.kv,
@@ -75,7 +79,7 @@ class EngineCore:
         )
         self.limits = Limits(
             max_model_len=plan.max_model_len,
-            pool_tokens=plan.num_blocks * plan.block_size,
+            pool_tokens=plan.pool_tokens,
             vocab_size=model.vocab_size,
             max_logprobs=config.max_logprobs,
         )
@@ -200,6 +204,7 @@ class EngineCore:
             max_model_len=plan.max_model_len,
             block_size=plan.block_size,
             num_blocks=plan.num_blocks,
+            pool_tokens=plan.pool_tokens,
             kv_cache_dtype=plan.codec,
             backend=self._ops.name,
             cpu_level=self._ops.level,

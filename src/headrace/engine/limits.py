@@ -18,7 +18,9 @@ CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures requests are held against. pool_tokens: what the whole KV cache holds."""
+    """The figures requests are held against. pool_tokens: the longest request that the whole
+    KV cache can serve.
+    """
 
     max_model_len: int
     pool_tokens: int
@@ -30,7 +32,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         """Those of a running engine."""
         return cls(
             max_model_len=info.max_model_len,
-            pool_tokens=info.num_blocks * info.block_size,
+            pool_tokens=info.pool_tokens,
             vocab_size=info.vocab_size,
             max_logprobs=max_logprobs,
         )

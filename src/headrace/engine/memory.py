@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.kv_cache import most_blocks
 from headrace.engine.model import Model
 from headrace.errors import ConfigError
 from headrace.ops.interface import KVCodec
@@ -33,13 +34,17 @@ UNKNOWN_BYTES = 1 << 62
 
 
 class CachePlan(NamedTuple):
-    """The KV cache to be made and the length of the longest request it serves."""
+    """The KV cache to be made and the length of the longest request it serves.
+
+    pool_tokens: the longest request for which there are blocks, whatever the model allows.
+    """
 
     block_size: int
     num_blocks: int
     codec: KVCodec
     max_model_len: int
     block_bytes: int
+    pool_tokens: int
 
 
 def plan_kv_cache(
@@ -68,18 +73,28 @@ def plan_kv_cache(
         budget, origin = _budget_bytes(config, available)
         num_blocks = min(budget // block_bytes, MAX_BLOCKS)
         if config.kv_cache_memory_bytes is None:
-            most = config.max_num_seqs * -(-wanted_len // config.block_size)
-            num_blocks = min(num_blocks, most)
+            num_blocks = min(num_blocks, config.max_num_seqs * _blocks(model, config, wanted_len))
     held = num_blocks * config.block_size
+    if num_blocks >= _blocks(model, config, wanted_len):
+        held = max(held, wanted_len)
     if held < (asked or 1):
-        raise _does_not_fit(config, asked or config.block_size, held, block_bytes, origin)
+        length = asked or config.block_size
+        blocks = _blocks(model, config, length)
+        raise _does_not_fit(config, length, blocks, held, block_bytes, origin)
     return CachePlan(
         block_size=config.block_size,
         num_blocks=num_blocks,
         codec=codec,
         max_model_len=min(wanted_len, held),
         block_bytes=block_bytes,
+        pool_tokens=held,
     )
+
+
+def _blocks(model: Model, config: EngineConfig, length: int) -> int:
+    """Blocks that a request of this length takes at most."""
+    step = config.max_num_batched_tokens
+    return most_blocks(length, config.block_size, model.window, step)
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -222,9 +237,8 @@ def _budget_bytes(config: EngineConfig, available: int) -> tuple[int, str]:
 
 
 def _does_not_fit(
-    config: EngineConfig, length: int, held: int, block_bytes: int, origin: str
+    config: EngineConfig, length: int, blocks: int, held: int, block_bytes: int, origin: str
 ) -> ConfigError:
-    blocks = -(-length // config.block_size)
     if config.num_gpu_blocks_override is not None:
         remedy = f"--num-gpu-blocks-override {blocks}"
     else:

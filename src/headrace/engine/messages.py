@@ -68,13 +68,17 @@ class Output(msgspec.Struct, frozen=True, tag=True):
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
-    """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`."""
+    """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`.
+
+    pool_tokens: the longest request for which the KV cache has blocks.
+    """
 
     model_type: str
     vocab_size: int
     max_model_len: int
     block_size: int
     num_blocks: int
+    pool_tokens: int
     kv_cache_dtype: str
     backend: str
     cpu_level: str

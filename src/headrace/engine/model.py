@@ -33,6 +33,10 @@ class Model(Protocol):
     def weight_bytes(self) -> int:
         """Bytes of its weights as they are held."""
 
+    @property
+    def window(self) -> int:
+        """Positions that any layer still reads of a request's past; 0 means all of them."""
+
     def kv_cache_spec(
         self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
     ) -> KVCacheSpec:

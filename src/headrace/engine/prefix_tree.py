@@ -6,6 +6,10 @@ promise says that a running request computes a block which is not there yet: oth
 
 Holding a node means holding all its ancestors. Nodes nobody holds are cached: they stay until
 their blocks are needed and go least recently used first, leaves before parents.
+
+With windows requests hold only the last nodes of their path. A node whose block is needed may then
+have children: it stays as a hollow one, without a block, until its last child has gone or until its
+tokens are computed again.
 """
 
 from __future__ import annotations
@@ -20,6 +24,10 @@ COMPARED_CHILDREN = 8
 
 TOKEN_BYTES = 4
 """Of one token id in a key."""
+
+
+HOLLOW = -1
+"""In place of the block of a node that has none."""
 
 
 class Node:
@@ -74,12 +82,16 @@ class Walk(NamedTuple):
 class PrefixTree:
     """Nodes of all salts. Knows blocks by number only; the KV cache owns the numbers.
 
-    Invariant: of the cached nodes (`cached`, oldest first) children come before their parents,
-    because a request lets go of its nodes from the last to the first.
+    Invariant without windows: of the cached nodes (`cached`, oldest first) children come before
+    their parents, because a request lets go of its nodes from the last to the first.
     """
 
-    def __init__(self, evicted_memory: int) -> None:
-        """evicted_memory: how many evicted blocks are remembered, to tell a miss its reason."""
+    def __init__(self, evicted_memory: int, *, windowed: bool = False) -> None:
+        """evicted_memory: how many evicted blocks are remembered, to tell a miss its reason.
+
+        windowed: nodes may be held without their ancestors.
+        """
+        self._windowed = windowed
         self.cached: OrderedDict[Node, None] = OrderedDict()
         self._roots: dict[str, Node] = {}
         self._first_keys: Counter[bytes] = Counter()
@@ -150,13 +162,23 @@ class PrefixTree:
         self._drop_if_empty(promise.salt)
 
     def evict(self) -> int:
-        """Drop the cached node longest unused, a leaf, and give its block; KeyError if none is."""
+        """Take the block of the cached node longest unused; KeyError if none is."""
         node, _ = self.cached.popitem(last=False)
         self._evicted[node.digest] = None
         if len(self._evicted) > self._evicted_memory:
             self._evicted.popitem(last=False)
-        self._detach(node)
-        return node.block
+        block = node.block
+        if node.children and self._windowed:
+            node.block = HOLLOW
+        else:
+            self._detach(node)
+        return block
+
+    def fill(self, node: Node, block: int) -> None:
+        """Give a hollow node a block again. Its caller holds it."""
+        node.block = block
+        node.holders = 1
+        self._evicted.pop(node.digest, None)
 
     def forget(self, node: Node) -> int:
         """Drop a cached node without children as if it had never been, and give its block."""
@@ -190,6 +212,8 @@ class PrefixTree:
             if not self._first_keys[node.key]:
                 del self._first_keys[node.key]
             self._drop_if_empty(above.key.decode("utf-8", "surrogatepass"))
+        elif above.block == HOLLOW and not above.children:
+            self._detach(above)
 
     def _drop_if_empty(self, salt: str) -> None:
         """Salts come from requests without end; a root stays only while something hangs on it."""
@@ -212,7 +236,7 @@ class PrefixTree:
 
 def _root_node(salt: str) -> Node:
     name = salt.encode("utf-8", "surrogatepass")
-    return Node(None, name, -1, blake2b(name, digest_size=16).digest())
+    return Node(None, name, HOLLOW, blake2b(name, digest_size=16).digest())
 
 
 def _digest(above: Node, key: bytes) -> bytes:

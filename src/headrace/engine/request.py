@@ -55,7 +55,9 @@ class Request:
     block_table: list[int] = field(default_factory=list)
     """Blocks of positions [0, len * block_size): first those of `nodes`, then its very own."""
     nodes: list[Node] = field(default_factory=list)
-    """Shared nodes of its full computed blocks, from the root down; it is a holder of each."""
+    """Shared nodes of its full computed blocks, from the root down; it holds those not dropped."""
+    num_dropped: int = 0
+    """Blocks at the beginning of block_table that lie before its window: 0 there, none of its."""
     promise: Promise | None = None
     """The block it will compute next, where others may wait for it."""
     waits_for: Promise | None = None

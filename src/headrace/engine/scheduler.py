@@ -81,7 +81,8 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""
-        assert self.kv.blocks_for(request.max_len) <= self.kv.num_blocks, "refused at submission"
+        most = self.kv.most_blocks(request.max_len)
+        assert most <= self.kv.num_blocks, "refused at submission"
         self.waiting[request] = None
 
     def schedule(self, now_s: float) -> StepPlan:
@@ -143,8 +144,10 @@ class Scheduler:
         num_preempted = 0
         for request in list(self.running):
             while request.state is State.RUNNING and not self.kv.grow(request):
-                # Whoever has to grow is not reserved, so there is a victim: itself at worst.
-                victim = next(one for one in reversed(self.running) if not _is_reserved(one))
+                # Without windows whoever has to grow is not reserved: it is the victim at worst.
+                youngest = self.running[-1]
+                unreserved = (one for one in reversed(self.running) if not _is_reserved(one))
+                victim = next(unreserved, youngest)
                 self._stop(victim, keep=True)
                 victim.state = State.WAITING
                 victim.num_preemptions += 1
