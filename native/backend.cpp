@@ -88,8 +88,8 @@ void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
   const Session session(pool_);
   const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
   reserve_scratch(product.scratch_bytes);
-  const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y, residual,
-                        scale};
+  const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
+                        residual, scale};
   const int64_t panels = (weight.out + kLanes - 1) / kLanes;
   const int64_t unit = rows < kManyRows ? 1 : 2, units = (panels + unit - 1) / unit;
   const int64_t work = weight.panel_bytes * panels * std::max<int64_t>(1, rows / 8);

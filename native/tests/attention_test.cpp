@@ -1,5 +1,5 @@
 // Attention through a paged cache: equal to the twin bit for bit over ragged lengths and head sizes,
-// whether a prompt comes at once, in chunks or token by token, with windows and softcaps.
+// whether a prompt comes at once, in chunks or token by token.
 
 #include <algorithm>
 #include <string>
@@ -14,15 +14,15 @@ namespace {
 struct Case {
   int64_t kv_heads, group, head_dim, block_size, tokens;
   bool k_bf16, v_bf16;
-  int64_t window = int64_t{1} << 40;
-  float softcap = 0.0f;
+  int64_t window = 1 << 30;
+  float softcap = 0;
 
   int64_t width() const { return kv_heads * (group + 2) * head_dim; }
   std::string name() const {
     return "attention of " + std::to_string(tokens) + " tokens, " + std::to_string(kv_heads) +
            " x " + std::to_string(group) + " heads of " + std::to_string(head_dim) + ", K " +
-           (k_bf16 ? "bf16" : "f32") + ", V " + (v_bf16 ? "bf16" : "f32") + ", window " +
-           std::to_string(window) + ", softcap " + std::to_string(softcap);
+           (k_bf16 ? "bf16" : "f32") + ", V " + (v_bf16 ? "bf16" : "f32") +
+           ", window " + std::to_string(window) + ", softcap " + std::to_string(softcap);
   }
 };
 
@@ -34,7 +34,6 @@ float exp_of(const Kernels& kernels, float x) {
 
 float capped(const Kernels& kernels, float x, float cap) {
   float y;
-  if (cap == 0.0f) return x;
   kernels.activate({&x, &y, 1, Activation::softcap, false, cap}, 0, 1);
   return y;
 }
@@ -50,12 +49,13 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
   };
   float most = -__builtin_inff(), total[16] = {};
   std::vector<float> mixed(static_cast<size_t>(d));
-  const int64_t opening = std::max<int64_t>(0, position + 1 - c.window);
-  for (int64_t start = opening / kSpan * kSpan; start <= position; start += kSpan) {
+  const int64_t seen_from = std::max<int64_t>(0, position + 1 - c.window);
+  for (int64_t start = seen_from / kSpan * kSpan; start <= position; start += kSpan) {
+    // Positions [from, n) of the span are seen.
+    const int64_t from = std::max<int64_t>(0, seen_from - start);
     const int64_t n = std::min(kSpan, position + 1 - start);
-    const int64_t seen = std::max<int64_t>(0, opening - start);
     float p[kSpan], highest = -__builtin_inff();
-    for (int64_t t = seen; t < n; ++t) {
+    for (int64_t t = from; t < n; ++t) {
       float sum = 0;
       for (int64_t tile = 0; tile < d; tile += kTile) {
         EvenOdd chains;
@@ -65,13 +65,14 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
         }
         sum = tile == 0 ? chains.sum() : sum + chains.sum();
       }
-      p[t] = capped(kernels, sum * scale, c.softcap);
+      p[t] = sum * scale;
+      if (c.softcap != 0) p[t] = capped(kernels, p[t], c.softcap);
       highest = std::max(highest, p[t]);
     }
     const float now = std::max(most, highest);
     const float keep = now == most ? 1.0f : exp_of(kernels, most - now);
     for (float& lane : total) lane *= keep;
-    for (int64_t t = seen; t < n; ++t) {
+    for (int64_t t = from; t < n; ++t) {
       p[t] = exp_of(kernels, p[t] - now);
       if (c.v_bf16) p[t] = to_bf16(p[t]);
       total[t % 16] += p[t];
@@ -79,9 +80,9 @@ void row_twin(const Kernels& kernels, const Case& c, const std::vector<float>& q
     most = now;
     for (int64_t i = 0; i < d; ++i) {
       float sum = mixed[static_cast<size_t>(i)] * keep;
-      for (int64_t tile = seen / kTile * kTile; tile < n; tile += kTile) {
+      for (int64_t tile = from / kTile * kTile; tile < n; tile += kTile) {
         EvenOdd chains;
-        for (int64_t t = std::max(tile, seen); t < std::min(n, tile + kTile); ++t) {
+        for (int64_t t = std::max(from, tile); t < std::min(n, tile + kTile); ++t) {
           chains.add(r, t - tile, p[t],
                      value(start + t, (heads + c.kv_heads + kv_head) * d + i, c.v_bf16));
         }
@@ -120,14 +121,11 @@ std::vector<float> in_chunks(Backend& backend, const Case& c, const std::vector<
     const int64_t n = std::min(chunk, c.tokens - at);
     const int32_t start[] = {0, static_cast<int32_t>(n)};
     const BatchView batch{positions.data() + at, start, table.data(), blocks, 1, n};
-    // Blocks before the first window are forgotten.
-    const int64_t behind = std::max<int64_t>(0, at + 1 - c.window) / c.block_size;
-    std::fill(table.begin(), table.begin() + behind, -1);
     const float* rows = qkv.data() + at * c.width();
     backend.kv_write({cache.layer(0), batch, nullptr, rows, c.width(), heads * d,
                       (heads + c.kv_heads) * d});
-    backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, c.window, c.softcap,
-                       y.data() + at * heads * d});
+    backend.attention({cache.layer(0), batch, rows, c.width(), c.group, scale, c.window,
+                       c.softcap, y.data() + at * heads * d});
   }
   return y;
 }
@@ -157,14 +155,10 @@ void attention_suite(const Kernels& kernels, Checks& checks) {
     }
   }
   check(kernels, checks, {1, 5, 80, 64, 65, true, true});
-  for (const bool bf16 : {false, true}) {
-    for (const int64_t window : {1, 31, 64, 77}) {
-      check(kernels, checks, {1, 2, 20, 16, 150, bf16, bf16, window});
-    }
-    check(kernels, checks, {2, 1, 34, 32, 70, bf16, bf16, 45, 1.5f});
-  }
-  check(kernels, checks, {1, 1, 256, 16, 80, true, false, 50, 30.0f});
   check(kernels, checks, {1, 2, 2, 16, 33, false, false});
+  for (const int64_t window : {1, 7, 64, 90}) {
+    check(kernels, checks, {1, 2, 20, 16, 140, window % 2 == 0, true, window, 2.5f});
+  }
 }
 
 }  // namespace headrace::tests

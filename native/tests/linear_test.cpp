@@ -65,16 +65,16 @@ void check_norm(const Kernels& kernels, Checks& checks, Codec codec) {
   const PackedLinear weight = packed(backend, w, {});
   const std::vector<float> x = random.values(kRows * width), by = random.values(width);
   const std::vector<float> bias = random.values(width);
-  for (const bool layer : {false, true}) {
-    const NormWeights norm{by.data(), layer ? bias.data() : nullptr, 1e-5f, layer};
-    const std::vector<float> normed = norm_twin(rounding_of(kernels), x, width, norm);
-    const std::vector<float> want = product_twin(kernels, w, normed, kRows, nullptr, 1.0f, nullptr);
+  for (const bool centred : {false, true}) {
+    const NormWeights norm{by.data(), centred ? bias.data() : nullptr, 1e-5f, centred};
+    const std::vector<float> want = product_twin(
+        kernels, w, norm_twin(rounding_of(kernels), x, width, norm), kRows, nullptr, 1.0f, nullptr);
     for (const int64_t rows : {int64_t{1}, kRows}) {
       std::vector<float> y(static_cast<size_t>(rows * kOut));
       backend.linear(weight.view(), x.data(), rows, norm, nullptr, 1.0f, y.data());
       checks.equal(y, rows_of(want, kOut, 0, rows),
-                   std::string(layer ? "layer norm" : "norm") + " and product, " +
-                       facts(codec).name + ", rows " + std::to_string(rows));
+                   std::string("norm and product, ") + facts(codec).name + ", rows " +
+                       std::to_string(rows));
     }
   }
 }

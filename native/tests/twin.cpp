@@ -213,19 +213,19 @@ std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
 std::vector<float> norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
                              const NormWeights& norm) {
   std::vector<float> y(x.size());
-  const float count = static_cast<float>(width);
   for (size_t begin = 0; begin < x.size(); begin += static_cast<size_t>(width)) {
     const float* row = x.data() + begin;
-    float mean = 0, values[16] = {}, squares[16] = {};
+    float lanes[16] = {}, squares[16] = {}, mean = 0;
     if (norm.centred) {
-      for (int64_t k = 0; k < width; ++k) values[k % 16] += row[k];
-      mean = sum_of_lanes(values) / count;
+      for (int64_t k = 0; k < width; ++k) lanes[k % 16] += row[k];
+      mean = sum_of_lanes(lanes) / static_cast<float>(width);
     }
     for (int64_t k = 0; k < width; ++k) {
       const float d = row[k] - mean;
       squares[k % 16] = r.multiply_add(d, d, squares[k % 16]);
     }
-    const float scale = 1.0f / std::sqrt(sum_of_lanes(squares) / count + norm.eps);
+    const float scale =
+        1.0f / std::sqrt(sum_of_lanes(squares) / static_cast<float>(width) + norm.eps);
     for (int64_t k = 0; k < width; ++k) {
       float v = ((row[k] - mean) * scale) * norm.weight[k];
       if (norm.bias != nullptr) v += norm.bias[k];

@@ -52,7 +52,7 @@ StoredMatrix random_matrix(Codec codec, int64_t out, int64_t in, uint64_t seed);
 std::vector<float> product_twin(const Kernels& kernels, const StoredMatrix& w,
                                 const std::vector<float>& x, int64_t rows, const float* bias,
                                 float scale, const float* residual);
-// Of every row of x[rows][width].
+// Each `width` values of x; weight and bias are those of one.
 std::vector<float> norm_twin(const Rounding& r, const std::vector<float>& x, int64_t width,
                              const NormWeights& norm);
 

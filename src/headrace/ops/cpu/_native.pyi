@@ -17,7 +17,7 @@ def levels() -> list[str]:
     """Levels this machine can run, best first."""
 
 class Rows:
-    """Stored rows of a codec ("F32", "F16", "BF16", "Q8_0"); keeps the arrays alive."""
+    """Stored rows of a codec, named as in GGUF ("F32", "Q8_0", "Q4_K"); keeps the arrays alive."""
 
     def __init__(self, codec: str, width: int, data: U8, row_order: I32 | None) -> None: ...
 
