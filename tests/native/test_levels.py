@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import platform
+from typing import get_args, get_type_hints
 
 import pytest
 
+from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
 from headrace.ops.cpu import CpuOps, _native
 from tests.ops.cpu.cases import LEVELS
 
-KNOWN = {
+BY_MACHINE = {
     "x86_64": ["amx", "avx512_bf16", "avx512", "avx2", "portable"],
     "aarch64": ["neon_dotprod", "neon", "portable"],
-}.get(platform.machine(), ["portable"])
+}
+KNOWN = BY_MACHINE.get(platform.machine(), ["portable"])
+
+
+def test_the_flag_takes_every_level_there_is() -> None:
+    levels = get_type_hints(EngineConfig)["cpu_level"]
+    every = {name for names in BY_MACHINE.values() for name in names}
+    assert set(get_args(levels)) == {"auto", *every}
 
 
 def test_levels_are_named_best_first() -> None:
