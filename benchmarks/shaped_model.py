@@ -1,5 +1,9 @@
 """Writes a GGUF file of a real model's shape with random weights, to time what does not depend on
-values: `python benchmarks/shaped_model.py OUT.gguf [--shape qwen3-0.6b] [--codec Q8_0]`.
+values: `python benchmarks/shaped_model.py OUT.gguf [--shape qwen3-0.6b] [--codec Q4_K_M]`.
+
+`--codec` is any codec, or the mixture Q4_K_M: Q6_K for the embedding, the output, and V and the
+down projection in those layers that llama.cpp gives more bits; Q4_K elsewhere. With `--untied` the
+output is a matrix of its own, so that logits tell tokens apart as a trained model's do.
 
 With `--vocabulary FOLDER` (vocab.json and merges.txt of a Qwen2 tokenizer) the file carries that
 tokenizer, so that loading it costs what it costs for the real model; otherwise one of 256 bytes and
@@ -15,12 +19,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from random_rows import random_rows
 
-from headrace.weights.codecs import Codec, get_codec
+from headrace.weights.codecs import CODECS, Codec, get_codec
+from headrace.weights.gguf_values import FILE_TYPES
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.source import TensorSource, source_of_array
 
 CHUNK_ROWS = 4096
+# Beyond those of any layer.
+OUTPUT_SEED = 1 << 20
 
 
 class Shape(NamedTuple):
@@ -41,34 +49,55 @@ SHAPES = {
 }
 
 
-def _random_rows(rng: np.random.Generator, codec: Codec, rows: int, width: int) -> np.ndarray:
-    """Encoded rows whose values have a standard deviation near width^-1/2."""
-    if codec.name == "Q8_0":
-        blocks = np.empty((rows, width // 32, 34), np.uint8)
-        scale = np.float16(width**-0.5 / 73)  # 73: deviation of uniform int8
-        blocks[:, :, :2] = np.frombuffer(scale.tobytes(), np.uint8)
-        blocks[:, :, 2:] = rng.integers(0, 256, (rows, width // 32, 32), np.uint8)
-        return blocks.reshape(rows, -1)
-    return codec.encode((rng.standard_normal((rows, width)) * width**-0.5).astype(np.float32))
+class Mixture(NamedTuple):
+    """Which codec each matrix has. file_type: llama.cpp's number for it."""
+
+    most: Codec
+    fine: Codec
+    file_type: int
+
+    def codec(self, name: str, layer: int, layers: int) -> Codec:
+        """The codec of `name` ("attn_v", "token_embd") in `layer` of `layers`."""
+        if name in ("token_embd", "output"):
+            return self.fine
+        if name in ("attn_v", "ffn_down") and _has_more_bits(layer, layers):
+            return self.fine
+        return self.most
+
+
+def _has_more_bits(layer: int, layers: int) -> bool:
+    """llama.cpp's use_more_bits (llama-quant.cpp): both ends, and every third layer between."""
+    eighth = layers // 8
+    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
+
+
+def mixture(name: str) -> Mixture:
+    """The mixture `name`: "Q4_K_M", or a codec's name for that codec throughout."""
+    if name == "Q4_K_M":
+        return Mixture(get_codec("Q4_K"), get_codec("Q6_K"), FILE_TYPES["Q4_K"])
+    return Mixture(get_codec(name), get_codec(name), FILE_TYPES[name])
 
 
 def _matrix(name: str, rows: int, width: int, codec: Codec, seed: int) -> TensorSource:
     def pieces() -> Iterator[np.ndarray]:
         rng = np.random.default_rng(seed)
         for begin in range(0, rows, CHUNK_ROWS):
-            yield _random_rows(rng, codec, min(CHUNK_ROWS, rows - begin), width)
+            yield random_rows(codec, rng, min(CHUNK_ROWS, rows - begin), width, width**-0.5)
 
-    return TensorSource(name, (rows, width), codec, pieces)
+    return TensorSource(f"{name}.weight", (rows, width), codec, pieces)
 
 
 def _vector(name: str, width: int) -> TensorSource:
     return source_of_array(np.ones(width, np.float32), name)
 
 
-def tensors(shape: Shape, codec: Codec) -> Iterator[TensorSource]:
-    """Every tensor of the model, embeddings tied."""
+def tensors(shape: Shape, kinds: Mixture, untied: bool = False) -> Iterator[TensorSource]:
+    """Every tensor of the model; `untied` adds an output matrix unlike the embedding."""
     query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    yield _matrix("token_embd.weight", shape.vocabulary, shape.hidden, codec, 0)
+    vocabulary = (shape.vocabulary, shape.hidden)
+    yield _matrix("token_embd", *vocabulary, kinds.codec("token_embd", 0, shape.layers), 0)
+    if untied:
+        yield _matrix("output", *vocabulary, kinds.codec("output", 0, shape.layers), OUTPUT_SEED)
     yield _vector("output_norm.weight", shape.hidden)
     for layer in range(shape.layers):
         prefix = f"blk.{layer}."
@@ -85,7 +114,7 @@ def tensors(shape: Shape, codec: Codec) -> Iterator[TensorSource]:
         }  # fmt: skip
         for index, (name, (rows, width)) in enumerate(sizes.items()):
             seed = 1 + layer * len(sizes) + index
-            yield _matrix(f"{prefix}{name}.weight", rows, width, codec, seed)
+            yield _matrix(prefix + name, rows, width, kinds.codec(name, layer, shape.layers), seed)
 
 
 def _printable_bytes() -> list[str]:
@@ -125,13 +154,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("out", type=Path)
     parser.add_argument("--shape", choices=SHAPES, default="qwen3-0.6b")
-    parser.add_argument("--codec", choices=["F32", "F16", "BF16", "Q8_0"], default="Q8_0")
+    parser.add_argument("--codec", choices=[*CODECS, "Q4_K_M"], default="Q8_0")
+    parser.add_argument("--untied", action="store_true", help="an output matrix of its own")
     parser.add_argument("--vocabulary", type=Path, help="folder with vocab.json and merges.txt")
     options = parser.parse_args()
-    shape = SHAPES[options.shape]
+    shape, kinds = SHAPES[options.shape], mixture(options.codec)
     metadata = {
         "general.architecture": "qwen3",
         "general.name": f"random weights of the shape {options.shape}",
+        "general.file_type": kinds.file_type,
+        "general.quantization_version": 2,
         "qwen3.block_count": shape.layers,
         "qwen3.context_length": 40960,
         "qwen3.embedding_length": shape.hidden,
@@ -144,7 +176,8 @@ def main() -> None:
         "qwen3.rope.freq_base": 1_000_000.0,
         **tokenizer(shape, options.vocabulary),
     }
-    size = write_gguf_file(options.out, metadata, list(tensors(shape, get_codec(options.codec))))
+    sources = list(tensors(shape, kinds, options.untied))
+    size = write_gguf_file(options.out, metadata, sources)
     print(f"{options.out}: {size / 1e6:,.0f} MB")
 
 

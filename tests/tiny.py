@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 import zlib
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
 from headrace.weights.codecs import get_codec
-from headrace.weights.gguf_names import architecture_of_config
+from headrace.weights.convert import write_gguf
 from headrace.weights.gguf_values import StringArray
-from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.rope_rows import llama3_factors
 from headrace.weights.safetensors_writer import write_safetensors_file
 from headrace.weights.source import TensorSource
 from headrace.weights.tensor import Tensor
+from tests.tiny_families import tiny_family
 
 BOS, EOS, IM_START, IM_END = 256, 257, 258, 259
 SPECIAL_TOKENS = ("<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>")
@@ -34,7 +35,12 @@ CHAT_TEMPLATE = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-Family = Literal["llama", "qwen3"]
+Family = str
+"""A `model_type` of tests.tiny_families."""
+
+_NORMS = ("norm.weight", ".ln_1.weight", ".ln_2.weight", ".ln_f.weight", ".ln_attn.weight",
+          ".ln_mlp.weight")  # fmt: skip
+_TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight")
 
 
 def byte_characters() -> list[str]:
@@ -100,119 +106,65 @@ def gguf_tokenizer(vocab: int = NUM_TOKENS) -> dict[str, Any]:
     }
 
 
-def tiny_config(
-    family: Family = "llama",
-    *,
-    hidden: int = 64,
-    layers: int = 2,
-    heads: int = 4,
-    kv_heads: int = 2,
-    head_dim: int | None = None,
-    intermediate: int = 96,
-    vocab: int = 288,
-    max_positions: int = 512,
-    tied: bool | None = None,
-    attention_bias: bool = False,
-    mlp_bias: bool = False,
-    rope_scaling: dict[str, Any] | None = None,
-    rope_theta: float = 10000.0,
-) -> dict[str, Any]:
-    """config.json of a tiny model. Qwen3 has tied embeddings and head_dim != hidden / heads."""
-    if head_dim is None:
-        head_dim = 32 if family == "qwen3" else hidden // heads
-    config: dict[str, Any] = {
-        "model_type": family,
-        "architectures": ["Qwen3ForCausalLM" if family == "qwen3" else "LlamaForCausalLM"],
-        "vocab_size": vocab,
-        "hidden_size": hidden,
-        "intermediate_size": intermediate,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
-        "hidden_act": "silu",
-        "max_position_embeddings": max_positions,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": rope_theta,
-        "rope_scaling": rope_scaling,
-        "tie_word_embeddings": family == "qwen3" if tied is None else tied,
-        "attention_bias": attention_bias,
-        "attention_dropout": 0.0,
-        "use_cache": True,
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "torch_dtype": "float32",
-    }
-    if family == "llama":
-        config["mlp_bias"] = mlp_bias
-        config["pretraining_tp"] = 1
-    else:
-        config["use_sliding_window"] = False
-        config["sliding_window"] = None
-        config["max_window_layers"] = layers
-    return config
+_SHORT = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "intermediate": "intermediate_size",
+    "vocab": "vocab_size",
+    "max_positions": "max_position_embeddings",
+    "tied": "tie_word_embeddings",
+}
+"""Shorter words for keys of config.json that most families have."""
+
+
+def tiny_config(family: Family = "llama", **overrides: Any) -> dict[str, Any]:
+    """config.json of a tiny model. overrides: keys of it, or the shorter words of `_SHORT`."""
+    named = {_SHORT.get(key, key): value for key, value in overrides.items()}
+    return tiny_family(family).config(**named)
 
 
 def tiny_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor of a model with this config."""
-    hidden, ffn = config["hidden_size"], config["intermediate_size"]
-    width = config["num_attention_heads"] * config["head_dim"]
-    kv_width = config["num_key_value_heads"] * config["head_dim"]
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (config["vocab_size"], hidden),
-        "model.norm.weight": (hidden,),
-    }
-    if not config["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
-    projections = {
-        "self_attn.q_proj": (width, hidden),
-        "self_attn.k_proj": (kv_width, hidden),
-        "self_attn.v_proj": (kv_width, hidden),
-        "self_attn.o_proj": (hidden, width),
-        "mlp.gate_proj": (ffn, hidden),
-        "mlp.up_proj": (ffn, hidden),
-        "mlp.down_proj": (hidden, ffn),
-    }
-    for layer in range(config["num_hidden_layers"]):
-        prefix = f"model.layers.{layer}."
-        shapes[prefix + "input_layernorm.weight"] = (hidden,)
-        shapes[prefix + "post_attention_layernorm.weight"] = (hidden,)
-        if config["model_type"] == "qwen3":
-            shapes[prefix + "self_attn.q_norm.weight"] = (config["head_dim"],)
-            shapes[prefix + "self_attn.k_norm.weight"] = (config["head_dim"],)
-        for name, shape in projections.items():
-            shapes[f"{prefix}{name}.weight"] = shape
-            key = "attention_bias" if name.startswith("self_attn") else "mlp_bias"
-            if config.get(key):
-                shapes[f"{prefix}{name}.bias"] = shape[:1]
-    return shapes
+    return tiny_family(config["model_type"]).shapes(config)
 
 
 def tiny_weights(
     config: dict[str, Any], seed: int = 0, *, logit_scale: float = 1.0
 ) -> dict[str, npt.NDArray[np.float32]]:
-    """float32 weights by name. `logit_scale` widens the logits (the table that makes them)."""
+    """float32 weights by name, as a Hugging Face folder stores them.
+
+    logit_scale: widens the logits (the table that makes them).
+    """
+    stored = known_architecture(config["model_type"])
+    conventions = Conventions() if stored is None else stored.hf
+    shapes = tiny_shapes(config)
+    table = next(name for name in shapes if name.endswith(_TABLES))
+    tied = "lm_head.weight" not in shapes
     weights = {}
-    head = "model.embed_tokens.weight" if config["tie_word_embeddings"] else "lm_head.weight"
-    for name, shape in tiny_shapes(config).items():
+    for name, shape in shapes.items():
         draw = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(shape)
-        if name.endswith("norm.weight"):
-            values = np.round(1 + 0.1 * draw, 2)
+        if name.endswith(_NORMS):
+            values = np.round(1 + 0.1 * draw, 2) - conventions.norm_offset
         elif name.endswith(".bias"):
             values = 0.1 * draw
-        elif name == "model.embed_tokens.weight":
+        elif name == table:
             # Small where tied, or every token would mostly predict itself.
-            values = draw * (0.25 if config["tie_word_embeddings"] else 1.0)
+            values = draw * (0.25 if tied else 1.0)
         else:
             # sqrt(3) keeps attention and the MLP visible beside the residual stream.
-            values = draw * (3.0 / shape[-1]) ** 0.5
+            inputs = shape[0] if conventions.transposed and name != "lm_head.weight" else shape[-1]
+            values = draw * (3.0 / inputs) ** 0.5
+        head = table if tied else "lm_head.weight"
         weights[name] = (values * (logit_scale if name == head else 1.0)).astype(np.float32)
     return weights
 
 
 def to_tensor(name: str, values: npt.NDArray[np.float32], codec: str) -> Tensor:
     """An in-memory tensor; vectors stay F32 as in quantised files."""
-    kind = get_codec(codec if values.ndim == 2 else "F32")
+    is_matrix = values.ndim == 2 and not name.endswith("norm.weight")
+    kind = get_codec(codec if is_matrix else "F32")
     rows = kind.encode(values.reshape(-1, values.shape[-1]))
     return Tensor(name, values.shape, kind, rows)
 
@@ -228,15 +180,24 @@ def tiny_checkpoint(
     codec: str = "F32",
     seed: int = 0,
     *,
-    layout: Literal["half", "interleaved"] = "half",
+    layout: Literal["half", "interleaved"] | None = None,
     logit_scale: float = 1.0,
     **shape: Any,
 ) -> Checkpoint:
     """A checkpoint in memory. `shape`: the keywords of tiny_config. Widths are multiples of 32.
 
-    layout "interleaved" stores the rows of Q and K as GGUF files of the llama family do.
+    Tensors are stored as a Hugging Face folder of the family has them; layout "interleaved" stores
+    the rows of Q and K as GGUF files of the llama family do. Matrices that folders store (in, out)
+    stand (out, in) in kinds with blocks, as in GGUF files.
     """
     config = tiny_config(family, **shape)
+    stored = known_architecture(config["model_type"])
+    conventions = Conventions() if stored is None else stored.hf
+    if layout is not None:
+        conventions = replace(conventions, rope_layout=layout)
+    turned = conventions.transposed and get_codec(codec).block_elements > 1
+    if turned:
+        conventions = replace(conventions, transposed=False)
     tensors = {}
     for name, values in tiny_weights(config, seed, logit_scale=logit_scale).items():
         if layout == "interleaved":
@@ -244,12 +205,14 @@ def tiny_checkpoint(
                 values = to_interleaved(values, config["num_attention_heads"])
             elif ".k_proj." in name:
                 values = to_interleaved(values, config["num_key_value_heads"])
+        if turned and stored is not None and stored.in_layer(name) and values.ndim == 2:
+            values = np.ascontiguousarray(values.T)
         tensors[name] = to_tensor(name, values, codec)
     return Checkpoint(
         path=Path(f"tiny-{family}-{codec}"),
-        format="safetensors" if layout == "half" else "gguf",
+        format="gguf" if layout == "interleaved" else "safetensors",
         config=config,
-        conventions=Conventions(rope_layout=layout),
+        conventions=conventions,
         tensors=tensors,
         tokenizer=TokenizerData(kind="gguf", gguf=gguf_tokenizer(), config=tokenizer_config()),
         chat_templates={"default": CHAT_TEMPLATE},
@@ -281,46 +244,20 @@ def write_tiny_gguf(
     folder: Path, family: Family = "llama", codec: str = "F32", seed: int = 0, **options: Any
 ) -> Path:
     """A GGUF file under `folder`, and its path. options: those of tiny_checkpoint, no layout."""
-    architecture = architecture_of_config(family)
-    checkpoint = tiny_checkpoint(family, codec, seed, layout=architecture.rope_layout, **options)
-    config = checkpoint.config
-    metadata: dict[str, Any] = {
-        "general.architecture": family,
-        "general.name": f"tiny {family}",
-        f"{family}.context_length": config["max_position_embeddings"],
-        f"{family}.embedding_length": config["hidden_size"],
-        f"{family}.block_count": config["num_hidden_layers"],
-        f"{family}.feed_forward_length": config["intermediate_size"],
-        f"{family}.attention.head_count": config["num_attention_heads"],
-        f"{family}.attention.head_count_kv": config["num_key_value_heads"],
-        f"{family}.attention.key_length": config["head_dim"],
-        f"{family}.attention.value_length": config["head_dim"],
-        f"{family}.attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
-        f"{family}.rope.freq_base": config["rope_theta"],
-        f"{family}.rope.dimension_count": config["head_dim"],
-    }
-    sources = [
-        _source(architecture.gguf_name(tensor.name), tensor)
-        for tensor in checkpoint.tensors.values()
-    ]
-    scaling = config["rope_scaling"] or {}
-    kind = scaling.get("rope_type", scaling.get("type"))
-    if kind == "linear":
-        metadata[f"{family}.rope.scaling.type"] = "linear"
-        metadata[f"{family}.rope.scaling.factor"] = float(scaling["factor"])
-    elif kind == "llama3":
-        factors = llama3_factors(config["head_dim"], config["rope_theta"], scaling)
-        sources.append(_source("rope_freqs.weight", to_tensor("rope_freqs.weight", factors, "F32")))
-    for key, value in gguf_tokenizer(config["vocab_size"]).items():
-        metadata[f"tokenizer.ggml.{key}"] = value
+    checkpoint = tiny_checkpoint(family, "F32", seed, **options)
+    vocab = checkpoint.config["vocab_size"]
+    tokenizer = gguf_tokenizer(vocab)
     # An empty list has no type of its own; merges are strings.
-    metadata["tokenizer.ggml.merges"] = StringArray(
+    tokenizer["merges"] = StringArray(
         Path(), "tokenizer.ggml.merges", memoryview(b""), array("Q"), array("Q")
     )
-    metadata["tokenizer.chat_template"] = CHAT_TEMPLATE
+    metadata = {
+        "general.name": f"tiny {family}",
+        **{f"tokenizer.ggml.{key}": value for key, value in tokenizer.items()},
+    }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"tiny-{family}-{codec.lower()}.gguf"
-    write_gguf_file(path, metadata, sources)
+    write_gguf(checkpoint, path, codec, metadata=metadata)
     return path
 
 

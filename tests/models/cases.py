@@ -12,20 +12,12 @@ import numpy.typing as npt
 from headrace.models import Model
 from headrace.ops.interface import KVCodec, Ops, RaggedBatch
 from tests.tiny import Family, tiny_config, tiny_weights
+from tests.tiny_families import tiny_family, tiny_family_names
 
 PROMPT_TOKENS = 70
 """Longer than one attention span; with the steps it crosses two of its boundaries."""
 
 GREEDY_STEPS = 64
-
-LLAMA3_SCALING = {
-    # Original length 64 puts waves of a 16-wide head into all three ranges.
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
 
 
 class Case(NamedTuple):
@@ -36,15 +28,18 @@ class Case(NamedTuple):
 
 
 CASES: dict[str, Case] = {
-    "llama-tied": Case("llama", {"tied": True}),
-    "llama-untied": Case("llama", {"kv_heads": 1, "rope_theta": 500000.0, "layers": 3}),
-    "llama-bias": Case("llama", {"kv_heads": 4, "attention_bias": True, "mlp_bias": True}),
-    "llama-head-dim": Case("llama", {"head_dim": 32}),
-    "llama-llama3": Case("llama", {"rope_scaling": LLAMA3_SCALING}),
-    "llama-linear": Case("llama", {"rope_scaling": {"type": "linear", "factor": 4.0}}),
-    "qwen3-tied": Case("qwen3", {"rope_theta": 1000000.0}),
-    "qwen3-untied": Case("qwen3", {"tied": False, "head_dim": 48, "attention_bias": True}),
+    name: Case(family, overrides)
+    for family in tiny_family_names()
+    for name, overrides in tiny_family(family).CASES.items()
 }
+
+
+NOT_IN_GGUF = tuple(
+    name
+    for family in tiny_family_names()
+    for name in getattr(tiny_family(family), "NOT_IN_GGUF", ())
+)
+IN_GGUF = tuple(name for name in CASES if name not in NOT_IN_GGUF)
 
 
 def prompt(seed: int, vocab: int = 288) -> list[int]:

@@ -26,21 +26,20 @@ class Reference(NamedTuple):
 
 
 def hf_model(case: Case, seed: int) -> Any:
-    """LlamaForCausalLM or Qwen3ForCausalLM with the case's weights."""
+    """The family's ...ForCausalLM with the case's weights, computing attention step by step."""
     import torch
     import transformers
 
-    config = tiny_config(case.family, **case.shape)
-    kinds = {
-        "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
-        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+    config = transformers.AutoConfig.for_model(**tiny_config(case.family, **case.shape))
+    kind: Any = transformers.AutoModelForCausalLM
+    model = kind.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    state = {
+        name: torch.tensor(v)
+        for name, v in tiny_weights(tiny_config(case.family, **case.shape), seed).items()
     }
-    config_type, model_type = kinds[case.family]
-    model = model_type(config_type(**config)).eval()
-    state = {name: torch.tensor(v) for name, v in tiny_weights(config, seed).items()}
     missing = model.load_state_dict(state, strict=False)
     assert not missing.unexpected_keys
-    assert set(missing.missing_keys) <= {"lm_head.weight"}
+    assert set(missing.missing_keys) <= {"lm_head.weight"}, missing.missing_keys
     model.tie_weights()
     return model
 

@@ -144,7 +144,7 @@ def test_a_value_that_may_matter_stops_the_load(family: Family, key: str, value:
         ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, ("layer_types",)),
         ("qwen3", {"layer_types": ["full_attention"]}, ("layer_types", "2 times")),
         ("qwen3", {"mlp_bias": True}, ("mlp_bias = True",)),
-        ("llama", {"model_type": "mamba"}, ("'mamba'", "llama, qwen3")),
+        ("llama", {"model_type": "mamba"}, ("'mamba'", "llama", "qwen3")),
         ("llama", {"model_type": None}, ("model_type is missing",)),
     ],
 )
@@ -189,13 +189,17 @@ def test_rope_is_read_from_every_spelling() -> None:
 @pytest.mark.parametrize(
     ("scaling", "words"),
     [
-        ({"rope_type": "yarn", "factor": 4.0}, "rope_scaling.rope_type = 'yarn'"),
-        ({"type": "dynamic", "factor": 4.0}, "supported: default, linear, llama3"),
+        ({"rope_type": "spiral"}, "rope_scaling.rope_type = 'spiral'"),
+        ({"type": "mrope", "factor": 4.0}, "supported: default, linear, dynamic, llama3, yarn"),
+        ({"type": "dynamic", "factor": 4.0, "alpha": 1e3}, "rope_scaling.alpha = 1000.0"),
+        ({"type": "yarn", "factor": 4.0, "beta_fast": 1}, "rope_scaling.beta_fast = 1.0"),
+        ({"type": "longrope", "factor": 4.0, "short_factor": [1]}, "long_factor = 'None'"),
+        ({"type": "longrope", "short_factor": [0], "long_factor": [1]}, "short_factor.0 is 0.0"),
         ({"type": "linear"}, "rope_scaling.factor is missing"),
         ({"type": "linear", "factor": 0.5}, "rope_scaling.factor = 0.5"),
         ({"type": "linear", "factor": 2, "mscale": 1}, "rope_scaling.mscale = 1"),
         ({"rope_type": "llama3", **LLAMA3, "high_freq_factor": 1.0}, "high_freq_factor = 1.0"),
-        ({"partial_rotary_factor": 0.25}, "rope_scaling.partial_rotary_factor = 0.25"),
+        ({"partial_rotary_factor": 0.25}, "partial_rotary_factor = 0.25"),
         ("linear", "rope_scaling is 'linear'; it must be an object"),
     ],
 )

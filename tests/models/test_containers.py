@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headrace.errors import UnsupportedModelError
 from headrace.models import load_model
 from headrace.ops.interface import Ops
+from headrace.weights.convert import write_hf_folder
 from headrace.weights.open import open_checkpoint
-from tests.models.cases import CASES, Session, prompt
+from tests.models.cases import CASES, IN_GGUF, NOT_IN_GGUF, Session, prompt
 from tests.tiny import tiny_checkpoint, write_tiny_gguf, write_tiny_hf
+from tests.tiny_families import tiny_family_names
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", IN_GGUF)
 @pytest.mark.parametrize("codec", ["F32", "F16", "BF16"])
 def test_gguf_and_safetensors_agree(name: str, codec: str, ops: Ops, tmp_path: Path) -> None:
     family, shape = CASES[name]
@@ -29,10 +32,34 @@ def test_gguf_and_safetensors_agree(name: str, codec: str, ops: Ops, tmp_path: P
     assert models[0].max_positions == models[1].max_positions
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize("name", NOT_IN_GGUF)
+def test_what_gguf_has_no_word_for_is_not_written(name: str, tmp_path: Path) -> None:
+    family, shape = CASES[name]
+    with pytest.raises(UnsupportedModelError, match=r"config key '?\w+"):
+        write_tiny_gguf(tmp_path, family, **shape)
+
+
+@pytest.mark.parametrize(
+    # A GGUF file has llama3's divisors alone; only the published numbers are found again in them.
+    "name",
+    [name for name in IN_GGUF if not name.endswith("llama3")],
+)
+def test_a_folder_written_from_a_file_is_the_same_model(
+    name: str, reference: Ops, tmp_path: Path
+) -> None:
+    family, shape = CASES[name]
+    file = open_checkpoint(write_tiny_gguf(tmp_path, family, **shape))
+    write_hf_folder(file, tmp_path / "out")
+    models = [load_model(item, reference) for item in (file, open_checkpoint(tmp_path / "out"))]
+    one, other = (Session(model, reference).feed(prompt(0)[:40]) for model in models)
+    assert np.array_equal(one, other)
+    assert models[0].config.windows == models[1].config.windows
+
+
+@pytest.mark.parametrize("family", tiny_family_names())
 def test_a_q8_0_file_is_the_model_in_memory(family: str, ops: Ops, tmp_path: Path) -> None:
-    checkpoint = tiny_checkpoint(family, "Q8_0")  # type: ignore[arg-type]
-    path = write_tiny_gguf(tmp_path, family, "Q8_0")  # type: ignore[arg-type]
+    checkpoint = tiny_checkpoint(family, "Q8_0")
+    path = write_tiny_gguf(tmp_path, family, "Q8_0")
     models = [load_model(c, ops) for c in (checkpoint, open_checkpoint(path))]
     one, other = (Session(model, ops).feed(prompt(0)) for model in models)
     assert np.array_equal(one, other)

@@ -16,7 +16,7 @@ from headrace.ops.reference.backend import ReferenceOps
 from headrace.weights.checkpoint import Checkpoint, Conventions
 from headrace.weights.tensor import Tensor
 from tests.models.cases import Session, prompt
-from tests.tiny import tiny_checkpoint, to_tensor
+from tests.tiny import tiny_checkpoint, to_interleaved, to_tensor
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -165,9 +165,17 @@ def test_biases_must_agree_with_the_config(reference: Ops) -> None:
     assert np.array_equal(one, other)
 
 
-def test_interleaved_head_norms_are_refused(reference: Ops) -> None:
-    with pytest.raises(UnsupportedModelError, match="q_norm"):
-        load_model(tiny_checkpoint("qwen3", layout="interleaved"), reference)
+def test_norms_of_heads_are_stored_in_the_order_of_their_rows(ops: Ops) -> None:
+    """Sums of squares go through a head in "half" order, whatever the file's."""
+    plain, stored = (tiny_checkpoint("qwen3", layout=layout) for layout in (None, "interleaved"))
+    norms = {
+        name: to_tensor(name, to_interleaved(tensor.to_f32(), 1), "F32")
+        for name, tensor in stored.tensors.items()
+        if name.endswith(("q_norm.weight", "k_norm.weight"))
+    }
+    stored = replace(stored, tensors={**stored.tensors, **norms})
+    one, other = (logits(load_model(item, ops), ops) for item in (plain, stored))
+    assert np.array_equal(one, other)
 
 
 def test_facts_of_a_model(ops: Ops) -> None:

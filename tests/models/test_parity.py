@@ -13,6 +13,7 @@ from headrace.ops.interface import Ops
 from tests.models.cases import CASES, GREEDY_STEPS, Session, greedy, prompt, weights_digest
 from tests.models.make_goldens import COLUMN_STEP, GOLDENS
 from tests.tiny import tiny_checkpoint
+from tests.tiny_families import tiny_family_names
 
 TOLERANCE = 1e-5
 """max|Δ| / max|ref| in float32: both sides add some hundreds of products per logit."""
@@ -24,7 +25,8 @@ Golden = dict[str, npt.NDArray[np.generic]]
 
 
 def golden(name: str) -> Golden:
-    with np.load(GOLDENS, allow_pickle=False) as arrays:
+    path = GOLDENS / f"{CASES[name].family}.npz"
+    with np.load(path, allow_pickle=False) as arrays:
         return {
             key.split("/")[1]: arrays[key] for key in arrays.files if key.startswith(f"{name}/")
         }
@@ -44,8 +46,10 @@ def all_ways(model: Model, ops: Ops, ids: list[int]) -> dict[str, npt.NDArray[np
     }
 
 
-def test_goldens_are_small() -> None:
-    assert Path(GOLDENS).stat().st_size < 80_000
+@pytest.mark.parametrize("path", sorted(GOLDENS.glob("*.npz")), ids=lambda path: path.stem)
+def test_goldens_are_small_and_of_a_family(path: Path) -> None:
+    assert path.stat().st_size < 80_000
+    assert path.stem in tiny_family_names()
 
 
 @pytest.mark.parametrize("name", CASES)

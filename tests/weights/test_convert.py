@@ -14,8 +14,10 @@ import pytest
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import get_codec
+from headrace.weights.config_reader import ConfigReader
 from headrace.weights.convert import convert_to_gguf, write_gguf, write_hf_folder
 from headrace.weights.open import open_checkpoint
+from headrace.weights.rope_config import RopeConfig
 from headrace.weights.rope_rows import heads_to_half, llama3_factors
 
 from .builders import (
@@ -72,7 +74,7 @@ def test_to_gguf_and_back_is_the_same_bit_for_bit(
     assert result.notes == ()
     back = open_checkpoint(tmp_path / "out")
     assert set(back.tensors) == set(arrays)
-    assert back.config["attention_bias"] is True and "mlp_bias" not in back.config
+    assert back.config["attention_bias"] is True and not back.config.get("mlp_bias")
     for name, values in half_order(back).items():
         assert np.array_equal(values, expected[name]), name
     assert back.eos_token_ids == middle.eos_token_ids == (1,)
@@ -211,6 +213,51 @@ def test_llama3_rope_becomes_factors_and_comes_back(tmp_path: Path) -> None:
     assert "rope_freqs.weight" not in back.tensors
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + 0.1 * i for i in range(HEAD_DIM // 2)],
+    "long_factor": [3.3 * (1 + i) for i in range(HEAD_DIM // 2)],
+}
+
+
+@pytest.mark.parametrize(
+    ("scaling", "keys"),
+    [
+        (YARN, {"type": "yarn", "factor": 4.0, "original_context_length": 64,
+                "yarn_beta_fast": 32.0, "yarn_beta_slow": 1.0}),
+        (YARN | {"beta_fast": 24.0, "attention_factor": 1.25},
+         {"yarn_beta_fast": 24.0, "yarn_attn_factor": 1.25}),
+        (YARN | {"mscale": 0.707, "mscale_all_dim": 1.25},
+         {"yarn_attn_factor": np.float32((0.0707 * np.log(4) + 1) / (0.125 * np.log(4) + 1))}),
+        (LONGROPE | {"original_max_position_embeddings": 64},
+         {"type": "longrope", "original_context_length": 64,
+          "attn_factor": np.float32(np.sqrt(1 + np.log(2) / np.log(64)))}),
+        (LONGROPE | {"original_max_position_embeddings": 32, "attention_factor": 1.75},
+         {"original_context_length": 32, "attn_factor": 1.75}),
+    ],
+)  # fmt: skip
+def test_every_rope_gguf_can_state_is_the_same_in_both(
+    tmp_path: Path, scaling: dict[str, Any], keys: dict[str, Any]
+) -> None:
+    config = hf_config(rope_scaling=scaling)
+    folder = write_hf(tmp_path / "in", hf_arrays(), config, byte_tokenizer())
+    convert_to_gguf(folder, tmp_path / "m.gguf", None)
+    middle = open_checkpoint(tmp_path / "m.gguf")
+    for key, value in keys.items():
+        stored = middle.metadata[f"llama.rope.scaling.{key}"]
+        assert stored == value or stored == pytest.approx(value, rel=1e-7)
+    if scaling["rope_type"] == "longrope":
+        for name in ("short", "long"):
+            stored = middle.tensors[f"rope_factors_{name}.weight"].to_f32()
+            assert np.array_equal(stored, np.array(scaling[f"{name}_factor"], np.float32))
+    write_hf_folder(middle, tmp_path / "out")
+    back = open_checkpoint(tmp_path / "out")
+    ropes = [RopeConfig.read(ConfigReader(item.config)) for item in (middle, back)]
+    assert ropes == [RopeConfig.read(ConfigReader(config))] * 2
+    assert not any("rope_factors" in name for name in back.tensors)
+
+
 def test_factors_no_config_gives_are_refused(tmp_path: Path) -> None:
     odd = LLAMA3 | {"high_freq_factor": 2.5}
     config = hf_config(rope_scaling=odd)
@@ -250,33 +297,38 @@ def test_linear_scaling_under_both_spellings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({"model_type": "gpt9"}, "model_type is 'gpt9'; .* llama, qwen3"),
+        ({"model_type": "gpt9"}, "model_type is 'gpt9'; .* qwen3"),
         ({"hidden_act": "gelu"}, "'hidden_act' is 'gelu'"),
         ({"sliding_window": 4096}, "'sliding_window' is 4096"),
         ({"use_sliding_window": True}, "'use_sliding_window' is True"),
         ({"num_local_experts": 8}, "'num_local_experts' is 8"),
-        ({"partial_rotary_factor": 0.5}, "'partial_rotary_factor' is 0.5"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
         ({"layer_types": ["sliding_attention"]}, "'layer_types'"),
         ({"quantization_config": {"bits": 4}}, "'quantization_config'"),
         ({"attention_multiplier": 0.1}, "'attention_multiplier' is 0.1"),
         ({"use_rope": False}, "'use_rope' is False"),
         ({"pretraining_tp": 2}, "'pretraining_tp' is 2"),
-        ({"max_window_layers": 1, "use_sliding_window": True}, "'max_window_layers' is 1"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type is 'yarn'"),
-        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling.factor is None"),
-        ({"rope_scaling": 5}, "is not an object"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0, "mscale": 1}}, "mscale is 1"),
-        ({"rope_scaling": {"type": "default", "factor": 2.0}}, "factor is 2.0"),
-        ({"rope_scaling": {"type": "default", "partial_rotary_factor": 0.5}}, "factor is 0.5"),
-        ({"rope_parameters": {"rope_theta": 1.0}}, "rope is stated more than once"),
+        ({"max_window_layers": 1, "use_sliding_window": True}, "'use_sliding_window' is True"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rope of kind dynamic cannot"),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
+            "yarn with truncate false",
+        ),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "rope_type = 'spiral'"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_scaling.factor is missing"),
+        ({"rope_scaling": 5}, "must be an object or null"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0, "mscale": 1}}, "mscale' is 1"),
+        ({"rope_scaling": {"type": "default", "factor": 2.0}}, "factor' is 2.0"),
+        ({"rope_scaling": {"type": "default", "partial_rotary_factor": 0.5}}, "factor = 0.5"),
+        ({"rope_parameters": {"rope_theta": 1.0}}, "states rope_theta more than once"),
         (
             {
                 "rope_parameters": {"rope_type": "default"},
                 "rope_scaling": {"type": "linear", "factor": 2.0},
             },
-            "rope is stated more than once",
+            "contradict each other",
         ),
-        ({"hidden_size": ...}, "hidden_size is None"),
+        ({"hidden_size": ...}, "hidden_size is missing"),
         ({"rms_norm_eps": "x"}, "rms_norm_eps is 'x'"),
         ({"num_attention_heads": 5, "head_dim": ...}, "does not divide hidden_size 64"),
         ({"num_key_value_heads": 4}, "'model.layers.0.self_attn.k_proj.weight' has 32 rows; 4"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import resource
 import struct
+import time
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelErro
 from headrace.weights.gguf_file import read_gguf
 from headrace.weights.open import open_checkpoint
 from headrace.weights.safetensors_file import read_safetensors
+from tools.fuzz import gguf as gguf_fuzzer
+from tools.fuzz import harness
+from tools.fuzz import safetensors as safetensors_fuzzer
 
 from .builders import hf_arrays, hf_config, write_gguf_with_library, write_hf
 
@@ -172,3 +177,73 @@ def test_damaged_json_beside_the_weights(tmp_path: Path) -> None:
             with pytest.raises(CheckpointError, match=name):
                 open_checkpoint(folder)
             (folder / name).write_bytes(good)
+
+
+@pytest.mark.parametrize(
+    ("fuzzer", "iterations"), [(gguf_fuzzer, 1200), (safetensors_fuzzer, 500)], ids=["gguf", "hf"]
+)
+def test_a_short_run_of_the_fuzzer_finds_nothing(fuzzer: ModuleType, iterations: int) -> None:
+    target = fuzzer.make_target()
+    report = harness.run(target, seed=20261, iterations=iterations, limit_s=20.0)
+    assert not report.findings, next(iter(report.findings.values())).text
+    assert report.iterations == iterations
+    # Neither so gentle that all is opened nor so wild that nothing gets past the first check.
+    assert report.outcomes["opened"] > iterations // 20
+    assert report.outcomes["CheckpointError"] > iterations // 5
+
+
+def test_the_fuzzer_reports_and_reproduces_what_it_finds() -> None:
+    def attempt(data: bytes) -> str:
+        if data[0] == 7:
+            raise KeyError("seven")
+        return "fine"
+
+    target = harness.Target([b"x"], lambda seeds, rng: bytes([rng.randrange(16)]), attempt)
+    report = harness.run(target, seed=1, iterations=200)
+    ((name, finding),) = report.findings.items()
+    assert name.startswith("FINDING KeyError at test_fuzz.py:")
+    assert report.outcomes["fine"] + report.outcomes[name] == 200
+    again = harness.run(target, seed=1, first=finding.number, iterations=1)
+    assert again.findings[name].data == finding.data == bytes([7])
+
+
+def test_an_input_that_takes_too_long_is_a_finding() -> None:
+    def attempt(data: bytes) -> str:
+        time.sleep(30)
+        return "fine"
+
+    target = harness.Target([b""], lambda seeds, rng: b"", attempt)
+    report = harness.run(target, seed=1, iterations=1, limit_s=0.05)
+    assert next(iter(report.findings)).startswith("FINDING TooSlowError")
+
+
+@pytest.mark.parametrize("size", [2**40, 2**62])
+def test_an_empty_tensor_of_impossible_shape_is_refused(tmp_path: Path, size: int) -> None:
+    shape = [size, 0, size]
+    header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(CheckpointError, match="zeros left out, multiply to more than memory has"):
+        read_safetensors(path)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\x00b", "\ud800", "a\n"])
+def test_names_no_file_can_have_are_refused(tmp_path: Path, name: str) -> None:
+    folder = write_hf(tmp_path, {"a": np.ones(4, np.float32)}, hf_config())
+    (folder / "model.safetensors").rename(folder / "part.safetensors")
+    index = {"weight_map": {"a": name}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="a plain file name is required"):
+        open_checkpoint(folder)
+
+
+def test_errors_stay_short_whatever_a_file_holds(tmp_path: Path) -> None:
+    long = "9" * 60_000
+    path = tmp_path / "m.gguf"
+    keys = ("general.architecture", "general.alignment", "general.type")
+    for key in (*keys, "tokenizer.chat_template.x"):
+        value = [long] if key.startswith("tok") else long
+        write_gguf_with_library(path, hf_arrays(), extra={key: value})
+        with pytest.raises(EXPECTED) as caught:
+            open_checkpoint(path)
+        assert len(str(caught.value)) < 1000

@@ -177,7 +177,7 @@ def test_damaged_preambles(tmp_path: Path) -> None:
     refused(path, "the file is empty")
     path.write_bytes(b"GGML" + bytes(20))
     refused(path, r"magic is b'GGML'.*at byte 0")
-    refused(file_of(path, version=1), "version is 1; supported: 2 and 3")
+    refused(file_of(path, version=1), "version is 1; supported: 2 and 3: older than August 2023")
     refused(file_of(path, version=0x03000000), "big-endian")
     refused(file_of(path, n_tensors=2**63), r"tensor_count is 9223372036854775808; the limit")
     refused(file_of(path, n_entries=2**40), r"metadata_kv_count is 1099511627776; the limit")
@@ -192,6 +192,7 @@ def test_damaged_preambles(tmp_path: Path) -> None:
     [
         ([entry("k", 13, b"")], "'k' has value type 13; types are 0 to 12"),
         ([entry("k", UINT8, b"\1"), entry("k", UINT8, b"\1")], "'k' appears twice"),
+        ([entry("k" * 60_000, 13, b"")], r"'kkk.{100,120}\.\.\. \(60002 characters\) has value"),
         ([entry("k", BOOL, b"\2")], "'k' is a bool of value 2"),
         ([entry("k", ARRAY, struct.pack("<IQ", BOOL, 1) + b"\5")], "holds a bool of value 5"),
         ([entry("k", STRING, struct.pack("<Q", 2**62))], "needs 4611686018427387904 bytes"),
@@ -238,7 +239,8 @@ def test_damaged_metadata(tmp_path: Path, entries: list[bytes], pattern: str) ->
         ([tensor_info("a", (1, 1, 1, 1, 1))], "has 5 dimensions"),
         ([tensor_info("a", n=2**31)], "dimensions; 1 to 4"),
         ([tensor_info("a", (4, 0))], "each must be at least 1"),
-        ([tensor_info("a", kind=12)], r"'a': tensor type 12 \(Q4_K\) is not supported"),
+        ([tensor_info("a", kind=16)], r"'a': tensor type 16 \(IQ2_XXS\) is not supported"),
+        ([tensor_info("a", (128,), kind=12)], "'a': a row of width 128 cannot be Q4_K"),
         ([tensor_info("a", kind=77)], "'a': tensor type 77 is unknown"),
         ([tensor_info("a", (20,), kind=8)], "'a': a row of width 20 cannot be Q8_0"),
         (

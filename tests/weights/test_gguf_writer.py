@@ -8,12 +8,18 @@ import gguf
 import numpy as np
 import pytest
 
+from benchmarks.random_rows import random_rows
 from headrace.errors import CheckpointError
 from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.gguf_file import read_gguf
 from headrace.weights.gguf_values import Typed, ValueType
 from headrace.weights.gguf_writer import write_gguf_file
-from headrace.weights.source import PIECE_ELEMENTS, TensorSource, source_of_array
+from headrace.weights.source import (
+    PIECE_ELEMENTS,
+    TensorSource,
+    source_of_array,
+    source_of_rows,
+)
 
 METADATA = {
     "general.architecture": "llama",
@@ -36,12 +42,12 @@ METADATA = {
 
 def test_gguf_py_reads_what_is_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    values = {name: rng.standard_normal((5, 64), np.float32) for name in CODECS}
+    rows = {name: random_rows(codec, rng, 5, 512, 0.1) for name, codec in CODECS.items()}
     path = tmp_path / "m.gguf"
     size = write_gguf_file(
         path,
         {key: value for key, value in METADATA.items() if key != "a.nested"},
-        [source_of_array(array, name, get_codec(name)) for name, array in values.items()],
+        [source_of_rows(rows[name], (5, 512), name, codec) for name, codec in CODECS.items()],
     )
     assert size == path.stat().st_size
     library = gguf.GGUFReader(path)
@@ -49,9 +55,27 @@ def test_gguf_py_reads_what_is_written(tmp_path: Path) -> None:
     assert library.fields["a.typed"].types == [gguf.GGUFValueType.UINT8]
     assert library.fields["a.int"].types == [gguf.GGUFValueType.UINT32]
     assert library.fields["a.negative"].contents() == -7
+    ours = read_gguf(path).tensors
+    assert [tensor.name for tensor in library.tensors] == list(CODECS)
     for tensor in library.tensors:
         assert tensor.tensor_type.name == tensor.name
-        assert tensor.shape.tolist() == [64, 5]
+        assert tensor.shape.tolist() == [512, 5]
+        stored = np.ascontiguousarray(tensor.data).view(np.uint8).reshape(5, -1)
+        assert np.array_equal(stored, rows[tensor.name])
+        assert np.array_equal(ours[tensor.name].data, rows[tensor.name])
+        assert np.array_equal(
+            ours[tensor.name].to_f32(), gguf.dequantize(tensor.data, tensor.tensor_type)
+        )
+
+
+def test_gguf_py_reads_values_encoded_on_the_way(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    made = {name: codec for name, codec in CODECS.items() if codec.can_encode}
+    values = {name: rng.standard_normal((5, 64), np.float32) for name in made}
+    path = tmp_path / "m.gguf"
+    sources = [source_of_array(values[name], name, codec) for name, codec in made.items()]
+    write_gguf_file(path, {"general.architecture": "llama"}, sources)
+    for tensor in gguf.GGUFReader(path).tensors:
         expected = gguf.quantize(values[tensor.name], tensor.tensor_type)
         assert np.array_equal(np.asarray(tensor.data).view(np.uint8), expected.view(np.uint8))
 

@@ -11,7 +11,7 @@ first product, `residual` and `scale` into its last one, so that a backend can f
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headrace.models.config import DecoderConfig
 from headrace.models.loader import Linear, Loader
@@ -68,14 +68,32 @@ class Attention:
 
     @classmethod
     def load(cls, config: DecoderConfig, loader: Loader, index: int, prefix: str) -> Attention:
-        """With projections under their usual names, `{prefix}.q_proj` and so on."""
-        bias, hidden = config.attention_bias, config.hidden_size
-        qkv = loader.qkv(prefix, config.attention, hidden, bias=bias, rotary_dim=config.rotary_dim)
-        width, o_bias = config.attention_width, config.output_bias
-        o_proj = loader.linear(
-            [f"{prefix}.o_proj"], [hidden], width, bias=bias if o_bias is None else o_bias
-        )
-        return cls(config, index, qkv, o_proj)
+        """With projections under their usual names, `{prefix}.q_proj` and so on.
+
+        Families that store Q, K and V as one matrix call it `{prefix}.qkv_proj`.
+        """
+        if loader.has(f"{prefix}.qkv_proj.weight"):
+            return cls.load_fused(
+                config, loader, index, f"{prefix}.qkv_proj", f"{prefix}.o_proj"
+            )
+        bias, hidden, dims = config.attention_bias, config.hidden_size, config.rotary_dim
+        qkv = loader.qkv(prefix, config.attention, hidden, bias=bias, rotary_dim=dims)
+        return cls(config, index, qkv, _output(config, loader, f"{prefix}.o_proj"))
+
+    @classmethod
+    def load_fused(
+        cls, config: DecoderConfig, loader: Loader, index: int, qkv_name: str, o_name: str
+    ) -> Attention:
+        """With Q, K and V stored as one matrix, and names of the family's own."""
+        bias, hidden, dims = config.attention_bias, config.hidden_size, config.rotary_dim
+        qkv = loader.fused_qkv(qkv_name, config.attention, hidden, bias=bias, rotary_dim=dims)
+        return cls(config, index, qkv, _output(config, loader, o_name))
+
+    def load_head_norms(self, config: DecoderConfig, loader: Loader, prefix: str) -> None:
+        """Norms over each head of Q and K, `{prefix}.q_norm` and `{prefix}.k_norm`."""
+        head_dim, eps, dims = config.attention.head_dim, config.norm_eps, config.rotary_dim
+        self.q_norm = loader.head_norm(f"{prefix}.q_norm", head_dim, eps, rotary_dim=dims)
+        self.k_norm = loader.head_norm(f"{prefix}.k_norm", head_dim, eps, rotary_dim=dims)
 
     def __call__(
         self,
@@ -109,6 +127,49 @@ class Attention:
         )
 
 
+def _output(config: DecoderConfig, loader: Loader, name: str) -> Linear:
+    bias = config.attention_bias if config.output_bias is None else config.output_bias
+    return loader.linear([name], [config.hidden_size], config.attention_width, bias=bias)
+
+
+class ColumnNormAttention(Attention):
+    """Attention whose norms of Q and K have a weight of their own for every column.
+
+    per_head: mean and variance are taken over each head, otherwise over all heads at once.
+    """
+
+    per_head: ClassVar[bool] = False
+    q_columns: Norm
+    k_columns: Norm
+
+    def load_head_norms(self, config: DecoderConfig, loader: Loader, prefix: str) -> None:
+        """Norms of the family's kind over Q and K, `{prefix}.q_norm` and `{prefix}.k_norm`."""
+        head_dim = self.shape.head_dim
+        self.q_columns, self.k_columns = (
+            loader.projection_norm(
+                f"{prefix}.{name}",
+                (heads, head_dim) if self.per_head else (heads * head_dim,),
+                head_dim,
+                config.norm_eps,
+                config.norm,
+                rotary_dim=config.rotary_dim,
+            )
+            for name, heads in (
+                ("q_norm", self.shape.num_heads),
+                ("k_norm", self.shape.num_kv_heads),
+            )
+        )
+
+    def rotate(self, qkv: Array, step: Step) -> None:
+        """Norms of Q and K, and positions, in place."""
+        shape = self.shape
+        starts = (0, shape.num_heads * shape.head_dim)
+        heads = (shape.num_heads, shape.num_kv_heads)
+        for start, norm, count in zip(starts, (self.q_columns, self.k_columns), heads, strict=True):
+            step.ops.norm_columns(qkv, start, norm, groups=count if self.per_head else 1)
+        super().rotate(qkv, step)
+
+
 class GatedMLP:
     """down(act(gate) * up)."""
 
@@ -119,10 +180,16 @@ class GatedMLP:
 
     @classmethod
     def load(cls, config: DecoderConfig, loader: Loader, prefix: str) -> GatedMLP:
-        """With projections under their usual names, `{prefix}.gate_proj` and so on."""
+        """With projections under their usual names, `{prefix}.gate_proj` and so on.
+
+        Families that store gate and up as one matrix call it `{prefix}.gate_up_proj`, gate first.
+        """
         hidden, ffn, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
-        names = [f"{prefix}.gate_proj", f"{prefix}.up_proj"]
-        gate_up = loader.linear(names, [ffn, ffn], hidden, bias=bias)
+        if loader.has(f"{prefix}.gate_up_proj.weight"):
+            gate_up = loader.linear([f"{prefix}.gate_up_proj"], [2 * ffn], hidden, bias=bias)
+        else:
+            names = [f"{prefix}.gate_proj", f"{prefix}.up_proj"]
+            gate_up = loader.linear(names, [ffn, ffn], hidden, bias=bias)
         down = loader.linear([f"{prefix}.down_proj"], [hidden], ffn, bias=bias)
         return cls(gate_up, down, config.activation)
 
@@ -148,6 +215,14 @@ class MLP:
         self.up_proj = up_proj
         self.down_proj = down_proj
         self.activation = activation
+
+    @classmethod
+    def load(cls, config: DecoderConfig, loader: Loader, up_name: str, down_name: str) -> MLP:
+        """With projections under names of the family's own."""
+        hidden, ffn, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        up_proj = loader.linear([up_name], [ffn], hidden, bias=bias)
+        down_proj = loader.linear([down_name], [hidden], ffn, bias=bias)
+        return cls(up_proj, down_proj, config.activation)
 
     def __call__(
         self,

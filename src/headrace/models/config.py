@@ -67,9 +67,13 @@ def read_attention(
     *,
     scale: float | None = None,
     softcap: float = 0.0,
+    default_kv_heads: int | None = None,
 ) -> AttentionShape:
-    """Grouped attention, by default with the usual scale; checks what has to divide what."""
-    kv_heads = reader.size("num_key_value_heads", heads)
+    """Grouped attention, by default with the usual scale; checks what has to divide what.
+
+    default_kv_heads: where the config is silent; None means as many as there are heads.
+    """
+    kv_heads = reader.size("num_key_value_heads", default_kv_heads or heads)
     if heads % kv_heads:
         reader.refuse("num_key_value_heads", kv_heads, f"divisors of num_attention_heads {heads}")
     if head_dim % 2:
@@ -78,3 +82,51 @@ def read_attention(
     return AttentionShape(
         heads, kv_heads, head_dim, scale=usual if scale is None else scale, softcap=softcap
     )
+
+
+def read_window(reader: ConfigReader, default: int) -> int:
+    """`sliding_window`, `default` where the config does not state it, 0 where that is null."""
+    if reader.states("sliding_window") and reader.raw("sliding_window") is None:
+        return 0
+    return reader.size("sliding_window", default)
+
+
+def read_uniform_windows(
+    reader: ConfigReader, layers: int, max_positions: int
+) -> tuple[int, ...]:
+    """Window of each layer in families where all have the one stated, or none where it is null.
+
+    One that no request can outgrow is none (Phi-3's 262144 of 131072 positions).
+    """
+    if reader.optional("sliding_window", int) is None:
+        return ()
+    window = reader.size("sliding_window")
+    return (window,) * layers if window < max_positions else ()
+
+
+def read_windows(
+    reader: ConfigReader, layers: int, window: int, full_every: int
+) -> tuple[int, ...]:
+    """Window of each layer where some see everything: as `layer_types` says, or else each
+    `full_every`-th layer has none.
+    """
+    usual = tuple(0 if index % full_every == 0 else window for index in range(1, layers + 1))
+    return read_layer_windows(reader, window, usual)
+
+
+def read_layer_windows(
+    reader: ConfigReader, window: int, otherwise: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Window of each layer: as `layer_types` says, or `otherwise`.
+
+    window: of layers that have one; 0 where the config switches windows off.
+    """
+    kinds = reader.raw("layer_types")
+    windows = otherwise
+    if kinds is not None:
+        known = {"full_attention": 0} | ({"sliding_attention": window} if window else {})
+        count = len(otherwise)
+        if not isinstance(kinds, list) or len(kinds) != count or not set(kinds) <= known.keys():
+            reader.refuse("layer_types", kinds, f"{' or '.join(map(repr, known))}, {count} times")
+        windows = tuple(known[kind] for kind in kinds)
+    return windows

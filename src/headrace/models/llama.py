@@ -10,6 +10,8 @@ Sources: arXiv 2302.13971, 2307.09288, 2407.21783; transformers modeling_llama.p
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.models.config import DecoderConfig, read_attention
 from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
@@ -24,26 +26,54 @@ class Llama(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
-        head_dim = reader.optional("head_dim", int) or hidden // heads
-        if head_dim * heads != hidden and reader.raw("head_dim") is None:
-            reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
-        reader.expect("hidden_act", str, ("silu", "swish"), "silu")
         window = reader.optional("sliding_window", int)
         if window is not None and reader.get("use_sliding_window", bool, True):
             reader.refuse("sliding_window", window, "null")
         reader.unused("use_sliding_window")
-        return DecoderConfig(
-            model_type="llama",
-            vocab_size=reader.optional("vocab_size", int),
-            hidden_size=hidden,
-            intermediate_size=reader.size("intermediate_size"),
-            num_layers=reader.size("num_hidden_layers"),
-            attention=read_attention(reader, heads, head_dim),
-            rope=RopeConfig.read(reader),
-            max_positions=reader.size("max_position_embeddings", 2048),
-            norm_eps=reader.positive("rms_norm_eps", 1e-6),
+        return read_llama(
+            reader,
+            "llama",
             attention_bias=reader.optional("attention_bias", bool),
             mlp_bias=reader.optional("mlp_bias", bool),
-            tied=reader.optional("tie_word_embeddings", bool),
         )
+
+
+def read_llama(
+    reader: ConfigReader,
+    model_type: str,
+    *,
+    default_positions: int = 2048,
+    default_kv_heads: int | None = None,
+    default_theta: float = 10000.0,
+    scale: float | None = None,
+    **fields: Any,
+) -> DecoderConfig:
+    """Keys that Llama and the families modelled on it share; `fields` of the config win.
+
+    default_kv_heads: where the config does not state them at all; None and null mean one for each
+    head. scale: of the scores; None means head_dim^-1/2.
+    """
+    heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
+    head_dim = reader.optional("head_dim", int) or hidden // heads
+    if head_dim * heads != hidden and reader.raw("head_dim") is None:
+        reader.refuse("hidden_size", hidden, f"multiples of num_attention_heads {heads}")
+    reader.expect("hidden_act", str, ("silu", "swish"), "silu")
+    return DecoderConfig(
+        model_type=model_type,
+        vocab_size=reader.optional("vocab_size", int),
+        hidden_size=hidden,
+        intermediate_size=reader.size("intermediate_size"),
+        num_layers=reader.size("num_hidden_layers"),
+        attention=read_attention(
+            reader,
+            heads,
+            head_dim,
+            scale=scale,
+            default_kv_heads=None if reader.states("num_key_value_heads") else default_kv_heads,
+        ),
+        rope=RopeConfig.read(reader, default_theta=default_theta),
+        max_positions=reader.size("max_position_embeddings", default_positions),
+        norm_eps=reader.positive("rms_norm_eps", 1e-6),
+        tied=reader.optional("tie_word_embeddings", bool),
+        **fields,
+    )

@@ -29,6 +29,7 @@ from headrace.ops.interface import (
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32
+from headrace.weights.fused_rows import grouped_to_joined
 from headrace.weights.no_effect import is_derived
 from headrace.weights.rope_rows import heads_to_half
 from headrace.weights.tensor import Tensor
@@ -77,7 +78,8 @@ class Loader:
         self._conventions = checkpoint.conventions
         self._progress = progress
         self._taken: set[str] = set()
-        self.total_bytes = checkpoint.nbytes
+        tensors = checkpoint.tensors.items()
+        self.total_bytes = sum(item.nbytes for name, item in tensors if not is_derived(name))
         self._done_bytes = 0
         self.packed_elements = 0
         """Values in the matrices handed out for products so far."""
@@ -235,6 +237,31 @@ class Loader:
                 biases[index] = _reordered(biases[index], order)
         return self._packed(matrices, biases)
 
+    def fused_qkv(
+        self,
+        name: str,
+        shape: AttentionShape,
+        width: int,
+        *,
+        bias: bool | None,
+        rotary_dim: int | None = None,
+    ) -> Linear:
+        """Q, K and V of one layer stored as one matrix; the same as `qkv` otherwise."""
+        heads, kv_heads, head_dim = shape.num_heads, shape.num_kv_heads, shape.head_dim
+        rows = (heads + 2 * kv_heads) * head_dim
+        matrices, biases = self._stored([name], [rows], width, bias)
+        order = None
+        if self._conventions.qkv_layout == "grouped":
+            order = grouped_to_joined(heads, kv_heads, head_dim)
+        if self._conventions.rope_layout == "interleaved":
+            turned = heads_to_half(heads + kv_heads, head_dim, rotary_dim)
+            half = np.concatenate([turned, np.arange(len(turned), rows, dtype=np.int32)])
+            order = half if order is None else order[half]
+        if order is not None:
+            matrices = [matrices[0].select_rows(order)]
+            biases = [_reordered(biases[0], order)]
+        return self._packed(matrices, biases)
+
     def head(self, rows: int, width: int, *, tied: bool | None, table: str = EMBEDDING) -> Linear:
         """lm_head, or the embedding `table` where it is tied: logits = W x.
 
@@ -284,10 +311,22 @@ class Loader:
         matrices: list[Tensor] = []
         biases: list[Tensor | None] = []
         for name, out in zip(names, outs, strict=True):
-            matrices.append(self.tensor(f"{name}.weight", out, width))
+            matrices.append(self._matrix(f"{name}.weight", out, width))
             has_bias = self.has(f"{name}.bias") if bias is None else bias
             biases.append(self.tensor(f"{name}.bias", out) if has_bias else None)
         return matrices, biases
+
+    def _matrix(self, name: str, out: int, width: int) -> Tensor:
+        """A matrix (out, width), turned where the file stores it (width, out)."""
+        if not self._conventions.transposed:
+            return self.tensor(name, out, width)
+        stored = self.tensor(name, width, out)
+        if stored.codec.block_elements > 1:
+            raise UnsupportedModelError(
+                f"{self._checkpoint.path}: tensor {name} is {stored.codec.name} and stored "
+                "(in, out), whose blocks cannot be turned; use F32, F16 or BF16, or a GGUF file"
+            )
+        return stored.transposed()
 
     def _packed(
         self,

@@ -53,6 +53,8 @@ class Model(ABC):
 
     layer_type: ClassVar[type[Layer]]
     embedding_name: ClassVar[str] = EMBEDDING
+    positions_name: ClassVar[str | None] = None
+    """Table of learned positions, a row for each; None in models without."""
     final_norm_name: ClassVar[str] = "model.norm"
 
     @staticmethod
@@ -71,6 +73,11 @@ class Model(ABC):
         self._rope = self._grown_table(config.rope, loader)
         self._local_rope = self._grown_table(config.local_rope, loader)
         self._embedding = loader.embedding(name, rows, hidden)
+        self._positions = (
+            loader.embedding(self.positions_name, config.max_positions, hidden)
+            if self.positions_name
+            else None
+        )
         self._layers = [self.layer_type(config, loader, i) for i in range(config.num_layers)]
         self._layer_elements = loader.packed_elements
         self._norm = loader.norm(self.final_norm_name, hidden, config.norm_eps, config.norm)
@@ -147,8 +154,11 @@ class Model(ABC):
 
     def embed(self, step: Step) -> Array:
         """What goes into the first layer: f32[N, hidden]."""
-        token_ids = step.batch.token_ids
-        return step.ops.embedding(self._embedding, token_ids, scale=self.config.embedding_scale)
+        batch, scale = step.batch, self.config.embedding_scale
+        x = step.ops.embedding(self._embedding, batch.token_ids, scale=scale)
+        if self._positions is None:
+            return x
+        return step.ops.embedding(self._positions, batch.positions, residual=x)
 
     def _grown_table(self, rope: RopeConfig | None, loader: Loader) -> _GrownTable | None:
         if rope is None:

@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from headrace.errors import ConfigError, UnsupportedModelError
+from headrace.models.cohere import Cohere
+from headrace.models.cohere2 import Cohere2
 from headrace.models.config import DecoderConfig
 from headrace.models.config_reader import ConfigReader
+from headrace.models.falcon import Falcon
+from headrace.models.gemma2 import Gemma2
+from headrace.models.gemma3 import Gemma3
+from headrace.models.glm import Glm
+from headrace.models.glm4 import Glm4
+from headrace.models.gpt2 import GPT2
+from headrace.models.gpt_bigcode import GPTBigCode
+from headrace.models.granite import Granite
 from headrace.models.llama import Llama
 from headrace.models.loader import Loader, Progress
+from headrace.models.mistral import Mistral
 from headrace.models.model import Model
+from headrace.models.olmo2 import Olmo2
+from headrace.models.phi3 import Phi3
+from headrace.models.qwen2 import Qwen2
 from headrace.models.qwen3 import Qwen3
+from headrace.models.smollm3 import SmolLM3
+from headrace.models.starcoder2 import Starcoder2
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
 
-FAMILIES: Mapping[str, type[Model]] = {"llama": Llama, "qwen3": Qwen3}
+FAMILIES: Mapping[str, type[Model]] = {
+    "cohere": Cohere,
+    "cohere2": Cohere2,
+    "falcon": Falcon,
+    "gemma2": Gemma2,
+    "gemma3_text": Gemma3,
+    "glm": Glm,
+    "glm4": Glm4,
+    "gpt2": GPT2,
+    "gpt_bigcode": GPTBigCode,
+    "granite": Granite,
+    "llama": Llama,
+    "mistral": Mistral,
+    "olmo2": Olmo2,
+    "phi3": Phi3,
+    "qwen2": Qwen2,
+    "qwen3": Qwen3,
+    "smollm3": SmolLM3,
+    "starcoder2": Starcoder2,
+}
 
 
 def read_config(
@@ -74,4 +110,6 @@ def _family(
         reader.refuse("quantization_config", method, "null, or a GGUF file of the same model")
     config = family.read_config(reader)
     reader.finish()
+    if config.rope is not None:
+        config = replace(config, max_positions=config.rope.reach(config.max_positions))
     return family, config

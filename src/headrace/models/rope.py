@@ -1,140 +1,107 @@
-"""Rotary embeddings: which frequencies a config asks for.
+"""Rotary embeddings: the frequencies that a config asks for.
 
-Kinds: default, linear (all frequencies divided by a factor) and llama3 (long waves divided,
-short ones kept, a blend between). transformers 5 writes `rope_parameters`; older files write
-`rope_theta` and `rope_scaling`; GGUF files carry llama3 as a tensor of divisors. All three are
-read here. Source of the keys: transformers modeling_rope_utils.py.
+    default    theta^(-2 i / d) for pair i of d rotated dimensions
+    linear     all divided by a factor
+    dynamic    theta grown for the longest request that will be run (NTK)
+    llama3     long waves divided, short ones kept, a blend between
+    yarn       the same with a ramp over dimensions, and cos and sin times an attention factor
+    longrope   each divided by a number of its own: one list for short contexts, one for long ones
+
+What depends on the length of a request is decided once, by the longest that will be run
+(`--max-model-len`), as vLLM does: keys in the cache were rotated once and for all.
+Sources: transformers modeling_rope_utils.py; arXiv 2309.00071 (yarn), 2402.13753 (longrope).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import UnsupportedModelError
-from headrace.models.config_reader import ConfigReader
+from headrace.weights.rope_config import RopeConfig, RopeKind
 from headrace.weights.rope_rows import llama3_factors
 
-RopeKind = Literal["default", "linear", "llama3"]
-KINDS: tuple[RopeKind, ...] = ("default", "linear", "llama3")
+__all__ = ["RopeConfig", "RopeKind", "Rotation", "rotation"]
 
-
-ROPE_FACTOR_NAMES = (
-    "rope_freqs.weight",
-    "rope_factors_short.weight",
-    "rope_factors_long.weight",
-)
-"""GGUF's tensors of divisors, in the order of RopeFactors; Hugging Face has them in the config."""
-
-
-class RopeFactors(NamedTuple):
-    """Divisors of the frequencies stored with the weights, float32[rotary_dim / 2] each."""
-
-    all: npt.NDArray[np.float32] | None = None
-    short: npt.NDArray[np.float32] | None = None
-    long: npt.NDArray[np.float32] | None = None
+Frequencies = npt.NDArray[np.float64]
 
 
 class Rotation(NamedTuple):
     """Radians per position, float64[rotary_dim / 2]; cos and sin are times `attention_factor`."""
 
-    frequencies: npt.NDArray[np.float64]
+    frequencies: Frequencies
     attention_factor: float
 
 
-@dataclass(frozen=True)
-class RopeConfig:
-    """Frequencies of one kind. Fields past `factor` are llama3's; lengths in tokens."""
+def rotation(
+    rope: RopeConfig,
+    head_dim: int,
+    *,
+    divisors: npt.NDArray[np.float32] | None = None,
+    max_positions: int | None = None,
+) -> Rotation:
+    """Frequencies for heads of this width, of which `rotary_dim` dimensions are rotated.
 
-    theta: float
-    kind: RopeKind = "default"
-    factor: float = 1.0
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_max_positions: int = 8192
+    divisors: float32[rotary_dim / 2] stored with the weights (GGUF's rope_freqs.weight). Those of
+        llama3 are float32 as well when they come from the config, so that both kinds of file give
+        the same angles.
+    max_positions: the longest request that will be run, in tokens; None: the original length.
+    Raises UnsupportedModelError where divisors and config contradict each other.
+    """
+    dims = rope.rotary_dim(head_dim)
+    if divisors is not None and rope.kind not in ("default", "linear"):
+        raise UnsupportedModelError(
+            f"rope scaling is stated twice: {rope.kind} in the config and rope_freqs.weight "
+            "among the tensors; remove one of them"
+        )
+    length = rope.original_max_positions if max_positions is None else max_positions
+    theta = _grown_theta(rope, dims, length) if rope.kind == "dynamic" else rope.theta
+    plain = theta ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
+    if divisors is not None:
+        plain = plain / divisors.astype(np.float64)
+    if rope.kind == "linear":
+        plain = plain / rope.factor
+    elif rope.kind == "llama3":
+        plain = plain / llama3_factors(dims, rope.theta, rope.llama3()).astype(np.float64)
+    elif rope.kind == "yarn":
+        kept = _kept_share(rope, dims)
+        plain = plain / rope.factor * (1 - kept) + plain * kept
+    elif rope.kind == "longrope":
+        plain = plain / _longrope_divisors(rope, dims, length)
+    return Rotation(plain, rope.attention_factor)
 
-    @classmethod
-    def read(cls, config: ConfigReader, *, default_theta: float = 10000.0) -> RopeConfig:
-        """From `rope_parameters`, or `rope_scaling` and `rope_theta`, whichever the file has."""
-        config.expect("partial_rotary_factor", float, (1.0,), 1.0)
-        newer, older = config.section("rope_parameters"), config.section("rope_scaling")
-        parts = [part for part in (newer, older) if part is not None]
-        thetas = {
-            part.positive("rope_theta")
-            for part in (config, *parts)
-            if part.optional("rope_theta", float) is not None
-        }
-        if len(thetas) > 1:
-            raise UnsupportedModelError(
-                f"config states rope_theta more than once, as {sorted(thetas)}; keep one of them"
-            )
-        found = [cls._read_section(part) for part in parts]
-        if len(found) == 2 and found[0] != found[1]:
-            raise UnsupportedModelError(
-                "config keys rope_parameters and rope_scaling contradict each other: "
-                f"{found[0]} and {found[1]}; keep one of them"
-            )
-        return cls(theta=thetas.pop() if thetas else default_theta, **(found[0] if found else {}))
 
-    @classmethod
-    def _read_section(cls, part: ConfigReader) -> dict[str, Any]:
-        kind = part.get("rope_type", str, part.get("type", str, "default"))
-        if kind not in KINDS:
-            part.refuse("rope_type", kind, ", ".join(KINDS))
-        part.expect("partial_rotary_factor", float, (1.0,), 1.0)
-        fields: dict[str, Any] = {"kind": kind}
-        if kind != "default":
-            fields["factor"] = part.positive("factor")
-            if fields["factor"] < 1:
-                part.refuse("factor", fields["factor"], "numbers of at least 1")
-        if kind == "linear":
-            part.unused("original_max_position_embeddings")  # the factor alone says it all
-        if kind == "llama3":
-            fields["low_freq_factor"] = part.positive("low_freq_factor")
-            fields["high_freq_factor"] = part.positive("high_freq_factor")
-            fields["original_max_positions"] = part.size("original_max_position_embeddings")
-            if not fields["low_freq_factor"] < fields["high_freq_factor"]:
-                part.refuse(
-                    "high_freq_factor", fields["high_freq_factor"], "more than low_freq_factor"
-                )
-        return fields
+def _grown_theta(rope: RopeConfig, dims: int, length: int) -> float:
+    """theta (s n / original - (s - 1))^(d / (d - 2)), for n of at least the original length."""
+    stretched = rope.factor * max(length, rope.original_max_positions) / rope.original_max_positions
+    return float(rope.theta * (stretched - (rope.factor - 1)) ** (dims / (dims - 2)))
 
-    def rotary_dim(self, head_dim: int) -> int:
-        """Dimensions of a head that are rotated."""
-        return head_dim
 
-    def rotation(
-        self,
-        head_dim: int,
-        factors: RopeFactors | None = None,
-        max_positions: int | None = None,
-    ) -> Rotation:
-        """Frequencies for heads of this width.
+def _kept_share(rope: RopeConfig, dims: int) -> Frequencies:
+    """float64[dims / 2] from 1 (a frequency stays) to 0 (it is divided by the factor)."""
+    low, high = (
+        dims
+        * math.log(rope.original_max_positions / (turns * 2 * math.pi))
+        / (2 * math.log(rope.theta))
+        for turns in (rope.beta_fast, rope.beta_slow)
+    )
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dims - 1)
+    # A ramp of no width is a step.
+    width = high - low or 0.001
+    return 1 - np.clip((np.arange(dims // 2, dtype=np.float64) - low) / width, 0, 1)
 
-        factors: those stored with the weights. Divisors of llama3 are float32 as well when they
-        come from the config, so that both kinds of file give the same angles.
-        max_positions: the longest request that will be run, in tokens.
-        """
-        plain = self.theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-        divisors = None if factors is None else factors.all
-        if self.kind == "linear":
-            plain = plain / self.factor
-        if self.kind == "llama3":
-            if divisors is not None:
-                raise UnsupportedModelError(
-                    "rope scaling is stated twice: llama3 in the config and rope_freqs.weight "
-                    "among the tensors; remove one of them"
-                )
-            divisors = llama3_factors(head_dim, self.theta, self._llama3())
-        return Rotation(plain if divisors is None else plain / divisors.astype(np.float64), 1.0)
 
-    def _llama3(self) -> dict[str, float]:
-        return {
-            "factor": self.factor,
-            "low_freq_factor": self.low_freq_factor,
-            "high_freq_factor": self.high_freq_factor,
-            "original_max_position_embeddings": self.original_max_positions,
-        }
+def _longrope_divisors(rope: RopeConfig, dims: int, length: int) -> Frequencies:
+    long = length > rope.original_max_positions
+    name, values = ("long", rope.long_factor) if long else ("short", rope.short_factor)
+    if len(values) != dims // 2:
+        raise UnsupportedModelError(
+            f"config key {name}_factor has {len(values)} numbers; {dims} rotated dimensions need "
+            f"{dims // 2}"
+        )
+    return np.array(values, np.float64)

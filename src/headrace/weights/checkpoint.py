@@ -26,11 +26,13 @@ class Conventions:
     norm_offset: what has to be added to stored norm weights: 1.0 for Gemma's safetensors, which
         store w - 1 (its GGUF files store w). 0 in the families opened so far.
     transposed: whether matrices of layers are stored (in, out), as GPT-2's safetensors have them.
+    qkv_layout: order of rows in a matrix that holds Q, K and V; see `weights.fused_rows`.
     """
 
     rope_layout: Literal["half", "interleaved"] = "half"
     norm_offset: float = 0.0
     transposed: bool = False
+    qkv_layout: Literal["joined", "grouped"] = "joined"
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,31 @@
-"""What both directions of conversion share: the result, what is checked, what is left out."""
+"""What both directions of conversion share: the result, order and values of tensors, what is left
+out.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.checkpoint import Checkpoint
+from headrace.errors import CheckpointError
+from headrace.weights.architectures import Architecture
+from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.weights.codecs import F32, Codec
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.fused_rows import grouped_to_joined, joined_to_grouped
+from headrace.weights.gguf_metadata import head_dim_of
 from headrace.weights.no_effect import is_derived
+from headrace.weights.rope_config import RopeConfig
 from headrace.weights.rope_rows import heads_to_half, heads_to_interleaved
-from headrace.weights.source import TensorSource
+from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.tensor import Tensor
 
 _LM_HEAD = "lm_head.weight"
-
-BIAS_KEYS = {
-    "attention_bias": tuple(f"self_attn.{name}_proj" for name in "qkvo"),
-    "mlp_bias": tuple(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
-}
-"""Keys of config.json that stand for biases, and the projections of a layer they speak of."""
 
 
 @dataclass(frozen=True)
@@ -39,37 +42,95 @@ class ConversionResult:
     notes: tuple[str, ...]
 
 
-def check_conventions(checkpoint: Checkpoint) -> None:
-    """Raise UnsupportedModelError for a convention neither container is written with."""
-    conventions = checkpoint.conventions
-    for name, plain in (("norm_offset", 0.0), ("fused_qkv", False), ("fused_gate_up", False)):
-        if getattr(conventions, name) != plain:
-            raise UnsupportedModelError(
-                f"{checkpoint.path}: convention {name} is {getattr(conventions, name)}; "
-                f"only {plain} can be written"
+class Reordering:
+    """Tensors of one checkpoint as another container's conventions have them."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, architecture: Architecture, target: Conventions
+    ) -> None:
+        self._architecture = architecture
+        self._norm_offset = checkpoint.conventions.norm_offset - target.norm_offset
+        self._transposed = checkpoint.conventions.transposed != target.transposed
+        self._permute = _permutation(checkpoint.conventions, target)
+        self._heads: Mapping[str, int] = {}
+        if self._permute is not None:
+            config = checkpoint.config
+            self._head_dim = head_dim_of(config, architecture)
+            self._rotary_dim = RopeConfig.read(
+                ConfigReader(config), default_partial=architecture.partial
+            ).rotary_dim(self._head_dim)
+            num_heads = config[architecture.config_key("attention.head_count")]
+            kv_heads = config.get(architecture.config_key("attention.head_count_kv")) or num_heads
+            modules = {gguf: architecture.block.get(gguf) for gguf in ("attn_q", "attn_k")}
+            counts = {"attn_q": num_heads, "attn_k": kv_heads}
+            self._heads = {name: counts[gguf] for gguf, name in modules.items() if name}
+
+        self._fused = _fused_order(checkpoint, architecture, target)
+
+    def source(self, tensor: Tensor, name: str, codec: Codec) -> TensorSource:
+        """`tensor` under another name and in another codec, as the target stores it."""
+        place = self._architecture.in_layer(tensor.name)
+        if self._norm_offset and tensor.name.endswith("norm.weight"):
+            return source_of_array(tensor.to_f32() + np.float32(self._norm_offset), name, codec)
+        if self._transposed and place is not None and len(tensor.shape) == 2:
+            return source_of_array(np.ascontiguousarray(tensor.to_f32().T), name, codec)
+        return source_of_tensor(tensor, name, codec, self._order(tensor))
+
+    def codec(self, tensor: Tensor) -> Codec:
+        """The codec the tensor can keep: transposed blocks are other blocks, so they become F32."""
+        blocks = tensor.codec.block_elements > 1
+        in_layer = self._architecture.in_layer(tensor.name) is not None
+        return F32 if self._transposed and in_layer and blocks else tensor.codec
+
+    def width(self, tensor: Tensor) -> int:
+        """Values in a row of the tensor as the target stores it."""
+        in_layer = self._architecture.in_layer(tensor.name) is not None
+        return tensor.shape[0] if self._transposed and in_layer else tensor.shape[-1]
+
+    def _order(self, tensor: Tensor) -> npt.NDArray[np.int32] | None:
+        place = self._architecture.in_layer(tensor.name)
+        if place is None:
+            return None
+        module = place[1].rpartition(".")[0]
+        if self._fused is not None and module == self._architecture.block.get("attn_qkv"):
+            if tensor.shape[0] != len(self._fused):
+                raise CheckpointError(
+                    f"tensor {tensor.name!r} has {tensor.shape[0]} rows; Q, K and V as the config "
+                    f"has them need {len(self._fused)}"
+                )
+            return self._fused
+        if self._permute is None:
+            return None
+        count = self._heads.get(module)
+        if count is None:
+            return None
+        if tensor.shape[0] != count * self._head_dim:
+            raise CheckpointError(
+                f"tensor {tensor.name!r} has {tensor.shape[0]} rows; {count} heads of "
+                f"{self._head_dim} need {count * self._head_dim}"
             )
+        return self._permute(count, self._head_dim, self._rotary_dim)
 
 
-def row_orders(checkpoint: Checkpoint, layout: str) -> dict[str, npt.NDArray[np.int32]]:
-    """How rows of Q and K have to be taken to be stored in `layout`; {} when they already are."""
-    if checkpoint.conventions.rope_layout == layout:
-        return {}
-    config = checkpoint.config
-    num_heads = config["num_attention_heads"]
-    head_dim = config.get("head_dim") or config["hidden_size"] // num_heads
-    permute = heads_to_half if layout == "half" else heads_to_interleaved
-    counts = {"q_proj": num_heads, "k_proj": config.get("num_key_value_heads") or num_heads}
-    orders = {}
-    for name, tensor in checkpoint.tensors.items():
-        for module, count in counts.items():
-            if f".self_attn.{module}." in name:
-                if tensor.shape[0] != count * head_dim:
-                    raise CheckpointError(
-                        f"tensor {name!r} has {tensor.shape[0]} rows; {count} heads of {head_dim} "
-                        f"need {count * head_dim}"
-                    )
-                orders[name] = permute(count, head_dim)
-    return orders
+def _permutation(
+    source: Conventions, target: Conventions
+) -> Callable[[int, int, int], npt.NDArray[np.int32]] | None:
+    if source.rope_layout == target.rope_layout:
+        return None
+    return heads_to_half if target.rope_layout == "half" else heads_to_interleaved
+
+
+def _fused_order(
+    checkpoint: Checkpoint, architecture: Architecture, target: Conventions
+) -> npt.NDArray[np.int32] | None:
+    """Order of rows in a matrix of Q, K and V, where source and target differ in it."""
+    if architecture.fused_heads is None:
+        return None
+    if checkpoint.conventions.qkv_layout == target.qkv_layout:
+        return None
+    heads, kv_heads = architecture.fused_heads(ConfigReader(checkpoint.config))
+    order = grouped_to_joined if target.qkv_layout == "joined" else joined_to_grouped
+    return order(heads, kv_heads, head_dim_of(checkpoint.config, architecture))
 
 
 def is_redundant(checkpoint: Checkpoint, name: str, notes: list[str]) -> bool:

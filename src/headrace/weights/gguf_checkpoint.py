@@ -5,43 +5,51 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.errors import CheckpointError, UnsupportedModelError
-from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.errors import CheckpointError, UnsupportedModelError, shown
+from headrace.weights.architectures import architecture_of_gguf
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.gguf_config import config_of_gguf, generation_config_of_gguf
-from headrace.weights.gguf_file import GGUFFile, read_gguf
-from headrace.weights.gguf_names import architecture_of_gguf
+from headrace.weights.gguf_file import GGUFFile
+from headrace.weights.gguf_split import read_gguf_model
 from headrace.weights.gguf_tokenizer import end_ids_of_gguf, templates_of_gguf, tokenizer_of_gguf
 
 # Version 2 is what every kind is laid out by since May 2023; no later one exists.
 _QUANTIZATION_VERSION = 2
+# What lies beside a model's own file, by the start of its name (llama.cpp's converters).
+_SIDECARS = {
+    "mmproj": "the image or sound encoder of a model",
+    "mtp-": "the draft layers of a model",
+    "imatrix": "the importance matrix a model was quantized with",
+}
 
 
 def open_gguf(path: Path) -> Checkpoint:
-    """The model in a GGUF file; rows of Q and K stay as stored (see `Conventions.rope_layout`).
+    """The model in a GGUF file, or in all pieces of a split one when `path` is any of them.
 
-    Raises CheckpointError for a damaged file, UnsupportedModelError for an architecture not in the
-    table, an adapter or projector, or one part of a split file.
+    Rows of Q and K stay as stored (see `Conventions.rope_layout`). Raises CheckpointError for a
+    damaged file or a missing piece, UnsupportedModelError for an architecture not in the table, an
+    adapter, or a file that goes beside a model's own (see `_SIDECARS`).
     """
-    file = read_gguf(path)
+    _refuse_sidecar(path)
+    file = read_gguf_model(path)
+    path = file.path
     _check_kind(file)
-    try:
-        architecture = architecture_of_gguf(file.metadata.scalar("general.architecture"))
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{path}: {error}") from error
+    architecture, keys = architecture_of_gguf(file.metadata)
     if not file.tensors:
         raise CheckpointError(f"{path}: holds no tensors, only metadata (a vocabulary file?)")
+    architecture = architecture.of_file(file.tensors.keys())
     tensors = {}
     for gguf_name, tensor in file.tensors.items():
         name = architecture.canonical_name(gguf_name)
         if name in tensors:
             raise CheckpointError(f"{path}: two tensors are {name!r}, one of them {gguf_name!r}")
         tensors[name] = replace(tensor, name=name)
-    config = config_of_gguf(file, architecture, tensors)
+    config = config_of_gguf(file, architecture, keys, tensors)
     return Checkpoint(
         path=path,
         format="gguf",
         config=config,
-        conventions=Conventions(rope_layout=architecture.rope_layout),
+        conventions=architecture.gguf,
         tensors=tensors,
         tokenizer=tokenizer_of_gguf(file.metadata),
         chat_templates=templates_of_gguf(file.metadata),
@@ -51,22 +59,25 @@ def open_gguf(path: Path) -> Checkpoint:
     )
 
 
+def _refuse_sidecar(path: Path) -> None:
+    for start, what in _SIDECARS.items():
+        if path.name.lower().startswith(start):
+            raise UnsupportedModelError(
+                f"{path}: a file named {start}* is {what}, not a model; "
+                "name the model's own file, which lies beside it"
+            )
+
+
 def _check_kind(file: GGUFFile) -> None:
     kind = file.metadata.scalar("general.type", "model")
     if kind != "model":
         raise UnsupportedModelError(
-            f"{file.path}: general.type is {kind!r}; only 'model' can be opened"
-        )
-    parts = file.metadata.scalar("split.count", 1)
-    if parts not in (0, 1):
-        raise UnsupportedModelError(
-            f"{file.path}: is one of {parts} parts (split.count); "
-            "merge them first with llama-gguf-split --merge"
+            f"{file.path}: general.type is {shown(kind)}; only 'model' can be opened"
         )
     version = file.metadata.scalar("general.quantization_version", _QUANTIZATION_VERSION)
     blocks = any(tensor.codec.block_elements > 1 for tensor in file.tensors.values())
     if blocks and version != _QUANTIZATION_VERSION:
         raise CheckpointError(
-            f"{file.path}: general.quantization_version is {version!r}; "
+            f"{file.path}: general.quantization_version is {shown(version)}; "
             f"supported: {_QUANTIZATION_VERSION}"
         )

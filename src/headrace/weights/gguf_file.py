@@ -20,9 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import codec_of_gguf_type
-from headrace.weights.gguf_values import NUMBER_DTYPES, Metadata, StringArray, ValueType
+from headrace.weights.gguf_values import (
+    NUMBER_DTYPES,
+    Metadata,
+    StringArray,
+    ValueType,
+)
 from headrace.weights.mapped import map_file
 from headrace.weights.tensor import Tensor
 
@@ -48,6 +53,7 @@ _MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 class GGUFFile:
     """What a GGUF file holds, as it says it: keys and tensor names are GGUF's own.
 
+    path: the file, or the first piece of a split one (`gguf_split` puts pieces together).
     tensors: in file order; shapes are in Hugging Face order, (out, in).
     """
 
@@ -140,7 +146,10 @@ def _read_preamble(cursor: _Cursor) -> tuple[int, int, int]:
             4,
         )
     if version not in VERSIONS:
-        raise cursor.error(f"version is {version}; supported: {VERSIONS[0]} and {VERSIONS[1]}", 4)
+        old = ": older than August 2023, convert the model anew" if version == 1 else ""
+        raise cursor.error(
+            f"version is {version}; supported: {VERSIONS[0]} and {VERSIONS[1]}{old}", 4
+        )
     n_tensors = cursor.number(_U64, "tensor_count")
     n_keys = cursor.number(_U64, "metadata_kv_count")
     left = cursor.size - cursor.at
@@ -161,24 +170,24 @@ def _read_metadata(cursor: _Cursor, n_keys: int) -> Metadata:
         start = cursor.at
         key = cursor.text(f"key {index} of the metadata", MAX_KEY_BYTES)
         if key in values:
-            raise cursor.error(f"metadata key {key!r} appears twice", start)
+            raise cursor.error(f"metadata key {shown(key)} appears twice", start)
         types[key] = _read_type(cursor, key)
         values[key] = _read_value(cursor, key, types[key], 0)
     return Metadata(cursor.path, values, types)
 
 
 def _read_type(cursor: _Cursor, key: str) -> ValueType:
-    type_id = cursor.number(_U32, f"the type of metadata {key!r}")
+    type_id = cursor.number(_U32, f"the type of metadata {shown(key)}")
     if type_id not in ValueType._value2member_map_:
         raise cursor.error(
-            f"metadata {key!r} has value type {type_id}; types are 0 to {max(ValueType)}",
+            f"metadata {shown(key)} has value type {type_id}; types are 0 to {max(ValueType)}",
             cursor.at - 4,
         )
     return ValueType(type_id)
 
 
 def _read_value(cursor: _Cursor, key: str, kind: ValueType, depth: int) -> Any:
-    what = f"metadata {key!r}"
+    what = f"metadata {shown(key)}"
     if kind is ValueType.STRING:
         return cursor.text(what)
     if kind is ValueType.ARRAY:
@@ -193,16 +202,16 @@ def _read_value(cursor: _Cursor, key: str, kind: ValueType, depth: int) -> Any:
 
 def _read_array(cursor: _Cursor, key: str, depth: int) -> Any:
     if depth > MAX_ARRAY_DEPTH:
-        raise cursor.error(f"metadata {key!r} nests arrays deeper than {MAX_ARRAY_DEPTH}")
+        raise cursor.error(f"metadata {shown(key)} nests arrays deeper than {MAX_ARRAY_DEPTH}")
     kind = _read_type(cursor, key)
-    count = cursor.number(_U64, f"the length of metadata {key!r}")
+    count = cursor.number(_U64, f"the length of metadata {shown(key)}")
     at, left = cursor.at, cursor.size - cursor.at
     least = {ValueType.STRING: 8, ValueType.ARRAY: 12}.get(kind)
     each = least if least is not None else NUMBER_DTYPES[kind].itemsize
     if count > left // each:
         raise cursor.error(
-            f"metadata {key!r} is an array of {count} entries, {each} bytes each at least, but "
-            f"the file has {left} bytes left: it is damaged or was cut short; fetch it again",
+            f"metadata {shown(key)} is an array of {count} entries, {each} bytes each at least, "
+            f"but the file has {left} bytes left: it is damaged or was cut short; fetch it again",
             at - 8,
         )
     if kind is ValueType.STRING:
@@ -211,13 +220,17 @@ def _read_array(cursor: _Cursor, key: str, depth: int) -> Any:
     if kind is ValueType.ARRAY:
         cursor.nested_left -= count
         if cursor.nested_left < 0:
-            raise cursor.error(f"metadata {key!r}: more than {MAX_NESTED_ARRAYS} nested arrays", at)
+            raise cursor.error(
+                f"metadata {shown(key)}: more than {MAX_NESTED_ARRAYS} nested arrays", at
+            )
         return [_read_array(cursor, key, depth + 1) for _ in range(count)]
-    cursor.take(count * each, f"metadata {key!r}")
+    cursor.take(count * each, f"metadata {shown(key)}")
     if kind is ValueType.BOOL:
         raw = cursor.array[at : at + count]
         if count and raw.max() > 1:
-            raise cursor.error(f"metadata {key!r} holds a bool of value {raw.max()}; 0 or 1", at)
+            raise cursor.error(
+                f"metadata {shown(key)} holds a bool of value {raw.max()}; 0 or 1", at
+            )
         return raw.view(np.bool_)
     return np.frombuffer(cursor.view, NUMBER_DTYPES[kind], count, at)
 
@@ -225,7 +238,7 @@ def _read_array(cursor: _Cursor, key: str, depth: int) -> Any:
 def _read_strings(cursor: _Cursor, key: str, count: int) -> StringArray:
     cursor.strings_left -= count
     if cursor.strings_left < 0:
-        raise cursor.error(f"metadata {key!r}: more than {MAX_STRINGS} strings in arrays")
+        raise cursor.error(f"metadata {shown(key)}: more than {MAX_STRINGS} strings in arrays")
     view, at, unpack = cursor.view, cursor.at, _U64.unpack_from
     starts = array("Q")
     add = starts.append
@@ -242,7 +255,7 @@ def _read_strings(cursor: _Cursor, key: str, count: int) -> StringArray:
     if at > cursor.size:
         entry = max(0, len(starts) - 1)
         raise cursor.error(
-            f"string {entry} of {count} in metadata {key!r} runs past the end of the file "
+            f"string {entry} of {count} in metadata {shown(key)} runs past the end of the file "
             f"({cursor.size} bytes): it is damaged or was cut short; fetch it again"
         )
     cursor.at = at
@@ -258,7 +271,7 @@ def _alignment_of(path: Path, metadata: Metadata) -> int:
     value = metadata.scalar("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1 or value & (value - 1):
         raise CheckpointError(
-            f"{path}: metadata 'general.alignment' is {value!r}; a power of two is required"
+            f"{path}: metadata 'general.alignment' is {shown(value)}; a power of two is required"
         )
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, shown
 from headrace.weights.gguf_values import Metadata
 from headrace.weights.tokenizer_data import TokenizerData, end_ids
 
@@ -55,7 +55,8 @@ def templates_of_gguf(metadata: Metadata) -> dict[str, str]:
             value = metadata.scalar(key)
             if not isinstance(value, str):
                 raise CheckpointError(
-                    f"{metadata.path}: metadata {key!r} is {value!r}; a string is required"
+                    f"{metadata.path}: metadata {shown(key)} is {shown(value)}; "
+                    "a string is required"
                 )
             templates[key.removeprefix(TEMPLATE_KEY).removeprefix(".") or "default"] = value
     return templates

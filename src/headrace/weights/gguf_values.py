@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, shown
 
 
 class ValueType(IntEnum):
@@ -50,6 +50,15 @@ NUMBER_DTYPES: Mapping[ValueType, np.dtype[Any]] = {
     ValueType.INT64: np.dtype("<i8"),
     ValueType.FLOAT64: np.dtype("<f8"),
 }
+
+
+FILE_TYPES: Mapping[str, int] = {
+    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10,
+    "Q3_K": 12, "Q4_K": 15, "Q5_K": 17, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32,
+    "MXFP4": 38,
+}  # fmt: skip
+"""general.file_type by the codec of most matrices (llama.cpp's llama_ftype). Where llama.cpp has
+several mixtures of one codec, the number is the one it guesses itself, the medium one."""
 
 
 class Typed(NamedTuple):
@@ -106,7 +115,7 @@ class StringArray(Sequence[str]):
             ]
         except UnicodeDecodeError as error:
             raise CheckpointError(
-                f"{self.path}: metadata {self.key!r} holds a string that is not UTF-8: {error}"
+                f"{self.path}: metadata {shown(self.key)} holds a string that is not UTF-8: {error}"
             ) from error
 
 
@@ -146,7 +155,7 @@ class Metadata(Mapping[str, Any]):
             return default
         if self._types[key] is ValueType.ARRAY:
             raise CheckpointError(
-                f"{self.path}: metadata {key!r} is an array; a single value is required"
+                f"{self.path}: metadata {shown(key)} is an array; a single value is required"
             )
         return self._values[key]
 
@@ -165,6 +174,15 @@ class Metadata(Mapping[str, Any]):
     def typed(self, key: str) -> Typed:
         """The value with the type it is stored as; string arrays stay undecoded."""
         return Typed(self._types[key], self._values[key])
+
+    def without(self, prefix: str) -> Metadata:
+        """The entries whose key does not start with `prefix`."""
+        kept = [key for key in self._values if not key.startswith(prefix)]
+        return Metadata(
+            self.path,
+            {key: self._values[key] for key in kept},
+            {key: self._types[key] for key in kept},
+        )
 
     def strip_prefix(self, prefix: str) -> Metadata:
         """The entries whose key starts with `prefix`, without it."""

@@ -1,45 +1,59 @@
 """A Hugging Face folder as a checkpoint: config.json, safetensors and what lies beside them.
 
 tokenizer.json is named, not parsed: making a tokenizer of it is the business of `headrace.text`.
+Where only SentencePiece's tokenizer.model is there, its pieces are taken as a GGUF file has them.
 Pickled weights (pytorch_model.bin) are never opened, because reading them runs code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, shown
+from headrace.weights.architectures import known_architecture
 from headrace.weights.checkpoint import Checkpoint, Conventions
+from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.safetensors_file import read_safetensors
+from headrace.weights.sentencepiece_model import sentencepiece_entries
 from headrace.weights.tensor import Tensor
+from headrace.weights.text_part import text_config, text_tensors
 from headrace.weights.tokenizer_data import TokenizerData, token_text
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+# What file systems hold; beyond it every question about the file fails.
+_MAX_FILE_NAME_BYTES = 255
+# Names enough to see what happened; the count says the rest.
+_SHOWN = 5
 # Where transformers has put named templates over time.
 _TEMPLATE_FOLDERS = ("chat_templates", "additional_chat_templates")
 
 
 def open_hf_folder(folder: Path) -> Checkpoint:
     """The model in `folder`; raises CheckpointError naming what is missing or damaged."""
-    config = read_json_object(folder / "config.json")
+    stated = read_json_object(folder / "config.json")
+    config = text_config(stated)
     generation = read_json_object(folder / "generation_config.json", required=False)
-    tensors, metadata = _read_tensors(folder)
+    architecture = known_architecture(config.get("model_type"))
+    stored, metadata = _read_tensors(folder)
+    tensors = text_tensors(folder, stated, stored)
     tokenizer_config = _tokenizer_config(folder)
     templates = _chat_templates(folder, tokenizer_config.pop("chat_template", None))
     json_path = folder / "tokenizer.json"
     tokenizer = TokenizerData("none", config=tokenizer_config)
     if json_path.is_file():
         tokenizer = TokenizerData("tokenizer.json", json_path, config=tokenizer_config)
+    elif (folder / "tokenizer.model").is_file():
+        pieces = sentencepiece_entries(folder / "tokenizer.model", tokenizer_config)
+        tokenizer = TokenizerData("gguf", gguf=pieces, config=tokenizer_config)
     return Checkpoint(
         path=folder,
         format="safetensors",
         config=config,
-        conventions=Conventions(),
-        tensors=tensors,
+        conventions=Conventions() if architecture is None else architecture.hf,
+        tensors=tensors if architecture is None else _prefixed(tensors, architecture.hf_prefix),
         tokenizer=tokenizer,
         chat_templates=templates,
         generation_config=generation,
@@ -51,12 +65,20 @@ def open_hf_folder(folder: Path) -> Checkpoint:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of `folder` in name order: one, or the parts an index lists.
 
-    Raises CheckpointError when there are none, or several and no index.
+    Raises CheckpointError when there are none, several and no index, or one that is listed lacks.
+    The index's total_size is not looked at, as nowhere else: writers count tied weights in
+    different ways, and a file that is cut short is found by its own header.
     """
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
     if (folder / INDEX).is_file():
-        return [folder / name for name in sorted(set(_weight_map(folder / INDEX).values()))]
+        listed = sorted(set(_weight_map(folder / INDEX).values()))
+        if missing := [name for name in listed if not (folder / name).is_file()]:
+            raise CheckpointError(
+                f"{folder}: {len(missing)} of {len(listed)} files that {INDEX} lists are missing "
+                f"({', '.join(missing[:_SHOWN])}); fetch them into this folder"
+            )
+        return [folder / name for name in listed]
     found = sorted(folder.glob("*.safetensors"))
     if len(found) == 1:
         return found
@@ -78,11 +100,22 @@ def _weight_map(index: Path) -> dict[str, str]:
         raise CheckpointError(f"{index}: weight_map is missing or empty; fetch the file again")
     for name, file in mapping.items():
         # A file name from a stranger must not lead out of the folder.
-        if not isinstance(file, str) or Path(file).name != file or file in (".", ".."):
+        if not isinstance(file, str) or not _is_file_name(file):
             raise CheckpointError(
-                f"{index}: weight_map[{name!r}] is {file!r}; a plain file name is required"
+                f"{index}: weight_map[{shown(name)}] is {shown(file)}; "
+                "a plain file name is required"
             )
     return mapping
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a file may be called `name` anywhere: one part of a path, of printable letters."""
+    return (
+        Path(name).name == name
+        and name not in (".", "..")
+        and name.isprintable()
+        and len(name.encode()) <= _MAX_FILE_NAME_BYTES
+    )
 
 
 def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -91,16 +124,27 @@ def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     for path in weight_files(folder):
         part = read_safetensors(path)
         if twice := tensors.keys() & part.tensors.keys():
-            raise CheckpointError(f"{path}: tensor {min(twice)!r} is in another file as well")
+            raise CheckpointError(
+                f"{path}: tensor {shown(min(twice))} is in another file as well; the files are "
+                "not of one model, fetch them again"
+            )
         tensors.update(part.tensors)
         metadata.update(part.metadata)
     if not (folder / SINGLE).is_file() and (folder / INDEX).is_file():
         for name, file in _weight_map(folder / INDEX).items():
             if name not in tensors:
                 raise CheckpointError(
-                    f"{folder / file}: tensor {name!r} is missing, which {INDEX} says is there"
+                    f"{folder / file}: tensor {shown(name)} is missing, which {INDEX} says is there"
                 )
     return tensors, metadata
+
+
+def _prefixed(tensors: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
+    """Names with their prefix, which folders saved from a model without its head leave out."""
+    if any(name.startswith(prefix) for name in tensors):
+        return tensors
+    names = {name: name if name.startswith("lm_head.") else prefix + name for name in tensors}
+    return {names[name]: replace(tensor, name=names[name]) for name, tensor in tensors.items()}
 
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:
@@ -155,7 +199,7 @@ def _end_ids(
                 continue
             if not isinstance(token, int) or isinstance(token, bool):
                 raise CheckpointError(
-                    f"{folder / file}: eos_token_id is {value!r}; an id or a list of ids"
+                    f"{folder / file}: eos_token_id is {shown(value)}; an id or a list of ids"
                 )
             ids.add(token)
     vocab_size = config.get("vocab_size")

@@ -26,8 +26,13 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
     "unsloth_version": _ANY,
     # training only
     "attention_dropout": _ANY,
+    "attn_pdrop": _ANY,
+    "embd_pdrop": _ANY,
+    "embedding_dropout": _ANY,
     "hidden_dropout": _ANY,
     "initializer_range": _ANY,
+    "resid_pdrop": _ANY,
+    "residual_dropout": _ANY,
     # transformers' own switches and labels
     "_attn_implementation": _ANY,
     "_attn_implementation_autoset": _ANY,
@@ -43,6 +48,24 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
     "use_cache": _ANY,
     # SmolLM's statement that its config is a Llama's, which model_type says
     "is_llama_config": _ANY,
+    # heads of GPT-2 that classify, and what pipelines take from its config
+    "summary_activation": _ANY,
+    "summary_first_dropout": _ANY,
+    "summary_proj_to_labels": _ANY,
+    "summary_type": _ANY,
+    "summary_use_proj": _ANY,
+    "task_specific_params": _ANY,
+    # where GPT-2 and StarCoder round in half precision; here scores are float32 at least
+    "attention_softmax_in_fp32": _ANY,
+    "reorder_and_upcast_attn": _ANY,
+    "scale_attention_softmax_in_fp32": _ANY,
+    # how StarCoder's first code laid out its cache
+    "inference_runner": _ANY,
+    "max_batch_size": _ANY,
+    "max_sequence_length": _ANY,
+    "pad_key_length": _ANY,
+    "pre_allocate_kv_cache": _ANY,
+    "validate_runner_input": _ANY,
     # text side
     "bos_token_id": _ANY,
     "eos_token_id": _ANY,
@@ -52,6 +75,8 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
     "tokenizer_class": _ANY,
     # Computes the same in slices; 0 is off.
     "chunk_size_feed_forward": (0,),
+    # Which of transformers' cache classes generation uses; results are the same.
+    "cache_implementation": _ANY,
     # Slices the same products; other values than 1 were only ever used while training.
     "pretraining_tp": (1,),
     # Encoders and cross attention, which transformers writes out for every decoder.
@@ -69,8 +94,9 @@ HARMLESS_KEYS: Mapping[str, tuple[object, ...] | None] = {
 }
 """Keys of config.json of no effect: whatever their value (None), or only with the values given."""
 
-# Buffers that old exports keep although they follow from the config.
-_DERIVED_SUFFIX = ".rotary_emb.inv_freq"
+# Buffers that old exports keep although they follow from the config: frequencies, and GPT-2's
+# causal mask and the score of what it hides.
+_DERIVED_SUFFIXES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 
 
 def is_harmless(key: str, value: object) -> bool:
@@ -85,4 +111,4 @@ def is_harmless(key: str, value: object) -> bool:
 
 def is_derived(name: str) -> bool:
     """Whether a tensor of this name follows from the config, and may be left out."""
-    return name.endswith(_DERIVED_SUFFIX)
+    return name.endswith(_DERIVED_SUFFIXES)

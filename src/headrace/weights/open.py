@@ -9,10 +9,12 @@ from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.gguf_checkpoint import open_gguf
 from headrace.weights.gguf_file import MAGIC
 from headrace.weights.hf_folder import open_hf_folder
+from headrace.weights.store.gguf_group import gguf_groups
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:
-    """The model at `path`: a GGUF file, a Hugging Face folder, or a folder with one GGUF file.
+    """The model at `path`: a GGUF file (any piece of a split one), a Hugging Face folder, or a
+    folder with one GGUF model.
 
     Nothing is converted and no weight is read. Raises CheckpointError when there is no model or it
     is damaged, UnsupportedModelError when it is one that is not supported.
@@ -29,12 +31,15 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     # Repositories of GGUF files often keep the original's config.json beside them.
     if (path / "config.json").is_file() and (any(path.glob("*.safetensors")) or not files):
         return open_hf_folder(path)
-    if len(files) == 1:
-        return open_gguf(files[0])
-    if files:
-        names = ", ".join(file.name for file in files[:5])
-        raise CheckpointError(f"{path}: holds {len(files)} GGUF files ({names}); name one of them")
-    raise CheckpointError(f"{path}: holds neither config.json nor a .gguf file")
+    groups = gguf_groups(file.name for file in files)
+    if len(groups) == 1:
+        return open_gguf(path / groups[0].files[0])
+    if groups:
+        names = ", ".join(group.files[0] for group in groups[:5])
+        raise CheckpointError(
+            f"{path}: holds {len(groups)} GGUF models ({names}); name one of them"
+        )
+    raise CheckpointError(f"{path}: holds neither config.json nor a .gguf file of a model")
 
 
 def _open_file(path: Path) -> Checkpoint:

@@ -11,7 +11,6 @@ Source: the safetensors format (README of huggingface/safetensors).
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import codec_of_safetensors_dtype
 from headrace.weights.mapped import map_file
 from headrace.weights.tensor import Tensor
@@ -58,13 +57,13 @@ def read_safetensors(path: Path | str) -> SafetensorsFile:
     for tensor, begin, end in entries:
         if begin != expected:
             raise CheckpointError(
-                f"{path}: tensor {tensor.name!r} begins at byte {begin} of the data; "
+                f"{path}: tensor {shown(tensor.name)} begins at byte {begin} of the data; "
                 f"{expected} is required, since tensors follow one another without gap or overlap"
             )
         if end > len(data) - base:
             raise CheckpointError(
-                f"{path}: tensor {tensor.name!r} ends at byte {end} of the data but the file has "
-                f"{len(data) - base}: it is damaged or was cut short; fetch it again"
+                f"{path}: tensor {shown(tensor.name)} ends at byte {end} of the data but the file "
+                f"has {len(data) - base}: it is damaged or was cut short; fetch it again"
             )
         tensors[tensor.name] = _with_data(tensor, data[base + begin : base + end])
         expected = end
@@ -102,7 +101,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise ValueError(f"{name!r} appears twice")
+                raise ValueError(f"{shown(name)} appears twice")
             seen.add(name)
     return found
 
@@ -115,31 +114,38 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[Tensor, int, int]
     """The tensor without its bytes, and where they lie."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(
-            f"{path}: tensor {name!r} is {reprlib.repr(entry)}; "
+            f"{path}: tensor {shown(name)} is {shown(entry)}; "
             "an object of dtype, shape and data_offsets is required"
         )
     shape, offsets = entry["shape"], entry["data_offsets"]
     if not _is_sizes(shape) or len(shape) > MAX_DIMENSIONS:
         raise CheckpointError(
-            f"{path}: tensor {name!r} has shape {reprlib.repr(shape)}; "
+            f"{path}: tensor {shown(name)} has shape {shown(shape)}; "
             f"a list of at most {MAX_DIMENSIONS} sizes is required"
         )
     if not _is_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise CheckpointError(
-            f"{path}: tensor {name!r} has data_offsets {reprlib.repr(offsets)}; "
+            f"{path}: tensor {shown(name)} has data_offsets {shown(offsets)}; "
             "[begin, end] with begin <= end is required"
         )
     try:
         codec = codec_of_safetensors_dtype(str(entry["dtype"]))
     except CheckpointError as error:
-        raise CheckpointError(f"{path}: tensor {name!r}: {error}") from error
-    n_bytes = codec.block_bytes
+        raise CheckpointError(f"{path}: tensor {shown(name)}: {error}") from error
+    n_bytes, extent = codec.block_bytes, 4
     for size in shape:
         n_bytes *= size
+        extent *= max(1, size)
     if offsets[1] - offsets[0] != n_bytes:
         raise CheckpointError(
-            f"{path}: tensor {name!r} is {codec.name} of shape {shape}, so {n_bytes} bytes, but "
-            f"its data_offsets {offsets} hold {offsets[1] - offsets[0]}"
+            f"{path}: tensor {shown(name)} is {codec.name} of shape {shape}, so {n_bytes} bytes, "
+            f"but its data_offsets {offsets} hold {offsets[1] - offsets[0]}"
+        )
+    # A size of 0 hides what others beside it multiply to; no array of that shape can be made.
+    if extent >= 1 << 63:
+        raise CheckpointError(
+            f"{path}: tensor {shown(name)} has shape {shape}; its sizes, zeros left out, multiply "
+            "to more than memory has addresses"
         )
     empty = np.empty((0, 0), np.uint8)
     return Tensor(name, tuple(shape), codec, empty), offsets[0], offsets[1]

@@ -86,6 +86,13 @@ def source_of_array(values: npt.NDArray[np.float32], name: str, codec: Codec = F
     return TensorSource(name, values.shape, codec, lambda: [codec.encode(np.atleast_1d(values))])
 
 
+def source_of_rows(
+    rows: npt.NDArray[np.uint8], shape: tuple[int, ...], name: str, codec: Codec
+) -> TensorSource:
+    """Bytes that are `codec`'s already, uint8[rows, row_bytes], written as they are."""
+    return TensorSource(name, shape, codec, lambda: [rows])
+
+
 def _recode(tensor: Tensor, codec: Codec, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     try:
         return codec.encode(tensor.codec.decode(rows))

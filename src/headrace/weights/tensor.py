@@ -47,6 +47,21 @@ class Tensor:
             self, shape=(len(new), self.shape[1]), row_order=np.ascontiguousarray(new, np.int32)
         )
 
+    def transposed(self) -> Tensor:
+        """The same values with rows and columns exchanged, copied; only for plain matrices.
+
+        Raises ValueError for other shapes, and for codecs whose blocks run along a row.
+        """
+        rows, width = self.shape if len(self.shape) == 2 else (0, 0)
+        if not width or self.codec.block_elements > 1 or self.row_order is not None:
+            raise ValueError(
+                f"{self.name}: {self.codec.name} of shape {list(self.shape)} cannot be transposed; "
+                "matrices of F32, F16 and BF16 can"
+            )
+        values = self.data.reshape(rows, width, self.codec.block_bytes)
+        turned = np.ascontiguousarray(values.swapaxes(0, 1)).reshape(width, -1)
+        return replace(self, shape=(width, rows), data=turned)
+
     def to_f32(self) -> npt.NDArray[np.float32]:
         """The values as float32[shape]: the codec's exact decoding, in a fresh array."""
         rows = self.data if self.row_order is None else self.data[self.row_order]

@@ -11,30 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CheckpointError
+from headrace.weights.architectures import UNKNOWN_PREFIX, Architecture, architecture_of_config
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F16, F32, Codec, get_codec
 from headrace.weights.conversion import (
-    BIAS_KEYS,
     ConversionResult,
-    check_conventions,
+    Reordering,
     count_codecs,
     is_redundant,
-    row_orders,
 )
-from headrace.weights.gguf_metadata import FILE_TYPES, metadata_of_config, sampling_metadata
-from headrace.weights.gguf_names import (
-    ROPE_FACTORS,
-    UNKNOWN_PREFIX,
-    Architecture,
-    architecture_of_config,
-)
+from headrace.weights.gguf_metadata import metadata_of_config, sampling_metadata
 from headrace.weights.gguf_tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
-from headrace.weights.gguf_values import Metadata
+from headrace.weights.gguf_values import FILE_TYPES, Metadata
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.hf_tokenizer import tokenizer_arrays
 from headrace.weights.json_file import read_json_object
 from headrace.weights.open import open_checkpoint
-from headrace.weights.source import TensorSource, source_of_array, source_of_tensor
+from headrace.weights.source import TensorSource, source_of_array
 from headrace.weights.tensor import Tensor
 from headrace.weights.tokenizer_data import END_KEYS
 
@@ -60,18 +53,20 @@ def write_gguf(
 ) -> ConversionResult:
     """Write `checkpoint` as GGUF version 3.
 
-    codec: kind of the matrices; None keeps each as it is. Vectors are always F32 (llama.cpp
-    computes norms in nothing else). A matrix whose rows are not whole blocks becomes F16, which
-    the notes say. metadata: further entries, such as "general.name"; they win over derived ones.
+    codec: kind of the matrices; None keeps each as it is, kinds without an encoder too. Vectors
+    are always F32 (llama.cpp computes norms in nothing else). A matrix whose rows are not whole
+    blocks becomes F16, which the notes say. metadata: further entries, such as "general.name"; they
+    win over derived ones.
     pre: name of the pre-tokenizer where tokenizer.json has an unusual one.
     Raises UnsupportedModelError or CheckpointError naming what GGUF cannot hold.
     """
     path = Path(path)
     target = None if codec is None else get_codec(codec)
+    if target is not None:
+        target.check_can_encode()
     architecture = architecture_of_config(checkpoint.config.get("model_type"))
-    check_conventions(checkpoint)
     notes: list[str] = []
-    factors = None
+    factors: Mapping[str, npt.NDArray[np.float32]] = {}
     if checkpoint.format == "gguf" and isinstance(checkpoint.metadata, Metadata):
         kept = checkpoint.metadata
         entries: dict[str, Any] = {
@@ -79,18 +74,17 @@ def write_gguf(
         }
     else:
         entries, factors = _entries_of_folder(checkpoint, architecture, pre, notes)
-    orders = row_orders(checkpoint, architecture.rope_layout)
+    reordering = Reordering(checkpoint, architecture, architecture.gguf)
     sources = []
     for name, tensor in checkpoint.tensors.items():
         if is_redundant(checkpoint, name, notes):
             continue
-        chosen = _gguf_codec(tensor, target, notes)
-        sources.append(
-            source_of_tensor(tensor, _gguf_name(architecture, name), chosen, orders.get(name))
-        )
-    if factors is not None:
-        sources.append(source_of_array(factors, ROPE_FACTORS))
-    entries["general.file_type"] = _file_type(sources)
+        chosen = _gguf_codec(tensor, target, reordering, notes)
+        sources.append(reordering.source(tensor, _gguf_name(architecture, name), chosen))
+    sources += [source_of_array(values, name) for name, values in factors.items()]
+    # A mixture keeps the name its maker gave it: Q4_K_S and Q4_K_M are Q4_K to most matrices.
+    if target is not None or "general.file_type" not in entries:
+        entries["general.file_type"] = _file_type(sources)
     entries["general.quantization_version"] = 2
     entries |= dict(metadata or {})
     nbytes = write_gguf_file(path, entries, sources)
@@ -103,14 +97,18 @@ def _gguf_name(architecture: Architecture, name: str) -> str:
     return architecture.gguf_name(name)
 
 
-def _gguf_codec(tensor: Tensor, target: Codec | None, notes: list[str]) -> Codec:
-    if len(tensor.shape) < 2:
+def _gguf_codec(
+    tensor: Tensor, target: Codec | None, reordering: Reordering, notes: list[str]
+) -> Codec:
+    # Norms with a row of weights for each head are no matrices.
+    if len(tensor.shape) < 2 or tensor.name.endswith("norm.weight"):
         return F32
     if target is None:
-        return tensor.codec
-    if tensor.shape[-1] % target.block_elements:
+        return reordering.codec(tensor)
+    width = reordering.width(tensor)
+    if width % target.block_elements:
         notes.append(
-            f"{tensor.name} is F16: its rows of {tensor.shape[-1]} are not whole blocks of "
+            f"{tensor.name} is F16: its rows of {width} are not whole blocks of "
             f"{target.block_elements} for {target.name}"
         )
         return F16
@@ -122,9 +120,9 @@ def _file_type(sources: list[TensorSource]) -> int:
     return FILE_TYPES[matrices.most_common(1)[0][0]] if matrices else FILE_TYPES["F32"]
 
 
-def _check_biases(checkpoint: Checkpoint) -> None:
+def _check_biases(checkpoint: Checkpoint, architecture: Architecture) -> None:
     """In GGUF a bias that is there is used, whatever the folder's config said."""
-    for key, projections in BIAS_KEYS.items():
+    for key, projections in architecture.bias_keys.items():
         endings = tuple(f"{projection}.bias" for projection in projections)
         denied = [name for name in checkpoint.tensors if name.endswith(endings)]
         if checkpoint.config.get(key) is False and denied:
@@ -136,15 +134,15 @@ def _check_biases(checkpoint: Checkpoint) -> None:
 
 def _entries_of_folder(
     checkpoint: Checkpoint, architecture: Architecture, pre: str | None, notes: list[str]
-) -> tuple[dict[str, Any], npt.NDArray[np.float32] | None]:
-    _check_biases(checkpoint)
+) -> tuple[dict[str, Any], Mapping[str, npt.NDArray[np.float32]]]:
+    _check_biases(checkpoint, architecture)
     model = metadata_of_config(checkpoint.config, architecture)
     vocab_size = checkpoint.config["vocab_size"]
-    embedding = checkpoint.tensors.get("model.embed_tokens.weight")
+    embedding = checkpoint.tensors.get(architecture.embedding)
     if embedding is None or embedding.shape[0] != vocab_size:
         rows = 0 if embedding is None else embedding.shape[0]
         raise CheckpointError(
-            f"{checkpoint.path}: vocab_size is {vocab_size} but model.embed_tokens.weight has "
+            f"{checkpoint.path}: vocab_size is {vocab_size} but {architecture.embedding} has "
             f"{rows} rows"
         )
     entries = {
@@ -181,4 +179,4 @@ def _entries_of_folder(
             named.append(name)
     if named:
         entries["tokenizer.chat_templates"] = named
-    return entries, model.rope_factors
+    return entries, model.tensors

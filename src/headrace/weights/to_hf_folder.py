@@ -8,22 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import UnsupportedModelError
+from headrace.weights.architectures import (
+    ROPE_FACTOR_NAMES,
+    ROPE_FACTORS,
+    UNKNOWN_PREFIX,
+    Architecture,
+    architecture_of_config,
+)
 from headrace.weights.atomic_file import atomic_file
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32, get_codec
 from headrace.weights.conversion import (
-    BIAS_KEYS,
     ConversionResult,
-    check_conventions,
+    Reordering,
     count_codecs,
     is_redundant,
-    row_orders,
 )
-from headrace.weights.gguf_names import ROPE_FACTORS, UNKNOWN_PREFIX
 from headrace.weights.json_file import read_text
 from headrace.weights.rope_rows import llama3_scaling_of
 from headrace.weights.safetensors_writer import write_safetensors_file
-from headrace.weights.source import source_of_tensor
 
 
 def write_hf_folder(
@@ -35,25 +38,28 @@ def write_hf_folder(
 ) -> ConversionResult:
     """Write `checkpoint` as config.json, model.safetensors and what lies beside them.
 
-    codec: "F32", "F16" or "BF16" for all tensors; None keeps each as it is, and makes Q8_0 F32,
-    the only kind of safetensors that holds its values exactly. tokenizer_json: text of that file
-    where the checkpoint has only GGUF arrays (`headrace.text` makes it). `folder` is created.
+    codec: "F32", "F16" or "BF16" for all tensors; None keeps each of these as it is, and makes
+    every other kind F32, the only one of safetensors that holds their values exactly.
+    tokenizer_json: text of that file where the checkpoint has only GGUF arrays (`headrace.text`
+    makes it). `folder` is created.
     Raises UnsupportedModelError or CheckpointError naming what such a folder cannot hold.
     """
     folder = Path(folder)
     target = None if codec is None else get_codec(codec)
-    check_conventions(checkpoint)
+    architecture = architecture_of_config(checkpoint.config.get("model_type"))
     notes: list[str] = []
-    config = _config_json(checkpoint)
-    orders = row_orders(checkpoint, "half")
+    config = _config_json(checkpoint, architecture)
+    reordering = Reordering(checkpoint, architecture, architecture.hf)
     sources = []
     for name, tensor in checkpoint.tensors.items():
-        if name == ROPE_FACTORS or is_redundant(checkpoint, name, notes):
+        if name in ROPE_FACTOR_NAMES or is_redundant(checkpoint, name, notes):
             continue
-        if name.startswith(UNKNOWN_PREFIX):
+        place = architecture.in_layer(name)
+        other = place is not None and place[1].rpartition(".")[0] in architecture.gguf_only
+        if other or name.startswith(UNKNOWN_PREFIX):
             raise UnsupportedModelError(f"tensor {name!r} has no name in Hugging Face folders")
         chosen = target or (tensor.codec if tensor.codec.safetensors_dtype else F32)
-        sources.append(source_of_tensor(tensor, name, chosen, orders.get(name)))
+        sources.append(reordering.source(tensor, name, chosen))
     folder.mkdir(parents=True, exist_ok=True)
     nbytes = write_safetensors_file(folder / "model.safetensors", sources)
     if tokenizer_json is None and checkpoint.tokenizer.json_path is not None:
@@ -73,14 +79,15 @@ def write_hf_folder(
     return ConversionResult(folder, nbytes, count_codecs(sources), tuple(notes))
 
 
-def _config_json(checkpoint: Checkpoint) -> dict[str, Any]:
+def _config_json(checkpoint: Checkpoint, architecture: Architecture) -> dict[str, Any]:
     config = dict(checkpoint.config)
     for key in config:
         if key.startswith(UNKNOWN_PREFIX):
             raise UnsupportedModelError(f"config key {key!r} has no name in config.json")
-    for key, projections in BIAS_KEYS.items():
-        if _has_biases(checkpoint, projections):
-            config[key] = True
+    for key, projections in architecture.bias_keys.items():
+        config[key] = _has(checkpoint, architecture, projections, "bias")
+    for key, norms in architecture.norm_keys.items():
+        config[key] = _has(checkpoint, architecture, norms, "weight")
     factors = checkpoint.tensors.get(ROPE_FACTORS)
     if factors is not None:
         theta, head_dim = config["rope_theta"], config["head_dim"]
@@ -93,16 +100,19 @@ def _config_json(checkpoint: Checkpoint) -> dict[str, Any]:
     return config
 
 
-def _has_biases(checkpoint: Checkpoint, projections: Sequence[str]) -> bool:
-    """Whether these projections have biases: all in every layer, or none, for config.json has one
-    key for them. GGUF says it by the tensors alone."""
-    at = (f"model.layers.{i}." for i in range(checkpoint.config["num_hidden_layers"]))
-    names = [f"{layer}{projection}.bias" for layer in at for projection in projections]
+def _has(
+    checkpoint: Checkpoint, architecture: Architecture, modules: Sequence[str], kind: str
+) -> bool:
+    """Whether these modules have a `kind` ("bias" or "weight"): all in every layer, or none, for
+    config.json has one key for them. GGUF says it by the tensors alone."""
+    num_layers = checkpoint.config[architecture.config_key("block_count")]
+    at = (f"{architecture.layers}.{i}." for i in range(num_layers))
+    names = [f"{layer}{module}.{kind}" for layer in at for module in modules]
     missing = [name for name in names if name not in checkpoint.tensors]
     if 0 < len(missing) < len(names):
         raise UnsupportedModelError(
             f"{checkpoint.path}: tensor {missing[0]!r} is missing while others like it are there; "
-            f"config.json can only say that all of {', '.join(projections)} have biases, or none"
+            f"config.json can only say that all of {', '.join(modules)} have a {kind}, or none"
         )
     return not missing
 

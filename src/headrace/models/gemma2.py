@@ -1,0 +1,101 @@
+"""Gemma 2: norms before and after attention and MLP, softcaps, windows on every other layer.
+
+    x = embedding * sqrt(hidden)
+    h = x + norm(attention(norm(x)))          scores: 50 tanh(q k / (50 sqrt(scalar)))
+    y = h + norm(mlp(norm(h)))                mlp: down(gelu_tanh(gate) * up)
+    logits = 30 tanh(lm_head(norm(y)) / 30)
+
+The first layer has a window, the second sees everything, and so on. Norms multiply by 1 + w where
+Hugging Face stores them (GGUF files store 1 + w), which the checkpoint's conventions say.
+Sources: arXiv 2408.00118; transformers modeling_gemma2.py for the keys and for the scale's type.
+"""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+
+from headrace.models.blocks import Step
+from headrace.models.config import DecoderConfig, read_attention, read_windows
+from headrace.models.config_reader import ConfigReader
+from headrace.models.decoder import NormNames, PostNormLayer
+from headrace.models.model import Model
+from headrace.models.rope import RopeConfig
+from headrace.ops.interface import Array
+
+FULL_EVERY = 2
+
+
+class Gemma2Layer(PostNormLayer):
+    """Norms before and after attention and MLP."""
+
+    norm_names = NormNames(
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+    )
+
+
+class Gemma2(Model):
+    """Gemma2ForCausalLM."""
+
+    layer_type = Gemma2Layer
+
+    @staticmethod
+    def read_config(reader: ConfigReader) -> DecoderConfig:
+        heads, hidden = reader.size("num_attention_heads", 8), reader.size("hidden_size", 2304)
+        head_dim, layers = reader.size("head_dim", 256), reader.size("num_hidden_layers", 26)
+        read_activation(reader)
+        reader.expect("use_bidirectional_attention", bool, (False,), False)
+        reader.expect("sliding_window_pattern", int, (FULL_EVERY,), FULL_EVERY)
+        window = reader.size("sliding_window", 4096)
+        return DecoderConfig(
+            model_type="gemma2",
+            vocab_size=reader.optional("vocab_size", int),
+            hidden_size=hidden,
+            intermediate_size=reader.size("intermediate_size", 9216),
+            num_layers=layers,
+            attention=read_attention(
+                reader,
+                heads,
+                head_dim,
+                scale=reader.positive("query_pre_attn_scalar", 256) ** -0.5,
+                softcap=read_softcap(reader, "attn_logit_softcapping", 50.0),
+                default_kv_heads=4,
+            ),
+            rope=RopeConfig.read(reader),
+            max_positions=reader.size("max_position_embeddings", 8192),
+            norm_eps=reader.positive("rms_norm_eps", 1e-6),
+            activation="gelu_tanh",
+            attention_bias=reader.optional("attention_bias", bool),
+            mlp_bias=False,
+            tied=reader.optional("tie_word_embeddings", bool),
+            windows=read_windows(reader, layers, window, FULL_EVERY),
+            embedding_scale=math.sqrt(hidden),
+            logit_softcap=read_softcap(reader, "final_logit_softcapping", 30.0),
+        )
+
+    def embed(self, step: Step) -> Array:
+        """What goes into the first layer: f32[N, hidden].
+
+        The scale has the type of the weights: float32, or bfloat16 for all that were made of it.
+        """
+        scale = self.config.embedding_scale
+        kind = np.float32 if self._embedding.codec == "F32" else ml_dtypes.bfloat16
+        return step.ops.embedding(self._embedding, step.batch.token_ids, scale=float(kind(scale)))
+
+
+def read_activation(reader: ConfigReader) -> None:
+    """`hidden_activation`; `hidden_act`, which older files state beside it, has no effect there."""
+    reader.expect("hidden_activation", str, ("gelu_pytorch_tanh",), "gelu_pytorch_tanh")
+    reader.expect("hidden_act", str, ("gelu_pytorch_tanh", "gelu"), "gelu_pytorch_tanh")
+
+
+def read_softcap(reader: ConfigReader, key: str, default: float) -> float:
+    """A softcap; null says that there is none, which 0 stands for."""
+    if reader.raw(key) is None:
+        return 0.0 if reader.states(key) else default
+    return reader.positive(key)

@@ -1,0 +1,101 @@
+"""GPT-2: the decoder that others were modelled on, with a learned vector for every position.
+
+    x = wte[token] + wpe[position]
+    h = x + c_proj(attention(c_attn(ln_1(x))))            LayerNorm, biases everywhere
+    y = h + c_proj(gelu_tanh(c_fc(ln_2(h))))
+    logits = wte ln_f(y)
+
+Q, K and V are one matrix. Folders store matrices of layers (in, out), GGUF files (out, in), which
+the checkpoint's conventions say.
+Sources: Radford et al. 2019; transformers modeling_gpt2.py for the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from headrace.models.blocks import MLP, Attention
+from headrace.models.config import DecoderConfig
+from headrace.models.config_reader import ConfigReader
+from headrace.models.decoder import PreNormLayer
+from headrace.models.loader import Loader
+from headrace.models.model import Model
+from headrace.ops.interface import Activation, AttentionShape
+
+GELU_TANH: Mapping[str, Activation] = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+}
+"""Names under which configs have the approximation by tanh."""
+
+
+class GPT2Layer(PreNormLayer):
+    """One layer, by GPT-2's names."""
+
+    layers_name = "transformer.h"
+    input_norm_name = "ln_1"
+    post_norm_name = "ln_2"
+
+    def load_attention(
+        self, config: DecoderConfig, loader: Loader, index: int, at: str
+    ) -> Attention:
+        return Attention.load_fused(
+            config, loader, index, f"{at}.attn.c_attn", f"{at}.attn.c_proj"
+        )
+
+    def load_mlp(self, config: DecoderConfig, loader: Loader, at: str) -> MLP:
+        return MLP.load(config, loader, f"{at}.mlp.c_fc", f"{at}.mlp.c_proj")
+
+
+class GPT2(Model):
+    """GPT2LMHeadModel."""
+
+    layer_type = GPT2Layer
+    embedding_name = "transformer.wte.weight"
+    positions_name: ClassVar[str | None] = "transformer.wpe.weight"
+    final_norm_name = "transformer.ln_f"
+
+    @staticmethod
+    def read_config(reader: ConfigReader) -> DecoderConfig:
+        reader.expect("scale_attn_by_inverse_layer_idx", bool, (False,), False)
+        return read_gpt2(
+            reader, "gpt2", kv_heads=reader.size("n_head"), activations=GELU_TANH, usual="gelu_new"
+        )
+
+
+def read_gpt2(
+    reader: ConfigReader,
+    model_type: str,
+    *,
+    kv_heads: int,
+    activations: Mapping[str, Activation],
+    usual: str,
+) -> DecoderConfig:
+    """The config in GPT-2's keys. activations: those implemented; usual: where none is stated."""
+    heads, hidden = reader.size("n_head"), reader.size("n_embd")
+    if hidden % heads:
+        reader.refuse("n_embd", hidden, f"multiples of n_head {heads}")
+    positions = reader.size("n_positions", 1024)
+    # The length of the causal mask, in configs that still have one.
+    reader.expect("n_ctx", int, (positions,), positions)
+    reader.expect("scale_attn_weights", bool, (True,), True)
+    activation = reader.expect("activation_function", str, tuple(activations), usual)
+    head_dim = hidden // heads
+    return DecoderConfig(
+        model_type=model_type,
+        vocab_size=reader.optional("vocab_size", int),
+        hidden_size=hidden,
+        intermediate_size=reader.size("n_inner", 4 * hidden),
+        num_layers=reader.size("n_layer"),
+        attention=AttentionShape(heads, kv_heads, head_dim, scale=head_dim**-0.5),
+        rope=None,
+        max_positions=positions,
+        norm_eps=reader.positive("layer_norm_epsilon", 1e-5),
+        norm="layer",
+        activation=activations[activation],
+        attention_bias=True,
+        mlp_bias=True,
+        tied=reader.get("tie_word_embeddings", bool, True),
+    )

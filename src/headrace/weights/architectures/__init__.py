@@ -1,0 +1,108 @@
+"""The families a checkpoint can be of: how each is named and stored in both containers.
+
+To add one: declare an `Architecture` in a module here (sisters share one) and enter it in `_ALL`.
+
+* Names: `top` and `block` map GGUF modules to Hugging Face ones; `shared` has Llama's in parts.
+* Keys: one `Key` per value that both sides have. `in_gguf` is llama.cpp's default, `in_config`
+  transformers'. Head widths (attention.key_length), rope and vocabulary are read and written for
+  every family already; set `rope=False` or `head_dim=False` where config.json has none.
+* What GGUF leaves unsaid goes into `implied` (put into the config, and the only value written);
+  what may be passed over when writing goes into `accepted`; what tables cannot say is a function:
+  `reads(keys, config)` when opening GGUF, `writes(config, entries)` when writing it. A key that
+  nobody reads stops the load or the writing by itself; name no key that you do not know.
+* Conventions: `gguf` and `hf` say what each container stores; the loader undoes them, and
+  conversion goes from one to the other (rows of Q and K, norms less one, transposed matrices).
+
+The same table serves opening, writing GGUF (`write_gguf`) and writing folders (`write_hf_folder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import UnsupportedModelError, shown
+from headrace.weights.architectures.architecture import (
+    LEFT_OUT,
+    LONGROPE_FACTORS,
+    REFUSED,
+    ROPE_FACTOR_NAMES,
+    ROPE_FACTORS,
+    UNKNOWN_PREFIX,
+    Architecture,
+    Key,
+)
+from headrace.weights.architectures.cohere import COHERE, COHERE2
+from headrace.weights.architectures.falcon import FALCON
+from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
+from headrace.weights.architectures.gguf_keys import GGUFKeys
+from headrace.weights.architectures.glm import GLM, GLM4
+from headrace.weights.architectures.gpt2 import GPT2, STARCODER
+from headrace.weights.architectures.llama import GRANITE, LLAMA, MISTRAL, MISTRAL3, SMOLLM3
+from headrace.weights.architectures.olmo import OLMO2
+from headrace.weights.architectures.phi3 import PHI3
+from headrace.weights.architectures.qwen import QWEN2, QWEN3
+from headrace.weights.architectures.starcoder2 import STARCODER2
+from headrace.weights.gguf_values import Metadata
+
+__all__ = [
+    "ARCHITECTURES", "LEFT_OUT", "LONGROPE_FACTORS", "REFUSED", "ROPE_FACTORS", "ROPE_FACTOR_NAMES",
+    "UNKNOWN_PREFIX", "Architecture", "GGUFKeys", "Key", "architecture_of_config",
+    "architecture_of_gguf", "known_architecture",
+]  # fmt: skip
+
+# Where several have one GGUF name, the first whose `is_this` says yes is taken.
+_ALL: tuple[Architecture, ...] = (
+    MISTRAL,
+    LLAMA,
+    MISTRAL3,
+    SMOLLM3,
+    GRANITE,
+    QWEN2,
+    QWEN3,
+    GEMMA2,
+    GEMMA3,
+    OLMO2,
+    COHERE,
+    COHERE2,
+    GLM,
+    GLM4,
+    GPT2,
+    STARCODER,
+    STARCODER2,
+    FALCON,
+    PHI3,
+)
+
+ARCHITECTURES: Mapping[str, Architecture] = {item.model_type: item for item in reversed(_ALL)}
+"""By `model_type` of config.json; where several have one, the first is what is written."""
+
+
+def architecture_of_gguf(metadata: Metadata) -> tuple[Architecture, GGUFKeys]:
+    """The architecture of `general.architecture`, and its keys; raises UnsupportedModelError."""
+    name = metadata.scalar("general.architecture")
+    candidates = [item for item in _ALL if item.name == name]
+    keys = GGUFKeys(metadata, str(name))
+    for item in candidates:
+        if item.is_this(keys):
+            return item, keys
+    known = ", ".join(dict.fromkeys(item.name for item in _ALL))
+    raise UnsupportedModelError(
+        f"{metadata.path}: general.architecture is {shown(name)}; supported: {known}"
+    )
+
+
+def known_architecture(model_type: Any) -> Architecture | None:
+    """The architecture of a config.json's `model_type`, or None."""
+    return ARCHITECTURES.get(model_type) if isinstance(model_type, str) else None
+
+
+def architecture_of_config(model_type: Any) -> Architecture:
+    """The architecture of a config.json's `model_type`; raises UnsupportedModelError."""
+    architecture = known_architecture(model_type)
+    if architecture is None:
+        raise UnsupportedModelError(
+            f"model_type is {model_type!r}; a GGUF file can be written of: "
+            f"{', '.join(ARCHITECTURES)}"
+        )
+    return architecture

@@ -1,0 +1,209 @@
+"""What a family's files say, and in which words: the declaration that readers and writers go by.
+
+One `Architecture` is one value of `general.architecture` and one `model_type`. It holds names of
+tensors, keys of the config in both containers, and the conventions of both. It computes nothing;
+`gguf_config` reads by it, `gguf_metadata` writes by it, `conversion` puts tensors in order by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from headrace.errors import UnsupportedModelError
+from headrace.weights.architectures.gguf_keys import GGUFKeys
+from headrace.weights.checkpoint import Conventions
+from headrace.weights.config_reader import ConfigReader
+
+UNKNOWN_PREFIX = "gguf."
+"""Stands before names of GGUF that have no Hugging Face name, so that models refuse them."""
+
+ROPE_FACTORS = "rope_freqs.weight"
+LONGROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
+ROPE_FACTOR_NAMES = (ROPE_FACTORS, *LONGROPE_FACTORS)
+"""Divisors of the rotary frequencies. Hugging Face has them in the config and not as tensors, so
+their GGUF names are the canonical ones."""
+
+
+class Missing(Enum):
+    """What to do where a file is silent, where that is not to take a certain value."""
+
+    REFUSED = "refused"
+    LEFT_OUT = "left out"
+
+
+REFUSED: Final = Missing.REFUSED
+LEFT_OUT: Final = Missing.LEFT_OUT
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry `<architecture>.{gguf}` of GGUF and its key in config.json; one value, two names.
+
+    kind: "size" is a whole number of at least 1, "positive" and "number" are finite floats.
+    in_gguf, in_config: what is taken where that side is silent; REFUSED stops the reading, LEFT_OUT
+        leaves the key out on the other side too. A value of in_config is transformers' default.
+    same_as: key of config.json whose value is taken where GGUF is silent, and where config.json is
+        silent without an in_config, or says null.
+    off: value in GGUF that means "not used"; null in config.json, which is then not written.
+    """
+
+    gguf: str
+    config: str
+    kind: Literal["size", "positive", "number"] = "size"
+    in_gguf: Any = REFUSED
+    in_config: Any = REFUSED
+    same_as: str | None = None
+    off: Any = None
+
+
+Reads = Callable[[GGUFKeys, dict[str, Any]], None]
+"""Completes a config, in place, from the keys of a GGUF file."""
+
+Writes = Callable[[ConfigReader, dict[str, Any]], None]
+"""Completes entries of a GGUF file (without `<architecture>.`), in place, from a config."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs in files of one architecture whose layers have a module that others lack.
+
+    block: names of other modules in them, from GGUF to canonical. implied: as in Architecture, but
+    only put into what is read.
+    """
+
+    block: Mapping[str, str]
+    implied: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One family, in GGUF and as a Hugging Face folder.
+
+    name: value of `general.architecture`. Two families may share one, as Llama and Mistral do;
+        `is_this` then tells by the file's keys which it is, and the first that says yes is taken.
+    top, block: modules without ".weight" and ".bias", from GGUF to canonical; those of `block`
+        stand behind "blk.N." there and `layers` + ".N." here.
+    keys: one line per key both sides have. rope, head_dim: whether there are rotary embeddings,
+        and whether config.json has a key for the width of a head (else it is hidden / heads).
+    rope_theta: transformers' default base; local_theta: that of layers with a window, in families
+        where it is another. partial: its default share of a head that is rotated, in
+        families that may rotate a part; None in those that rotate all of it.
+    implied: keys of config.json GGUF has no word for, with the value each file of this
+        architecture stands for. Put into what is read; any other value is refused when writing.
+    accepted: keys of config.json that writing passes over, with the values they, or each entry of
+        a list, may have (null always may); () where any will do because something else says it.
+    neutral: keys of GGUF that say nothing with this value, and are left unknown with any other.
+    variants: by the GGUF module of the first layer that tells them apart.
+    fused_heads: heads of Q, and of K and V, in families that store them as one matrix whose rows
+        the two containers order differently.
+    reads, writes: what no table can say. They run after the tables.
+    gguf, hf: conventions of the two containers.
+    hf_prefix: what names in a folder begin with; old folders leave it out, and it is put back.
+    bias_keys: keys of config.json that stand for biases, and the modules of a layer they speak of.
+    norm_keys: the same for norms that a family has or has not.
+    gguf_only: modules of a layer, by canonical name, that only GGUF files of some converters have.
+    """
+
+    name: str
+    model_type: str
+    hf_class: str
+    block: Mapping[str, str]
+    top: Mapping[str, str]
+    keys: tuple[Key, ...]
+    layers: str = "model.layers"
+    rope: bool = True
+    head_dim: bool = True
+    rope_theta: float = 10000.0
+    local_theta: float | None = None
+    partial: float | None = None
+    implied: Mapping[str, Any] = field(default_factory=dict)
+    accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    neutral: Mapping[str, Any] = field(default_factory=dict)
+    is_this: Callable[[GGUFKeys], bool] = lambda keys: True
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    fused_heads: Callable[[ConfigReader], tuple[int, int]] | None = None
+    reads: Reads | None = None
+    writes: Writes | None = None
+    gguf: Conventions = field(default_factory=Conventions)
+    hf: Conventions = field(default_factory=Conventions)
+    hf_prefix: str = "model."
+    bias_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    norm_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gguf_only: tuple[str, ...] = ()
+
+    def of_file(self, gguf_names: Collection[str]) -> Architecture:
+        """This architecture as a GGUF file with tensors of these names has it."""
+        found = self
+        for module, variant in self.variants.items():
+            if f"blk.0.{module}.weight" in gguf_names:
+                block = {**found.block, **variant.block}
+                found = replace(found, block=block, implied={**found.implied, **variant.implied})
+        return found
+
+    def config_key(self, gguf: str) -> str:
+        """The key of config.json for a key of GGUF; KeyError where there is none."""
+        return self._config_keys[gguf]
+
+    def canonical_name(self, gguf_name: str) -> str:
+        """The canonical name, or "gguf." before the given one when the tables lack it."""
+        if gguf_name in ROPE_FACTOR_NAMES:
+            return gguf_name
+        if match := _GGUF_BLOCK.fullmatch(gguf_name):
+            layer, module, kind = match.groups()
+            if canonical := self.block.get(module):
+                return f"{self.layers}.{int(layer)}.{canonical}.{kind}"
+        elif (match := _GGUF_TOP.fullmatch(gguf_name)) and (canonical := self.top.get(match[1])):
+            return f"{canonical}.{match[2]}"
+        return UNKNOWN_PREFIX + gguf_name
+
+    def gguf_name(self, canonical_name: str) -> str:
+        """The name in GGUF files; raises UnsupportedModelError when the tables lack it."""
+        if canonical_name in ROPE_FACTOR_NAMES:
+            return canonical_name
+        match = _KIND.fullmatch(canonical_name)
+        if match and (gguf := self._gguf_top.get(match[1])):
+            return f"{gguf}.{match[2]}"
+        layer = self.in_layer(canonical_name)
+        match = layer and _KIND.fullmatch(layer[1])
+        if layer and match and (gguf := self._gguf_block.get(match[1])):
+            return f"blk.{layer[0]}.{gguf}.{match[2]}"
+        raise UnsupportedModelError(
+            f"tensor {canonical_name!r} has no name in GGUF files of architecture {self.name!r}"
+        )
+
+    def in_layer(self, canonical_name: str) -> tuple[int, str] | None:
+        """(layer, name within it) of a canonical name, or None where it is of no layer."""
+        start = f"{self.layers}."
+        if not canonical_name.startswith(start):
+            return None
+        index, _, rest = canonical_name.removeprefix(start).partition(".")
+        return (int(index), rest) if rest and _INDEX.fullmatch(index) else None
+
+    @property
+    def embedding(self) -> str:
+        """Canonical name of the embedding table."""
+        return f"{self.top['token_embd']}.weight"
+
+    @cached_property
+    def _gguf_top(self) -> Mapping[str, str]:
+        return {canonical: gguf for gguf, canonical in self.top.items()}
+
+    @cached_property
+    def _gguf_block(self) -> Mapping[str, str]:
+        blocks = (*(variant.block for variant in self.variants.values()), self.block)
+        return {canonical: gguf for block in blocks for gguf, canonical in block.items()}
+
+    @cached_property
+    def _config_keys(self) -> Mapping[str, str]:
+        return {key.gguf: key.config for key in self.keys}
+
+
+_INDEX = re.compile(r"\d{1,5}", re.ASCII)
+_KIND = re.compile(r"(.+)\.(weight|bias)", re.ASCII)
+_GGUF_BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
+_GGUF_TOP = re.compile(r"(.+)\.(weight|bias)", re.ASCII)

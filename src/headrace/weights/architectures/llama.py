@@ -1,0 +1,140 @@
+"""Llama and the families that GGUF files store as it: pairs of rotated dimensions side by side.
+
+Mistral's files go by Llama's name, and are Llamas where no window is stated; llama.cpp knows no
+window for them and sees everything. Newer ones go by "mistral3", with keys of Ministral 3 that are
+refused where they say something.
+
+Source: llama.cpp models/llama.cpp, mistral3.cpp, smollm3.cpp, granite.cpp; conversion/llama.py,
+mistral3.py, granite.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from headrace.weights.architectures.architecture import LEFT_OUT, Architecture, Key
+from headrace.weights.architectures.gguf_keys import GGUFKeys
+from headrace.weights.architectures.shared import (
+    BIAS_KEYS,
+    BLOCK,
+    KEYS,
+    NO_WINDOW,
+    SILU,
+    TOP,
+    keys_with_kv_heads,
+)
+from headrace.weights.checkpoint import Conventions
+from headrace.weights.config_reader import ConfigReader
+
+_INTERLEAVED = Conventions(rope_layout="interleaved")
+_WINDOW = "attention.sliding_window"
+
+
+def _window_is_off(config: ConfigReader, entries: dict[str, Any]) -> None:
+    """A config may state a window and, beside it, that it is not used; GGUF has no word for it."""
+    del entries
+    if config.raw("use_sliding_window") is False:
+        config.unused("sliding_window")
+
+
+LLAMA = Architecture(
+    name="llama",
+    model_type="llama",
+    hf_class="LlamaForCausalLM",
+    block=BLOCK,
+    top=TOP,
+    keys=KEYS,
+    accepted={**SILU, **NO_WINDOW},
+    writes=_window_is_off,
+    gguf=_INTERLEAVED,
+    bias_keys=BIAS_KEYS,
+)
+
+
+def _has_window(keys: GGUFKeys) -> bool:
+    return keys.peek(_WINDOW) not in (None, 0)
+
+
+MISTRAL = Architecture(
+    name="llama",
+    model_type="mistral",
+    hf_class="MistralForCausalLM",
+    block=BLOCK,
+    top=TOP,
+    keys=(
+        *keys_with_kv_heads(8),
+        Key(_WINDOW, "sliding_window", in_gguf=LEFT_OUT, in_config=4096, off=0),
+    ),
+    accepted={
+        **SILU,
+        "layer_types": ("sliding_attention", "full_attention"),
+        "attention_bias": (False,),
+        "mlp_bias": (False,),
+    },
+    is_this=_has_window,
+    gguf=_INTERLEAVED,
+)
+
+
+def _no_window(keys: GGUFKeys, config: dict[str, Any]) -> None:
+    """config.json means 4096 where it says nothing."""
+    config.setdefault("sliding_window", None)
+
+
+MISTRAL3 = replace(MISTRAL, name="mistral3", is_this=lambda keys: True, reads=_no_window)
+
+
+def _check_rotating_layers(config: ConfigReader, entries: dict[str, Any]) -> None:
+    """llama.cpp leaves each fourth layer without rotation, whatever a file says."""
+    layers = entries["block_count"]
+    interval = config.size("no_rope_layer_interval", 4)
+    rotating = [int((index + 1) % 4 != 0) for index in range(layers)]
+    if config.raw("no_rope_layers") not in (None, rotating):
+        config.refuse("no_rope_layers", config.raw("no_rope_layers"), "0 in each fourth layer")
+    if config.raw("no_rope_layers") is None and interval != 4:
+        config.refuse("no_rope_layer_interval", interval, "4")
+    config.unused("sliding_window", "max_window_layers", "pretraining_tp")
+
+
+SMOLLM3 = Architecture(
+    name="smollm3",
+    model_type="smollm3",
+    hf_class="SmolLM3ForCausalLM",
+    block=BLOCK,
+    top=TOP,
+    keys=keys_with_kv_heads(4),
+    rope_theta=2e6,
+    accepted={**SILU, **NO_WINDOW},
+    writes=_check_rotating_layers,
+    gguf=_INTERLEAVED,
+    bias_keys=BIAS_KEYS,
+)
+
+
+def _scale_of_width(keys: GGUFKeys, config: dict[str, Any]) -> None:
+    """llama.cpp scales scores by the width of a head where a file says nothing, config.json by 1."""
+    config.setdefault("attention_multiplier", config["head_dim"] ** -0.5)
+
+
+GRANITE = Architecture(
+    name="granite",
+    model_type="granite",
+    hf_class="GraniteForCausalLM",
+    block=BLOCK,
+    top=TOP,
+    keys=(
+        *KEYS,
+        Key("attention.scale", "attention_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
+        Key("embedding_scale", "embedding_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
+        Key("residual_scale", "residual_multiplier", "positive", LEFT_OUT, 1.0, off=0.0),
+        # llama.cpp divides by it here, and multiplies in other architectures.
+        Key("logit_scale", "logits_scaling", "positive", in_config=1.0),
+    ),
+    accepted=SILU,
+    # Here it says whether there is a rotation at all.
+    neutral={"rope.scaling.finetuned": True},
+    reads=_scale_of_width,
+    gguf=_INTERLEAVED,
+    bias_keys=BIAS_KEYS,
+)

@@ -1,0 +1,71 @@
+"""The storage kinds there are, by name, by GGUF type id and by safetensors dtype.
+
+One file per group: `floats` (F32, F16, BF16), `linear` (32 values on a line), `k_kinds` (256 values
+with sub-scales), `tables` (4-bit codes looked up). `codec` says what a codec is.
+
+Source: gguf-py constants.py (type ids).
+"""
+
+from __future__ import annotations
+
+from headrace.errors import CheckpointError, shown
+from headrace.weights.codecs.codec import Bytes, Codec, Floats
+from headrace.weights.codecs.floats import BF16, F16, F32
+from headrace.weights.codecs.k_kinds import Q2_K, Q3_K, Q4_K, Q5_K, Q6_K
+from headrace.weights.codecs.linear import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
+from headrace.weights.codecs.tables import IQ4_NL, IQ4_XS, MXFP4
+
+__all__ = [
+    "BF16", "CODECS", "F16", "F32", "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_0", "Q4_1",
+    "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "Bytes", "Codec", "Floats",
+    "codec_of_gguf_type", "codec_of_safetensors_dtype", "get_codec",
+]  # fmt: skip
+
+CODECS: dict[str, Codec] = {
+    codec.name: codec
+    for codec in (
+        F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS,
+        MXFP4,
+    )
+}  # fmt: skip
+_BY_GGUF_TYPE = {codec.gguf_type: codec for codec in CODECS.values()}
+_BY_SAFETENSORS = {
+    codec.safetensors_dtype: codec for codec in CODECS.values() if codec.safetensors_dtype
+}
+
+# Names of the GGUF type ids that have no codec here, only so that a refusal can say which it was
+# (gguf-py constants.py, GGMLQuantizationType).
+_OTHER_GGUF_TYPES = {
+    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S",
+    22: "IQ2_S", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
+    35: "TQ2_0", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
+}  # fmt: skip
+
+
+def get_codec(name: str) -> Codec:
+    """The codec called `name`; raises CheckpointError naming what there is."""
+    codec = CODECS.get(name)
+    if codec is None:
+        raise CheckpointError(f"codec {name!r} is not supported; supported: {', '.join(CODECS)}")
+    return codec
+
+
+def codec_of_gguf_type(type_id: int) -> Codec:
+    """The codec of a GGUF tensor type id; raises CheckpointError naming the type."""
+    codec = _BY_GGUF_TYPE.get(type_id)
+    if codec is None:
+        name = _OTHER_GGUF_TYPES.get(type_id)
+        what = f"{type_id} ({name}) is not supported" if name else f"{type_id} is unknown"
+        supported = ", ".join(f"{codec.gguf_type} ({codec.name})" for codec in CODECS.values())
+        raise CheckpointError(f"tensor type {what}; supported: {supported}")
+    return codec
+
+
+def codec_of_safetensors_dtype(dtype: str) -> Codec:
+    """The codec of a safetensors dtype; raises CheckpointError naming what there is."""
+    codec = _BY_SAFETENSORS.get(dtype)
+    if codec is None:
+        raise CheckpointError(
+            f"dtype {shown(dtype)} is not supported; supported: {', '.join(_BY_SAFETENSORS)}"
+        )
+    return codec

@@ -1,0 +1,88 @@
+"""Codecs whose 4-bit codes are looked up in a table: IQ4_NL, IQ4_XS, MXFP4.
+
+Codes of values 0-15 of 32 are the low halves of `qs`, those of values 16-31 the high halves.
+IQ4_XS has 256 values per block and a 6-bit scale in every 32. MXFP4's scale is a power of two
+alone; its table holds doubled values and its scale half of what the exponent says.
+
+Sources: ggml-common.h (layouts, kvalues_iq4nl, kvalues_mxfp4), ggml-impl.h
+(ggml_e8m0_to_fp32_half), gguf-py quants.py (the order of operations), OCP Microscaling Formats 1.0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headrace.errors import CheckpointError
+from headrace.weights.codecs.codec import Blocks, Codec, Floats, f32_column, nibbles
+
+_NON_LINEAR = np.array(
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
+)
+# E2M1, doubled; code 8 is minus zero there, and plain zero here and in ggml.
+_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+_EXPONENTS = np.arange(256, dtype=np.uint32)
+# 2 ** (e - 128); the two smallest are subnormal, and 255 is not NaN as in the OCP document.
+_E8M0_HALVED = np.where(
+    _EXPONENTS < 2, np.uint32(0x00200000) << _EXPONENTS % 2, (_EXPONENTS - 1) << np.uint32(23)
+).view(np.float32)
+_PAIRS = np.arange(0, 16, 2, dtype=np.uint16)
+
+
+def _decode_iq4_nl(blocks: Blocks, out: Floats) -> None:
+    np.multiply(f32_column(blocks, "d"), _NON_LINEAR[nibbles(blocks["qs"])], out=out)
+
+
+def _decode_iq4_xs(blocks: Blocks, out: Floats) -> None:
+    n = len(blocks)
+    packed = blocks["scales_l"]
+    low = np.stack([packed & 15, packed >> 4], axis=-1).reshape(n, 8)
+    high = ((blocks["scales_h"][:, None] >> _PAIRS) & 3).astype(np.uint8)
+    six_bits = low | (high << np.uint8(4))
+    scale = f32_column(blocks, "d") * (six_bits.view(np.int8) - np.int8(32))
+    codes = nibbles(blocks["qs"].reshape(n, 8, 16))
+    np.multiply(scale[..., None], _NON_LINEAR[codes], out=out.reshape(n, 8, 32))
+
+
+def _decode_mxfp4(blocks: Blocks, out: Floats) -> None:
+    np.multiply(_E8M0_HALVED[blocks["e"]][:, None], _E2M1[nibbles(blocks["qs"])], out=out)
+
+
+def _encode_mxfp4(values: Floats, blocks: Blocks) -> None:
+    """Exponent floor(log2 max|x|) - 2, then the nearest table entry, the first of equals.
+
+    Exponents below the least are the least (magnitudes under 2**-125, where gguf-py's cast is
+    undefined).
+    """
+    peak = np.abs(values).max(axis=1)
+    if not np.isfinite(peak).all():
+        worst = peak[~np.isfinite(peak)][0]
+        raise CheckpointError(
+            f"a block whose largest magnitude is {worst:g} cannot be MXFP4: values must be finite; "
+            "use BF16 or F32"
+        )
+    with np.errstate(divide="ignore"):
+        exponent = np.floor(np.log2(peak)) - np.float32(2) + np.float32(127)
+    code = np.where(peak > 0, np.maximum(exponent, 0), 0).astype(np.uint8)
+    scale = _E8M0_HALVED[code][:, None]
+    best = np.zeros(values.shape, np.uint8)
+    least = np.abs(values)
+    for index in range(1, 16):
+        # Values near the largest float minus an entry of the other sign: infinitely far is right.
+        with np.errstate(over="ignore"):
+            error = np.abs(scale * _E2M1[index] - values)
+        closer = error < least
+        best[closer] = index
+        least = np.minimum(error, least)
+    blocks["e"] = code
+    blocks["qs"] = best[:, :16] | (best[:, 16:] << np.uint8(4))
+
+
+IQ4_NL = Codec("IQ4_NL", 32, np.dtype([("d", "<f2"), ("qs", "u1", (16,))]), 20, _decode_iq4_nl)
+IQ4_XS = Codec(
+    "IQ4_XS", 256,
+    np.dtype([("d", "<f2"), ("scales_h", "<u2"), ("scales_l", "u1", (4,)), ("qs", "u1", (128,))]),
+    23, _decode_iq4_xs,
+)  # fmt: skip
+MXFP4 = Codec(
+    "MXFP4", 32, np.dtype([("e", "u1"), ("qs", "u1", (16,))]), 39, _decode_mxfp4, _encode_mxfp4
+)

@@ -1,0 +1,198 @@
+"""Reading a model's config so that nothing in it is overlooked.
+
+Families, and writers of GGUF files, read each key with its type and default, and say which values
+they implement. What is not implemented stops the load, and so does every key that nobody read: a
+model that loads, runs and is wrong is the worst outcome. The only keys let pass unread are null
+ones, those known not to touch the forward pass (`weights.no_effect`), and those the user lists.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from headrace.errors import UnsupportedModelError
+from headrace.weights.no_effect import is_harmless
+
+T = TypeVar("T", int, float, bool, str)
+
+
+class ConfigReader:
+    """One config, or one nested section of it; remembers which keys were read."""
+
+    def __init__(
+        self, config: Mapping[str, Any], *, ignore_keys: Collection[str] = (), prefix: str = ""
+    ) -> None:
+        self._config = config
+        self._ignore_keys = ignore_keys
+        self._prefix = prefix
+        self._read: set[str] = set()
+        self._sections: list[ConfigReader] = []
+
+    def get(self, key: str, kind: type[T], default: T) -> T:
+        """The value of `key`; `default` where it is absent or null."""
+        value = self.optional(key, kind)
+        return default if value is None else value
+
+    def required(self, key: str, kind: type[T]) -> T:
+        """The value of `key`, which must be there."""
+        value = self.optional(key, kind)
+        if value is None:
+            raise UnsupportedModelError(
+                f"config key {self._name(key)} is missing; it must hold {_KIND_NAMES[kind]}. "
+                "Add it to config.json, or fetch the checkpoint again"
+            )
+        return value
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """A whole number of at least 1; required where there is no default."""
+        value = self.required(key, int) if default is None else self.get(key, int, default)
+        if value < 1:
+            raise UnsupportedModelError(
+                f"config key {self._name(key)} is {value}; it must be at least 1"
+            )
+        return value
+
+    def positive(self, key: str, default: float | None = None) -> float:
+        """A finite number above 0; required where there is no default."""
+        value = self.required(key, float) if default is None else self.get(key, float, default)
+        if not 0 < value < math.inf:
+            raise UnsupportedModelError(
+                f"config key {self._name(key)} is {value}; it must be above 0 and finite in float32"
+            )
+        return value
+
+    def positives(self, key: str) -> tuple[float, ...]:
+        """A list of finite numbers above 0, rounded to float32; required."""
+        values = self.raw(key)
+        if not isinstance(values, (list, tuple)) or not values:
+            self.refuse(key, _shortened(values), "lists of numbers")
+        inner = ConfigReader(
+            {str(at): value for at, value in enumerate(values)}, prefix=f"{self._name(key)}."
+        )
+        return tuple(inner.positive(str(at)) for at in range(len(values)))
+
+    def optional(self, key: str, kind: type[T]) -> T | None:
+        """The value of `key`, or None where it is absent or null.
+
+        Numbers are rounded to float32: GGUF files hold no more, and a model must not depend on
+        the container it came in.
+        """
+        self._read.add(key)
+        value = self._config.get(key)
+        if value is None:
+            return None
+        accepted = {
+            int: (int, np.integer),
+            float: (int, float, np.integer, np.floating),
+            bool: (bool, np.bool_),
+            str: (str,),
+        }[kind]
+        if not isinstance(value, accepted) or (kind is not bool and isinstance(value, bool)):
+            raise UnsupportedModelError(
+                f"config key {self._name(key)} is {value!r}; it must be {_KIND_NAMES[kind]}"
+            )
+        if kind is float:
+            # Through str for whole numbers, which may be too large for any float.
+            with np.errstate(over="ignore"):
+                return kind(np.float32(str(value)))
+        return kind(value)
+
+    def expect(self, key: str, kind: type[T], supported: Sequence[T], default: T) -> T:
+        """The value of `key` (`default` where absent), which must be one of `supported`."""
+        value = self.get(key, kind, default)
+        if value not in supported:
+            self.refuse(key, value, " or ".join(repr(item) for item in supported))
+        return value
+
+    def expect_all(self, key: str, supported: str, count: int) -> None:
+        """A list with `supported` at each of `count` places; absent and null will do."""
+        value = self.raw(key)
+        if value is not None and list(value) != [supported] * count:
+            self.refuse(key, _shortened(value), f"{supported!r}, {count} times")
+
+    def refuse(self, key: str, value: object, supported: str) -> NoReturn:
+        """Stop the load over one value."""
+        raise UnsupportedModelError(
+            f"config key {self._name(key)} = {value!r} is not implemented for this family; "
+            f"supported: {supported}. Use a checkpoint without it, or an engine that has it"
+        )
+
+    def raw(self, key: str) -> Any:
+        """The value as it stands, marked as read; None where absent."""
+        self._read.add(key)
+        return self._config.get(key)
+
+    def states(self, key: str) -> bool:
+        """Whether the key is there, be it null; for families where null is not the default."""
+        return key in self._config
+
+    def unused(self, *keys: str) -> None:
+        """Mark keys as read that have no effect given what was read before."""
+        self._read.update(keys)
+
+    def section(self, key: str) -> ConfigReader | None:
+        """The nested config under `key`, or None where it is absent or null."""
+        self._read.add(key)
+        value = self._config.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise UnsupportedModelError(
+                f"config key {self._name(key)} is {value!r}; it must be an object or null"
+            )
+        inner = ConfigReader(value, ignore_keys=self._ignore_keys, prefix=f"{self._prefix}{key}.")
+        self._sections.append(inner)
+        return inner
+
+    def unread(self) -> list[str]:
+        """Names of keys, nested ones included, that were not read and might matter."""
+        names = []
+        for key, value in self._config.items():
+            name = f"{self._prefix}{key}"
+            if key in self._read or name in self._ignore_keys or is_harmless(key, value):
+                continue
+            names.append(name)
+        for inner in self._sections:
+            names += inner.unread()
+        return names
+
+    def finish(self) -> None:
+        """Stop the load where a key was left unread."""
+        names = self.unread()
+        if names:
+            values = {name: self.value(name) for name in names}
+            stated = ", ".join(f"{name} = {_shortened(value)}" for name, value in values.items())
+            flags = " ".join(f"--ignore-config-keys {shlex.quote(name)}" for name in names)
+            raise UnsupportedModelError(
+                f"config keys that headrace does not know for this family: {stated}. They may "
+                "change what the model computes. If they do not, load with "
+                f"{flags}, or LLM(..., ignore_config_keys={tuple(names)!r})"
+            )
+
+    def _name(self, key: str) -> str:
+        return f"{self._prefix}{key}"
+
+    def value(self, name: str) -> Any:
+        """The value of a name as unread() gives it; keys of GGUF files have dots of their own."""
+        for inner in self._sections:
+            if name.startswith(inner._prefix):
+                return inner.value(name)
+        return self._config[name.removeprefix(self._prefix)]
+
+
+_KIND_NAMES: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+}
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

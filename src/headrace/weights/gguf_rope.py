@@ -1,0 +1,183 @@
+"""Rotary embeddings between GGUF and config.json, both ways.
+
+GGUF states linear and yarn by keys, llama3 by a tensor of divisors alone, longrope by two tensors
+and a factor of attention; dynamic it cannot state. A file with these two
+tensors that names no kind is longrope, as llama.cpp takes it.
+
+Sources: gguf-py constants.py, llama.cpp llama-model.cpp and llama-context.cpp (defaults, which
+tensors are used when), convert_hf_to_gguf.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import UnsupportedModelError
+from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS, Architecture, GGUFKeys
+from headrace.weights.architectures.gguf_keys import is_whole, shortest
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import RopeConfig, yarn_attention_factor
+from headrace.weights.rope_rows import llama3_factors
+from headrace.weights.tensor import Tensor
+
+# llama.cpp's default (hparams.rope_freq_base_train) where a file says nothing.
+DEFAULT_THETA = 10000.0
+
+_LOCAL_THETA = "rope.freq_base_swa"
+_ORIGINAL = "rope.scaling.original_context_length"
+_ATTENTION = "rope.scaling.attn_factor"
+_YARN = {
+    "rope.scaling.yarn_attn_factor": "attention_factor",
+    "rope.scaling.yarn_beta_fast": "beta_fast",
+    "rope.scaling.yarn_beta_slow": "beta_slow",
+}
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+
+
+def read_rope(
+    keys: GGUFKeys,
+    config: dict[str, Any],
+    head_dim: int,
+    architecture: Architecture,
+    tensors: Mapping[str, Tensor],
+) -> None:
+    """Put what a file says of its rope into `config`, in config.json's words."""
+    config["rope_theta"] = keys.positive("rope.freq_base") or DEFAULT_THETA
+    if architecture.local_theta is not None:
+        config["rope_local_base_freq"] = keys.positive(_LOCAL_THETA) or DEFAULT_THETA
+    rotary = keys.size("rope.dimension_count") or head_dim
+    if rotary != head_dim or architecture.partial is not None:
+        config["partial_rotary_factor"] = rotary / head_dim
+    kind, factor, original = _stated(keys)
+    scaling: dict[str, Any] = {"rope_type": kind}
+    has_lists = all(name in tensors for name in LONGROPE_FACTORS)
+    if has_lists and factor is None and kind in ("none", "linear", "longrope"):
+        config["rope_scaling"] = _longrope(keys, config, tensors, original)
+        return
+    if kind == "none" or (kind == "linear" and factor in (None, 1.0)):
+        return
+    if factor is not None:
+        scaling["factor"] = factor
+    if original is not None:
+        scaling["original_max_position_embeddings"] = original
+    if kind == "yarn":
+        for key, name in _YARN.items():
+            if (value := keys.positive(key)) is not None:
+                scaling[name] = value
+        if keys.peek("rope.scaling.yarn_ext_factor") == 1.0:
+            keys.take("rope.scaling.yarn_ext_factor")
+    config["rope_scaling"] = scaling
+
+
+def _stated(keys: GGUFKeys) -> tuple[str, float | None, int | None]:
+    """Kind, factor and original length. A kind nobody knows keeps its name, to be refused."""
+    kind = keys.take("rope.scaling.type")
+    factor = _factor(keys, "rope.scaling.factor")
+    legacy = _factor(keys, "rope.scale_linear")
+    original = keys.take(_ORIGINAL)
+    if original is not None and (not is_whole(original) or original < 1):
+        raise keys.error(_ORIGINAL, original, "a positive integer is required")
+    factor = legacy if factor is None else factor
+    if kind is None:
+        # llama.cpp takes an absent kind for linear.
+        kind = "none" if factor is None else "linear"
+    if not isinstance(kind, str):
+        raise keys.error("rope.scaling.type", kind, "a string is required")
+    return kind, factor, original
+
+
+def _longrope(
+    keys: GGUFKeys,
+    config: dict[str, Any],
+    tensors: Mapping[str, Tensor],
+    original: int | None,
+) -> dict[str, Any]:
+    # At the top, where Phi-3 has it: transformers gives that place precedence.
+    config["original_max_position_embeddings"] = original or config["max_position_embeddings"]
+    lists = (tensors[name].to_f32().reshape(-1) for name in LONGROPE_FACTORS)
+    short, long = ([shortest(float(value)) for value in values] for values in lists)
+    attention = keys.positive(_ATTENTION) or 1.0
+    return {
+        "rope_type": "longrope",
+        "short_factor": short,
+        "long_factor": long,
+        "attention_factor": attention,
+    }
+
+
+def _factor(keys: GGUFKeys, key: str) -> float | None:
+    """A scaling factor; 0 stands for "not scaled", as llama.cpp reads it."""
+    if isinstance(keys.peek(key), float) and keys.peek(key) == 0:
+        keys.take(key)
+        return None
+    return keys.positive(key)
+
+
+def write_rope(
+    config: ConfigReader, entries: dict[str, Any], head_dim: int, architecture: Architecture
+) -> Vectors:
+    """Put a config's rope into `entries`; what GGUF has as tensors, float32 by name.
+
+    Raises UnsupportedModelError for what a GGUF file cannot state.
+    """
+    if architecture.local_theta is None:
+        rope = RopeConfig.read(
+            config, default_theta=architecture.rope_theta, default_partial=architecture.partial
+        )
+    else:
+        rope, local = RopeConfig.read_pair(
+            config,
+            default_theta=architecture.rope_theta,
+            default_local_theta=architecture.local_theta,
+        )
+        if local != RopeConfig(local.theta):
+            raise _unsayable(f"{local.kind} for layers with a window")
+        entries[_LOCAL_THETA] = local.theta
+    dims = rope.rotary_dim(head_dim)
+    entries["rope.dimension_count"] = dims
+    entries["rope.freq_base"] = rope.theta
+    if rope.kind in ("linear", "yarn"):
+        entries["rope.scaling.type"] = rope.kind
+        entries["rope.scaling.factor"] = rope.factor
+    if rope.kind == "yarn":
+        _write_yarn(rope, entries)
+    elif rope.kind == "longrope":
+        return _write_longrope(rope, entries)
+    elif rope.kind == "llama3":
+        return {ROPE_FACTORS: llama3_factors(dims, rope.theta, rope.llama3())}
+    elif rope.kind == "dynamic":
+        raise _unsayable("dynamic")
+    return {}
+
+
+def _write_yarn(rope: RopeConfig, entries: dict[str, Any]) -> None:
+    if not rope.truncate:
+        raise _unsayable("yarn with truncate false")
+    entries[_ORIGINAL] = rope.original_max_positions
+    entries["rope.scaling.yarn_beta_fast"] = rope.beta_fast
+    entries["rope.scaling.yarn_beta_slow"] = rope.beta_slow
+    if rope.attention_factor != yarn_attention_factor(rope.factor):
+        entries["rope.scaling.yarn_attn_factor"] = rope.attention_factor
+
+
+def _write_longrope(rope: RopeConfig, entries: dict[str, Any]) -> Vectors:
+    entries["rope.scaling.type"] = "longrope"
+    entries[_ORIGINAL] = rope.original_max_positions
+    entries[_ATTENTION] = rope.attention_factor
+    lists = (rope.short_factor, rope.long_factor)
+    return {
+        name: np.array(values, np.float32)
+        for name, values in zip(LONGROPE_FACTORS, lists, strict=True)
+    }
+
+
+def _unsayable(what: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"rope of kind {what} cannot be stated in a GGUF file; written are: default, linear, "
+        "llama3, yarn, longrope. Use the Hugging Face folder"
+    )

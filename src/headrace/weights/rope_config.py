@@ -1,0 +1,273 @@
+"""Which rotary embedding a config asks for, whatever words it uses.
+
+transformers 5 writes `rope_parameters`, for some families one object per kind of layer; older files
+have `rope_theta` and `rope_scaling`. What GGUF files say arrives here in the older words. A kind or
+key that is not implemented stops the load. What frequencies follow is the business of
+`headrace.models.rope`.
+
+Sources: transformers modeling_rope_utils.py (keys, defaults, attention factors), vLLM
+config/model.py (how far a scaled model reaches).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from headrace.errors import UnsupportedModelError
+from headrace.weights.config_reader import ConfigReader
+
+RopeKind = Literal["default", "linear", "dynamic", "llama3", "yarn", "longrope"]
+
+KINDS: dict[str, RopeKind] = {
+    "default": "default",
+    "linear": "linear",
+    "dynamic": "dynamic",
+    "llama3": "llama3",
+    "yarn": "yarn",
+    "longrope": "longrope",
+    "su": "longrope",
+}
+"""By the names configs use; Phi-3 first called longrope "su"."""
+
+FULL, WINDOWED = "full_attention", "sliding_attention"
+"""Kinds of layers that may have a rope each."""
+
+# Far above float32's error of a share times a head's width, far below one dimension.
+_SHARE_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True)
+class RopeConfig:
+    """One rotary embedding. Lengths in tokens; numbers are those float32 can hold.
+
+    factor: by how much linear, dynamic, llama3 and yarn stretch the positions.
+    low_freq_factor, high_freq_factor: llama3's, shares of `original_max_positions` in a wave.
+    original_max_positions: what the model was trained for before it was stretched.
+    partial: share of a head's dimensions that are rotated, the first ones.
+    attention_factor: of cos and sin, and so its square of the scores (yarn, longrope).
+    beta_fast, beta_slow: turns within the original length above which yarn keeps a frequency, and
+        below which it divides it; truncate: whether the bounds between are whole dimensions.
+    short_factor, long_factor: divisors of longrope, rotary_dim / 2 of each.
+    """
+
+    theta: float
+    kind: RopeKind = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_positions: int = 8192
+    partial: float = 1.0
+    attention_factor: float = 1.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    short_factor: tuple[float, ...] = ()
+    long_factor: tuple[float, ...] = ()
+
+    @classmethod
+    def read(
+        cls,
+        config: ConfigReader,
+        *,
+        default_theta: float = 10000.0,
+        default_partial: float | None = None,
+    ) -> RopeConfig:
+        """From `rope_parameters`, or `rope_scaling` and `rope_theta`, whichever the file has.
+
+        default_partial: `partial_rotary_factor` where it is not stated, for families that may
+        rotate a part of each head; None for those that rotate all of it.
+        """
+        newer, older = config.section("rope_parameters"), config.section("rope_scaling")
+        parts = [part for part in (newer, older) if part is not None]
+        theta = _agreed(config, parts, "rope_theta")
+        partial = _agreed(config, parts, "partial_rotary_factor")
+        found = [_read_kind(part, config) for part in parts]
+        if not found:
+            config.unused("original_max_position_embeddings")
+        if len(found) == 2 and found[0] != found[1]:
+            raise UnsupportedModelError(
+                "config keys rope_parameters and rope_scaling contradict each other: "
+                f"{found[0]} and {found[1]}; keep one of them"
+            )
+        return cls(
+            theta=default_theta if theta is None else theta,
+            partial=_partial(config, partial, default_partial),
+            **(found[0] if found else {}),
+        )
+
+    @classmethod
+    def read_pair(
+        cls, config: ConfigReader, *, default_theta: float, default_local_theta: float
+    ) -> tuple[RopeConfig, RopeConfig]:
+        """Ropes of layers that see everything and of those with a window.
+
+        transformers 5 has an object for each in `rope_parameters`; older files have `rope_theta`
+        and `rope_scaling` for the first and `rope_local_base_freq` for the second.
+        """
+        both = config.raw("rope_parameters")
+        if not isinstance(both, dict) or not both.keys() & {FULL, WINDOWED}:
+            local = cls(config.positive("rope_local_base_freq", default_local_theta))
+            return cls.read(config, default_theta=default_theta), local
+        parts = config.section("rope_parameters")
+        thetas = {FULL: default_theta, WINDOWED: default_local_theta}
+        outer = {FULL: "rope_theta", WINDOWED: "rope_local_base_freq"}
+        found = []
+        for name, default in thetas.items():
+            part = None if parts is None else parts.section(name)
+            theta = None if part is None else part.optional("rope_theta", float)
+            if theta is None:
+                theta = config.positive(outer[name], default)
+            elif config.positive(outer[name], theta) != theta:
+                config.refuse(outer[name], config.raw(outer[name]), f"{theta}, as {name} has it")
+            fields = {} if part is None else _read_kind(part, config)
+            if part is not None:
+                part.expect("partial_rotary_factor", float, (1.0,), 1.0)
+            found.append(cls(theta=theta, **fields))
+        return found[0], found[1]
+
+    def rotary_dim(self, head_dim: int) -> int:
+        """Dimensions of a head that are rotated: whole ones, an even number at least 2.
+
+        Raises UnsupportedModelError where the share of this width is no such number.
+        """
+        # The share went through float32, which may have rounded it down.
+        dims = int(head_dim * self.partial + _SHARE_ROUNDING)
+        if dims < 2 or dims % 2:
+            raise UnsupportedModelError(
+                f"config key partial_rotary_factor = {self.partial} of head_dim {head_dim} leaves "
+                f"{dims} dimensions to rotate; an even number of at least 2 is required"
+            )
+        return dims
+
+    def llama3(self) -> dict[str, Any]:
+        """The numbers of llama3 as config.json has them."""
+        return {
+            "factor": self.factor,
+            "low_freq_factor": self.low_freq_factor,
+            "high_freq_factor": self.high_freq_factor,
+            "original_max_position_embeddings": self.original_max_positions,
+        }
+
+    def reach(self, max_positions: int) -> int:
+        """How long a request may be where config.json states `max_positions`.
+
+        The kinds that follow from the length served reach `factor` times as far as the model was
+        trained, which configs do not always say (Qwen2.5's yarn is added by hand); as vLLM.
+        """
+        if self.kind not in ("yarn", "dynamic"):
+            return max_positions
+        return max(max_positions, int(self.original_max_positions * self.factor))
+
+
+def yarn_attention_factor(factor: float, mscale: float = 1.0) -> float:
+    """YaRN's 0.1 m ln(s) + 1, as float32 has it."""
+    return 1.0 if factor <= 1 else _float32(0.1 * mscale * math.log(factor) + 1.0)
+
+
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
+def _agreed(config: ConfigReader, parts: list[ConfigReader], key: str) -> float | None:
+    """A number stated at the top, in the parts, or nowhere; all statements must agree."""
+    values = {
+        part.positive(key) for part in (config, *parts) if part.optional(key, float) is not None
+    }
+    if len(values) > 1:
+        raise UnsupportedModelError(
+            f"config states {key} more than once, as {sorted(values)}; keep one of them"
+        )
+    return values.pop() if values else None
+
+
+def _partial(config: ConfigReader, stated: float | None, default: float | None) -> float:
+    partial = stated or default or 1.0
+    if partial > 1 or (default is None and partial != 1):
+        limit = "1.0" if default is None else "numbers of at most 1"
+        config.refuse("partial_rotary_factor", partial, limit)
+    return partial
+
+
+def _read_kind(part: ConfigReader, config: ConfigReader) -> dict[str, Any]:
+    """Fields of RopeConfig that one object states. `config`: what lies around it."""
+    name = part.get("rope_type", str, part.get("type", str, "default"))
+    kind = KINDS.get(name)
+    if kind is None:
+        part.refuse("rope_type", name, ", ".join(KINDS))
+    fields: dict[str, Any] = {"kind": kind}
+    if kind in ("llama3", "yarn", "longrope"):
+        fields["original_max_positions"] = _original(part, config)
+    else:
+        # Stated beside a kind that does not look at it.
+        config.unused("original_max_position_embeddings")
+        if kind == "linear":
+            part.unused("original_max_position_embeddings")
+    if kind == "default":
+        return fields
+    if kind == "dynamic":
+        fields["original_max_positions"] = config.size("max_position_embeddings")
+    if kind in ("yarn", "longrope") and part.optional("factor", float) is None:
+        reached = config.size("max_position_embeddings")
+        fields["factor"] = _float32(reached / fields["original_max_positions"])
+    else:
+        fields["factor"] = part.positive("factor")
+    if kind != "longrope" and fields["factor"] < 1:
+        part.refuse("factor", fields["factor"], "numbers of at least 1")
+    more = {"llama3": _read_llama3, "yarn": _read_yarn, "longrope": _read_longrope}.get(kind)
+    return fields if more is None else fields | more(part, fields)
+
+
+def _original(part: ConfigReader, config: ConfigReader) -> int:
+    """transformers takes the statement at the top (Phi-3's) before that in the object."""
+    key = "original_max_position_embeddings"
+    inner, outer = part.optional(key, int), config.optional(key, int)
+    if outer is not None:
+        return config.size(key)
+    return config.size("max_position_embeddings") if inner is None else part.size(key)
+
+
+def _read_llama3(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
+    low, high = part.positive("low_freq_factor"), part.positive("high_freq_factor")
+    if not low < high:
+        part.refuse("high_freq_factor", high, "more than low_freq_factor")
+    return {"low_freq_factor": low, "high_freq_factor": high}
+
+
+def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
+    fast, slow = part.positive("beta_fast", 32.0), part.positive("beta_slow", 1.0)
+    if not slow < fast:
+        part.refuse("beta_fast", fast, f"more than beta_slow {slow}")
+    # The names are DeepSeek's; only both together mean anything.
+    mscale, all_dims = (part.optional(key, float) for key in ("mscale", "mscale_all_dim"))
+    stated, factor = part.optional("attention_factor", float), fields["factor"]
+    if stated is not None:
+        attention = part.positive("attention_factor")
+    elif mscale and all_dims:
+        ratio = yarn_attention_factor(factor, mscale) / yarn_attention_factor(factor, all_dims)
+        attention = _float32(ratio)
+    else:
+        attention = yarn_attention_factor(factor)
+    return {
+        "attention_factor": attention,
+        "beta_fast": fast,
+        "beta_slow": slow,
+        "truncate": part.get("truncate", bool, True),
+    }
+
+
+def _read_longrope(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
+    factor, original = fields["factor"], fields["original_max_positions"]
+    attention = 1.0
+    if part.optional("attention_factor", float) is not None:
+        attention = part.positive("attention_factor")
+    elif factor > 1:
+        attention = _float32(math.sqrt(1 + math.log(factor) / math.log(original)))
+    return {
+        "attention_factor": attention,
+        "short_factor": part.positives("short_factor"),
+        "long_factor": part.positives("long_factor"),
+    }

@@ -1,0 +1,42 @@
+"""One module per `model_type`, named as it, for `tests.tiny` and the parity tests. Each has
+
+    config(**overrides) -> dict    config.json of a tiny model; overrides are keys of it
+    shapes(config) -> dict         name and shape of every tensor
+    CASES: dict[str, dict]         overrides by name of case, each with something of its own
+    NOT_IN_GGUF: tuple[str, ...]   (if any) cases that a GGUF file has no word for
+
+Goldens of a family lie in tests/models/goldens/<model_type>.npz.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+SHARED = ("base",)
+"""Modules here that are no family."""
+
+
+class TinyFamily(Protocol):
+    """What such a module offers."""
+
+    CASES: Mapping[str, dict[str, Any]]
+
+    def config(self, **overrides: Any) -> dict[str, Any]: ...
+
+    def shapes(self, config: dict[str, Any]) -> dict[str, tuple[int, ...]]: ...
+
+
+def tiny_family(model_type: str) -> TinyFamily:
+    """The module of one family."""
+    module: Any = importlib.import_module(f"tests.tiny_families.{model_type}")
+    family: TinyFamily = module
+    return family
+
+
+def tiny_family_names() -> list[str]:
+    """Every `model_type` there is a module for."""
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    return [name for name in names if name not in SHARED]

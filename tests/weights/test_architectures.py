@@ -1,0 +1,209 @@
+"""Declarations of families against gguf-py's own tables, and what only one family's files say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.weights.architectures import ARCHITECTURES, ROPE_FACTOR_NAMES
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.gguf_writer import write_gguf_file
+from headrace.weights.open import open_checkpoint
+from headrace.weights.source import source_of_array
+from headrace.weights.tensor import Tensor
+from tests.tiny import tiny_checkpoint, tiny_config, tiny_shapes, write_tiny_gguf, write_tiny_hf
+from tests.tiny_families import tiny_family_names
+
+FAMILIES = [name for name in tiny_family_names() if name in ARCHITECTURES]
+
+GGUF_KEYS = {
+    value.removeprefix("{arch}.")
+    for group in (gguf.Keys.LLM, gguf.Keys.Attention, gguf.Keys.Rope)
+    for key, value in vars(group).items()
+    if isinstance(value, str) and not key.startswith("_")
+}
+
+
+def test_every_family_has_a_declaration_and_the_other_way_round() -> None:
+    assert set(FAMILIES) == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_names_are_gguf_py_s_both_ways(family: str) -> None:
+    """Also where its table knows a tensor by another family's name: what the file says decides."""
+    architecture = ARCHITECTURES[family]
+    arch = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture.name)
+    table = gguf.get_tensor_name_map(arch, 3)
+    stored = {gguf.TENSOR_NAMES[kind] for kind in gguf.MODEL_TENSORS[arch]}
+    for name in tiny_shapes(tiny_config(family)):
+        ours = architecture.gguf_name(name)
+        assert architecture.canonical_name(ours) == name
+        module = ours.rsplit(".", 1)[0]
+        known = {pattern.format(bid=bid) for pattern in stored for bid in range(3)}
+        assert module in known, name
+        theirs = table.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert theirs in (ours, None), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_keys_are_gguf_py_s(family: str) -> None:
+    for key in ARCHITECTURES[family].keys:
+        assert key.gguf in GGUF_KEYS, key
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_comes_back_from_gguf_as_the_same_model(family: str, tmp_path: Path) -> None:
+    """Config and values, through both writers; the same tensors bit for bit."""
+    from headrace.models import read_config
+
+    first = tiny_checkpoint(family)
+    middle = open_checkpoint(write_tiny_gguf(tmp_path, family))
+    result = write_hf_folder(middle, tmp_path / "out")
+    assert not [note for note in result.notes if "tokenizer.json" not in note]
+    back = open_checkpoint(tmp_path / "out")
+    assert back.conventions == first.conventions
+    assert set(back.tensors) == set(first.tensors)
+    for name, tensor in back.tensors.items():
+        assert np.array_equal(tensor.to_f32(), first.tensors[name].to_f32()), name
+    configs = [read_config(item) for item in (first, middle, back)]
+    for other in configs[1:]:
+        for field in ("windows", "rotates", "rope", "local_rope", "attention", "norm_eps"):
+            assert getattr(other, field) == getattr(configs[0], field), field
+
+
+def opened(tmp_path: Path, family: str, changes: dict[str, Any]) -> Checkpoint:
+    """A tiny GGUF file with changes to its own metadata (... removes a key), opened."""
+    source = open_checkpoint(write_tiny_gguf(tmp_path, family))
+    entries = {key: source.metadata.typed(key) for key in source.metadata}
+    arch = source.metadata["general.architecture"]
+    for key, value in changes.items():
+        key = key if key.startswith("general.") else f"{arch}.{key}"
+        if value is ...:
+            del entries[key]
+        else:
+            entries[key] = value
+    if "general.architecture" in changes:
+        renamed = changes["general.architecture"]
+        entries = {
+            f"{renamed}.{key.removeprefix(f'{arch}.')}"
+            if key.startswith(f"{arch}.")
+            else key: value
+            for key, value in entries.items()
+        }
+    architecture = ARCHITECTURES[family]
+    path = tmp_path / "changed.gguf"
+    tensors = [
+        source_of_array(tensor.to_f32(), architecture.gguf_name(name))
+        for name, tensor in source.tensors.items()
+    ]
+    write_gguf_file(path, entries, tensors)
+    return open_checkpoint(path)
+
+
+def test_llama_s_name_with_a_window_is_mistral(tmp_path: Path) -> None:
+    with_window = opened(tmp_path, "mistral", {"attention.sliding_window": 24})
+    assert with_window.config["model_type"] == "mistral"
+    assert with_window.config["sliding_window"] == 24
+    assert with_window.conventions.rope_layout == "interleaved"
+    for none in (0, ...):
+        without = opened(tmp_path, "mistral", {"attention.sliding_window": none})
+        assert without.config["model_type"] == "llama"
+        assert "sliding_window" not in without.config
+
+
+def test_mistral3_is_mistral_without_a_window(tmp_path: Path) -> None:
+    name = {"general.architecture": "mistral3"}
+    plain = opened(tmp_path, "mistral", {"attention.sliding_window": ..., **name})
+    assert plain.config["model_type"] == "mistral"
+    assert plain.config["sliding_window"] is None
+    scaled = opened(
+        tmp_path, "mistral", {"attention.sliding_window": ..., "attention.temperature_scale": 0.1,
+                              **name},
+    )  # fmt: skip
+    assert scaled.config["gguf.mistral3.attention.temperature_scale"] == 0.1
+
+
+def test_a_window_that_config_json_means_by_silence_is_written(tmp_path: Path) -> None:
+    first = tiny_checkpoint("mistral")
+    silent = {key: value for key, value in first.config.items() if key != "sliding_window"}
+    for config, expected in ((silent, 4096), ({**silent, "sliding_window": None}, None)):
+        object.__setattr__(first, "config", config)
+        write_gguf(first, tmp_path / "m.gguf")
+        metadata = open_checkpoint(tmp_path / "m.gguf").metadata
+        assert metadata.get("llama.attention.sliding_window") == expected
+
+
+def test_granite_s_scales(tmp_path: Path) -> None:
+    """Where GGUF is silent llama.cpp scales scores by the width of a head, config.json by 1."""
+    silent = opened(tmp_path, "granite", {"attention.scale": ..., "residual_scale": 0.0})
+    assert silent.config["attention_multiplier"] == 16**-0.5
+    assert "residual_multiplier" not in silent.config
+    with pytest.raises(CheckpointError, match=r"'granite.logit_scale' is None"):
+        opened(tmp_path, "granite", {"logit_scale": ...})
+    # Elsewhere this key changes nothing; here false means that nothing is rotated.
+    assert opened(tmp_path, "granite", {"rope.scaling.finetuned": True}).config == (
+        opened(tmp_path, "granite", {}).config
+    )
+    unrotated = opened(tmp_path, "granite", {"rope.scaling.finetuned": False}).config
+    assert unrotated["gguf.granite.rope.scaling.finetuned"] is False
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "pattern"),
+    [
+        ("smollm3", {"no_rope_layers": [1, 0]}, "no_rope_layers"),
+        ("smollm3", {"no_rope_layer_interval": 3}, "no_rope_layer_interval = 3"),
+        ("smollm3", {"use_sliding_window": True}, "'use_sliding_window' is True"),
+        ("qwen2", {"use_sliding_window": True}, "'use_sliding_window' is True"),
+        ("qwen2", {"attention_bias": False}, "'attention_bias' is False"),
+        ("mistral", {"mlp_bias": True}, "'mlp_bias' is True"),
+        ("granite", {"hidden_act": "gelu"}, "'hidden_act' is 'gelu'"),
+    ],
+)
+def test_what_a_file_of_a_family_cannot_state_is_refused(
+    tmp_path: Path, family: str, changes: dict[str, Any], pattern: str
+) -> None:
+    with pytest.raises(UnsupportedModelError, match=pattern):
+        write_tiny_gguf(tmp_path, family, **changes)
+
+
+def test_longrope_is_told_by_its_tensors(tmp_path: Path) -> None:
+    """Phi-3's converter writes two tensors and an attention factor, and names no kind."""
+    source = open_checkpoint(write_tiny_gguf(tmp_path, "llama"))
+    entries = {key: source.metadata.typed(key) for key in source.metadata}
+    entries |= {
+        "llama.rope.scaling.original_context_length": 64,
+        "llama.rope.scaling.attn_factor": 1.25,
+    }
+    short, long = np.linspace(1, 2, 8, dtype=np.float32), np.linspace(2, 9, 8, dtype=np.float32)
+    vectors = dict(zip(ROPE_FACTOR_NAMES[1:], (short, long), strict=True))
+    named: dict[str, Tensor] = {
+        ARCHITECTURES["llama"].gguf_name(name): tensor for name, tensor in source.tensors.items()
+    }
+    tensors = [source_of_array(tensor.to_f32(), name) for name, tensor in named.items()]
+    tensors += [source_of_array(values, name) for name, values in vectors.items()]
+    write_gguf_file(tmp_path / "long.gguf", entries, tensors)
+    config = open_checkpoint(tmp_path / "long.gguf").config
+    scaling = config["rope_scaling"]
+    assert scaling["rope_type"] == "longrope" and scaling["attention_factor"] == 1.25
+    assert config["original_max_position_embeddings"] == 64
+    assert np.array_equal(np.array(scaling["short_factor"], np.float32), short)
+    assert np.array_equal(np.array(scaling["long_factor"], np.float32), long)
+
+
+def test_folders_saved_without_their_head_get_their_prefix_back(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder = write_tiny_hf(tmp_path, "qwen2", tied=True)
+    arrays = load_file(folder / "model.safetensors")
+    bare = {name.removeprefix("model."): values for name, values in arrays.items()}
+    save_file(bare, folder / "model.safetensors", metadata={"format": "pt"})
+    checkpoint = open_checkpoint(folder)
+    assert set(checkpoint.tensors) == set(arrays)
+    assert all(name == tensor.name for name, tensor in checkpoint.tensors.items())

@@ -1,0 +1,1 @@
+"""Fuzzers of what reads files and texts from strangers; run them as modules, see `harness`."""
