@@ -241,6 +241,34 @@ def test_variables_for_the_template(start: Start) -> None:
     assert error["param"] == "chat_template_kwargs.messages"
 
 
+def test_variables_of_the_server_come_after_those_of_the_request(start: Start) -> None:
+    template = ChatTemplate("{{ mood }}{{ reasoning_effort }}{{ messages[0].content }}")
+    engine = MockEngine(says("x"))
+    defaults = {"mood": "sad ", "reasoning_effort": "high"}
+    server = start(engine, template=template, template_defaults=defaults)
+    server.chat()
+    assert engine.submitted[-1].prompt_token_ids == [*b"sad highx"]
+    server.chat(chat_template_kwargs={"mood": "gay "}, reasoning_effort="low")
+    assert engine.submitted[-1].prompt_token_ids == [*b"gay lowx"]
+
+
+def test_a_template_in_a_request_is_taken_where_that_is_allowed(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    own = "{{ messages[0].content }}<|im_end|>!"
+    error = refused(start(engine), chat_template=own)
+    assert error["param"] == "chat_template"
+    assert "--trust-request-chat-template" in error["message"]
+    server = start(engine, trust_request_template=True)
+    for _ in range(2):
+        server.chat(chat_template=own, messages=[{"role": "user", "content": "a<|im_end|>"}])
+        ids = engine.submitted[-1].prompt_token_ids
+        assert ids == [*b"a<|im_end|>", IM_END, *b"!"], "what the user wrote stays text"
+    for bad in ("{% for %}", "{{ 'x' * 10**9 }}", "x" * 300_000):
+        assert refused(server, chat_template=bad)["code"] == "template_error"
+    server.chat(chat_template="{{ chat_template is defined }}{{ messages[0].role }}")
+    assert engine.submitted[-1].prompt_token_ids == [*b"Falseuser"]
+
+
 def test_special_tokens_are_added_when_asked_only(start: Start, tokenizer: Any) -> None:
     engine = MockEngine(says("x"))
     server = start(engine, template=ChatTemplate("<|bos|>{{ messages[0].content }}"))

@@ -1,4 +1,4 @@
-"""Rendering: byte for byte what the recorded and the live reference give, and our own rules."""
+"""Rendering of chat templates: what they get, what they may use, what is refused."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headrace.errors import HeadraceError, RequestError, TemplateError
+from headrace.errors import RequestError, TemplateError
 from headrace.text import ChatTemplate
-from headrace.text.template_messages import normalized_messages
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + "
@@ -62,72 +59,6 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 
 def noon() -> datetime:
     return datetime(2025, 7, 10, 12, tzinfo=UTC)
-
-
-def test_recorded_renderings(shared_assets: Path) -> None:
-    path = shared_assets / "chat-templates" / "hf-jinja" / "e2e-renderings.json"
-    recorded = json.loads(path.read_text(encoding="utf-8"))
-    cases = {**recorded["default"], **recorded["custom"]}
-    assert len(cases) == 38
-    for name, case in cases.items():
-        data = {"add_generation_prompt": False, **case["data"]}
-        template = ChatTemplate(case["chat_template"], media=("image",), clock=noon)
-        assert template.render(data.pop("messages"), **data) == case["target"], name
-
-
-def _real_templates(assets: Path) -> list[Path]:
-    folder = assets / "chat-templates"
-    return [
-        path
-        for kind in ("llama.cpp", "ollama-renderers", "mistral/chat_templates", "chujiezheng")
-        for path in sorted((folder / kind).glob("*.jinja*"))
-    ]
-
-
-def test_real_templates_against_transformers(
-    shared_assets: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reference = pytest.importorskip(
-        "transformers.utils.chat_template_utils", reason="needs transformers to compare with"
-    )
-    monkeypatch.setattr(reference, "datetime", SimpleNamespace(now=noon))
-    same = 0
-    for path in _real_templates(shared_assets)[::3]:
-        source = path.read_text(encoding="utf-8")
-        template = ChatTemplate(source, bos_token="<s>", eos_token="</s>", clock=noon)
-        traits = template.traits()
-        for messages in CONVERSATIONS.values():
-            for tools in (None, TOOLS):
-                try:
-                    [[expected], _] = reference.render_jinja_template(
-                        conversations=[normalized_messages(messages, traits)],
-                        chat_template=source,
-                        tools=tools,
-                        add_generation_prompt=True,
-                        bos_token="<s>",
-                        eos_token="</s>",
-                    )
-                except Exception:  # refused there; templates raise anything
-                    continue
-                assert template.render(messages, tools=tools) == expected, path.name
-                same += 1
-    assert same > 180
-
-
-def test_segments_join_to_the_rendering(shared_assets: Path) -> None:
-    tokens = ("<|im_start|>", "<|im_end|>", "</s>", "[INST]", "<start_of_turn>")
-    protected = 0
-    for path in _real_templates(shared_assets)[::4]:
-        template = ChatTemplate(path.read_text(encoding="utf-8"), bos_token="<s>", clock=noon)
-        for messages in CONVERSATIONS.values():
-            try:
-                text = template.render(messages, tools=TOOLS)
-            except HeadraceError:
-                continue
-            segments = template.render_segments(messages, tools=TOOLS, control_tokens=tokens)
-            assert "".join(piece for piece, _ in segments) == text
-            protected += any(not allowed for _, allowed in segments)
-    assert protected > 25
 
 
 def test_control_tokens_users_write_are_told_apart() -> None:
@@ -302,6 +233,28 @@ def test_roles_and_reasoning() -> None:
 def test_messages_that_cannot_be(messages: list[Any], field: str) -> None:
     with pytest.raises(RequestError, match=field):
         ChatTemplate(CHATML).render(messages)
+
+
+@pytest.mark.parametrize("messages", [True, 5, "x", {"role": "user"}, None])
+def test_messages_are_a_list(messages: Any) -> None:
+    with pytest.raises(RequestError, match="messages is no list"):
+        ChatTemplate(CHATML).render(messages)
+    with pytest.raises(RequestError, match=r"content\[0\] has type {}"):
+        ChatTemplate(CHATML).render([{"role": "user", "content": [{"type": {}, "text": "x"}]}])
+    calls = [{"role": "assistant", "content": "x", "tool_calls": 5}]
+    with pytest.raises(RequestError, match="tool_calls is no list"):
+        ChatTemplate(CHATML).render(calls)
+
+
+def test_whatever_a_filter_raises_is_a_template_error() -> None:
+    with pytest.raises(TemplateError, match="AssertionError: expected length >= 3"):
+        ChatTemplate("{{ 'abcdefgh' | truncate(1, leeway=0) }}").render(HI)
+
+
+def test_safe_does_not_make_html_of_what_it_is_joined_to() -> None:
+    """In transformers Mistral's templates write &#34; around a tool call's arguments."""
+    source = "{% set a = {'x': 1} | tojson | safe %}{{ '{\"n\": ' + a + '}' }}"
+    assert ChatTemplate(source).render(HI) == '{"n": {"x": 1}}'
 
 
 def test_messages_are_not_changed() -> None:

@@ -57,6 +57,29 @@ def sentencepiece(**changes: Any) -> dict[str, Any]:
     }
 
 
+def text_bpe(**changes: Any) -> dict[str, Any]:
+    """Gemma 4's kind: merges over text with marks for spaces, bytes for what has no token, runs of
+    line breaks that no merge makes."""
+    head = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    merges = ["▁ a", "h e", "l l", "he ll", "hell o", "▁ hello", "▁ ▁"]
+    letters = list("▁abhelo.,é\n")
+    tokens = [*head, *letters, *(merge.replace(" ", "") for merge in merges), "\n\n", "\n\n\n"]
+    return {
+        "model": "gemma4",
+        "tokens": [*tokens, "<|turn>", "<think>"],
+        "merges": merges,
+        "token_type": [CONTROL, CONTROL, CONTROL, UNKNOWN]
+        + [BYTE] * 256
+        + [NORMAL] * (len(tokens) - 260)
+        + [CONTROL, USER_DEFINED],
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+        "unknown_token_id": 3,
+        "padding_token_id": 0,
+        **changes,
+    }
+
+
 def from_gguf(arrays: dict[str, Any], **options: Any) -> Tokenizer:
     return load_tokenizer(TokenizerData("gguf", gguf=arrays), **options)
 

@@ -23,7 +23,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: Annotated[
         str,
         Meta(
-            description="A GGUF file or a Hugging Face folder. "
+            description="A GGUF file, a Hugging Face folder, or a name: org/name of the hub "
+            "(org/name:Q4_K_M for GGUF) or name:tag of Ollama's store. "
             "Without one, the small model that ships in the package."
         ),
     ] = ""
@@ -93,6 +94,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "where the file names none or one that headrace does not know."
         ),
     ] = None
+    offline: Annotated[
+        bool, Meta(description="Never fetch a model: take only what is on this disk.")
+    ] = False
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,12 +110,34 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
             description="Names clients may use; the first is in replies. Default: the file's or "
-            "folder's name; for the model that ships in the package, headrace-code."
+            "folder's name, or the one MODEL was given by; for the model that ships in the "
+            "package, headrace-code."
         ),
     ] = ()
     chat_template: Annotated[
         str | None, Meta(description="File with a chat template that replaces the model's own.")
     ] = None
+    chat_template_name: Annotated[
+        str | None,
+        Meta(
+            description="Which of the model's named chat templates to use. Default: `default`, "
+            "and `tool_use` where there are tools and the model has one."
+        ),
+    ] = None
+    default_chat_template_kwargs: Annotated[
+        str | None,
+        Meta(
+            description="Variables for the chat template, as a JSON object; those of a request's "
+            "`chat_template_kwargs` go before them."
+        ),
+    ] = None
+    trust_request_chat_template: Annotated[
+        bool,
+        Meta(
+            description="Take `chat_template` from requests. A template is code: its work is "
+            "bounded, and still it is somebody else's."
+        ),
+    ] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least level logged."),

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 COUNTED_CHARS = 2**18
 
 # Names that rendering itself gives a template, or takes for other ends.
-_TAKEN = frozenset(inspect.signature(ChatTemplate.render_segments).parameters) - {"kwargs"}
+TAKEN = frozenset(inspect.signature(ChatTemplate.render_segments).parameters) - {"kwargs"}
 
 
 def tokenize(
@@ -56,28 +56,31 @@ def render(
     continues: bool,
     add_special_tokens: bool,
     variables: Mapping[str, Any],
+    template: str | None = None,
     must_fit: str | None = None,
 ) -> list[int]:
     """Token ids of a conversation; raises TemplateError where the template refuses it.
 
-    must_fit: as for `tokenize`, of the rendered text.
+    variables: of the template, before the server's own. template: the request's, None for the
+    model's; RequestError where the server takes none. must_fit: as for `tokenize`, of the
+    rendered text.
     """
-    template = model.chat_template()
+    used = model.chat_template() if template is None else model.request_templates.of(template)
     tokenizer = model.tokenizer
     for name in variables:
-        if name in _TAKEN:
+        if name in TAKEN:
             raise RequestError(
                 f"chat_template_kwargs.{name}: this is not a further variable; use the request's "
                 "own field",
                 param=f"chat_template_kwargs.{name}",
             )
     try:
-        segments = template.render_segments(
+        segments = used.render_segments(
             [_plain(message) for message in messages],
             control_tokens=tokenizer.control_tokens,
             add_generation_prompt=opens_turn,
             continue_final_message=continues,
-            **variables,
+            **{**model.template_defaults, **variables},
         )
     except RecursionError:
         raise RequestError("messages: an object in them is nested too deeply") from None

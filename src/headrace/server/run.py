@@ -67,6 +67,8 @@ def _run(engine_config: EngineConfig, server_config: ServerConfig, as_json: bool
         level=server_config.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    # What loading a model warns of (a tokenizer without a known rule) belongs in the log.
+    logging.captureWarnings(True)
     # uvicorn's own notes (started, waiting for connections) say what ours say.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     with listen(server_config.host, server_config.port) as sock:
@@ -207,6 +209,8 @@ def _set_model(
         engine=engine,
         tokenizer=text.tokenizer,
         template=text.template,
+        template_defaults=text.template_defaults,
+        trust_request_template=text.trust_request_template,
         fingerprint=fingerprint(text.weights_digest, engine.info),
         created_s=int(state.wall_clock()),
         max_logprobs=config.max_logprobs,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from headrace.engine.limits import Limits
 from headrace.errors import RequestError, TemplateError
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.api_error import MODEL_NOT_FOUND
 from headrace.server.engine import EngineLike
+from headrace.server.templates import RequestTemplates
 from headrace.text import TextStream
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ class ServedModel:
 
     names: what clients may call it; the first is in replies. fingerprint: changes with weights,
     quantization and settings that change results. created_s: Unix time the server was started.
-    root: name of the file or folder.
+    root: name of the file or folder. template_defaults: variables of every rendering.
+    trust_request_template: whether a request may bring a chat template of its own.
     """
 
     names: tuple[str, ...]
@@ -34,11 +37,18 @@ class ServedModel:
     created_s: int
     max_logprobs: int
     root: str = ""
+    template_defaults: Mapping[str, Any] = field(default_factory=dict)
+    trust_request_template: bool = False
 
     @property
     def name(self) -> str:
         """The name in replies."""
         return self.names[0]
+
+    @cached_property
+    def request_templates(self) -> RequestTemplates:
+        """Chat templates that requests bring."""
+        return RequestTemplates(self.tokenizer, trusted=self.trust_request_template)
 
     @property
     def limits(self) -> Limits:

@@ -289,10 +289,11 @@ def _errors_named(what: str) -> Iterator[None]:
         raise TemplateError(str(error)) from error
     except (
         ArithmeticError,
+        AssertionError,  # of filters: truncate to less than its own ending
         AttributeError,
         LookupError,
         MemoryError,
-        RecursionError,
+        RuntimeError,  # recursion without end, an iterable changed while it is looped over
         SyntaxError,  # of the Python that a template becomes: blocks nested too deeply
         TypeError,
         ValueError,

@@ -2,8 +2,9 @@
 
 "gpt2": byte-level BPE from tokens and merges. "llama": SentencePiece BPE, whose file has a score
 for every piece and no merges; the merges are derived: every way to cut a piece into two others,
-best score first, which is the order in which SentencePiece merges. Loading a tokenizer.json of the
-same 151k vocabulary takes more than twice the time.
+best score first, which is the order in which SentencePiece merges. "gemma4": BPE with merges over
+text in which U+2581 stands for a space. Loading a tokenizer.json of the same 151k vocabulary takes
+more than twice the time.
 Keys are given without their prefix. Knows nothing of reading files.
 """
 
@@ -21,6 +22,7 @@ from headrace.weights.tokenizer_data import SPECIAL_KINDS, TokenKind, end_ids
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
+    from tokenizers.models import BPE
 
 # Written by converters for "none"; a key may also hold it for ids the model does not have.
 _NO_TOKEN = 0xFFFFFFFF
@@ -30,6 +32,16 @@ _ROLES = {
     "eos_token": "eos_token_id",
     "unk_token": "unknown_token_id",
     "pad_token": "padding_token_id",
+}
+_MODELS = ("gpt2", "llama", "gemma4")
+# Other values of tokenizer.ggml.model that are known, by what they mean.
+_OTHER_MODELS = {
+    "bert": "WordPiece, of embedding models",
+    "t5": "SentencePiece unigram",
+    "rwkv": "the trie of RWKV World",
+    "plamo2": "PLaMo 2's own",
+    "hybriddna": "of DNA models",
+    "whitespace": "words between spaces",
 }
 _PRE_REMEDY = "--tokenizer-pre NAME or LLM(..., tokenizer_pre=NAME)"
 
@@ -45,10 +57,12 @@ def vocabulary_from_gguf(
     tokenizer or an unknown pre-tokenizer.
     """
     model = gguf.get("model")
-    if model not in ("gpt2", "llama"):
+    if model not in _MODELS:
+        meaning = _OTHER_MODELS.get(str(model))
         raise UnsupportedModelError(
-            f"tokenizer.ggml.model is {model!r}; this version builds 'gpt2' (byte-level BPE) and "
-            "'llama' (SentencePiece). Use a folder with tokenizer.json instead."
+            f"tokenizer.ggml.model is {model!r}{f' ({meaning})' if meaning else ''}; this version "
+            "builds 'gpt2' (byte-level BPE), 'llama' (SentencePiece) and 'gemma4' (BPE over text). "
+            "Use a folder with tokenizer.json instead."
         )
     tokens = _strings(gguf, "tokens")
     ids = {role: _token_id(gguf, key, len(tokens)) for role, key in _ROLES.items()}
@@ -59,6 +73,10 @@ def vocabulary_from_gguf(
         rule = _rule(gguf, pre)
         backend = _byte_level_backend(tokens, _strings(gguf, "merges"), rule)
         spaced, add_bos = False, rule.add_bos
+    elif model == "gemma4":
+        spaced, add_bos = False, True
+        backend = _text_backend(tokens, _strings(gguf, "merges"), ids["unk_token"])
+        kinds = _with_line_breaks(tokens, kinds)
     else:
         spaced, add_bos = bool(gguf.get("add_space_prefix", True)), True
         backend = _sentencepiece_backend(gguf, tokens, kinds, ids["unk_token"], spaced)
@@ -151,25 +169,53 @@ def _rule(gguf: Mapping[str, Any], pre: str | None) -> PreTokenizer:
 
 
 def _byte_level_backend(tokens: list[str], merges: list[str], rule: PreTokenizer) -> Backend:
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+    from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
-    vocab = dict(zip(tokens, range(len(tokens)), strict=True))
-    pairs = [cast(tuple[str, str], tuple(merge.split(" ", 1))) for merge in merges]
-    try:
-        model = models.BPE(vocab=vocab, merges=pairs, ignore_merges=rule.ignore_merges)
-    except Exception as error:  # the library raises nothing narrower
-        usable = _usable_pairs(pairs, vocab)
-        if len(usable) == len(pairs):
-            raise CheckpointError(f"tokenizer.ggml.merges cannot be used: {error}") from error
-        # A merge into or from a string the vocabulary lacks can never apply.
-        model = models.BPE(vocab=vocab, merges=usable, ignore_merges=rule.ignore_merges)
-    backend = Tokenizer(model)
+    backend = Tokenizer(_bpe(tokens, merges, ignore_merges=rule.ignore_merges))
     if rule.nfc:
         backend.normalizer = normalizers.NFC()
     splits = [pre_tokenizers.Split(Regex(regex), "isolated") for regex in rule.patterns]
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.pre_tokenizer = pre_tokenizers.Sequence([*splits, to_bytes])
     return backend
+
+
+def _text_backend(tokens: list[str], merges: list[str], unknown: int | None) -> Backend:
+    """BPE over whole lines of text with marks for spaces; what has no token is spelled in bytes."""
+    from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+
+    unk_token = None if unknown is None else tokens[unknown]
+    model = _bpe(tokens, merges, byte_fallback=True, fuse_unk=True, unk_token=unk_token)
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.Replace(" ", SPACE_MARK)
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), "isolated")
+    return backend
+
+
+def _with_line_breaks(tokens: list[str], kinds: list[int]) -> list[int]:
+    """Kinds in which runs of line breaks are user-defined: no merge makes them, so they are found
+    in the text as they stand."""
+    return [
+        int(TokenKind.USER_DEFINED)
+        if kind == TokenKind.NORMAL and len(token) > 1 and not token.strip("\n")
+        else kind
+        for token, kind in zip(tokens, kinds, strict=True)
+    ]
+
+
+def _bpe(tokens: list[str], merges: list[str], **options: Any) -> BPE:
+    from tokenizers import models
+
+    vocab = dict(zip(tokens, range(len(tokens)), strict=True))
+    pairs = [cast(tuple[str, str], tuple(merge.split(" ", 1))) for merge in merges]
+    try:
+        return models.BPE(vocab=vocab, merges=pairs, **options)
+    except Exception as error:  # the library raises nothing narrower
+        usable = _usable_pairs(pairs, vocab)
+        if len(usable) == len(pairs):
+            raise CheckpointError(f"tokenizer.ggml.merges cannot be used: {error}") from error
+        # A merge into or from a string the vocabulary lacks can never apply.
+        return models.BPE(vocab=vocab, merges=usable, **options)
 
 
 def _usable_pairs(
@@ -189,7 +235,7 @@ def _sentencepiece_backend(
     unknown: int | None,
     spaced: bool,
 ) -> Backend:
-    from tokenizers import Tokenizer, models, normalizers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     scores = gguf.get("scores")
     if scores is None or len(scores) != len(tokens):
@@ -206,6 +252,10 @@ def _sentencepiece_backend(
             unk_token=None if unknown is None else tokens[unknown],
         )
     )
+    if spaced and gguf.get("legacy") is False:
+        # Not of GGUF: a folder's tokenizer.model of which tokenizer_config.json says so.
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(SPACE_MARK, "first", split=False)
+        return backend
     marks = normalizers.Replace(" ", SPACE_MARK)
     prefix = normalizers.Prepend(SPACE_MARK)
     backend.normalizer = normalizers.Sequence([prefix, marks]) if spaced else marks

@@ -35,6 +35,8 @@ def normalized_messages(
     Raises RequestError naming the message for what is no message, content parts that are neither
     text nor in `media`, and arguments that are no JSON object.
     """
+    if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
+        raise RequestError("messages is no list of messages", param="messages")
     return [
         _message(message, f"messages[{i}]", traits, media) for i, message in enumerate(messages)
     ]
@@ -54,6 +56,8 @@ def _message(
     result["content"] = _content(result.get("content"), f"{at}.content", traits, media)
     calls = result.get("tool_calls")
     if calls:
+        if not isinstance(calls, list):
+            raise RequestError(f"{at}.tool_calls is no list", param=f"{at}.tool_calls")
         result["tool_calls"] = [
             _tool_call(call, f"{at}.tool_calls[{i}]", traits) for i, call in enumerate(calls)
         ]
@@ -82,9 +86,10 @@ def _part(part: Any, at: str, media: Collection[str]) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     kind = part.get("type", "text") if isinstance(part, dict) else None
-    if kind in media:
+    named = isinstance(kind, str)
+    if named and kind in media:
         return dict(part)
-    text = part.get(_TEXT_KEYS[kind]) if kind in _TEXT_KEYS else None
+    text = part.get(_TEXT_KEYS[kind]) if named and kind in _TEXT_KEYS else None
     if not isinstance(text, str):
         raise RequestError(
             f"{at} has type {kind!r}; this model takes text: send parts of type 'text' with a text",

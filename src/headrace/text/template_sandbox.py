@@ -51,6 +51,9 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             finalize=_charge_value,
         )
         self.filters["tojson"] = _tojson
+        # Nothing is escaped here, and what `safe` marks would escape the texts it is joined to:
+        # Mistral's templates write &#34; for the quotes around a tool call in transformers.
+        self.filters["safe"] = str
         self.filters = {
             name: _charged(name, cast(Callable[..., Any], function), charge_filter)
             for name, function in self.filters.items()

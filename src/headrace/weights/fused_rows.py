@@ -13,6 +13,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headrace.weights.checkpoint import Conventions
+from headrace.weights.rope_rows import heads_to_half
+
 Order = npt.NDArray[np.int32]
 
 
@@ -26,6 +29,24 @@ def grouped_to_joined(num_heads: int, num_kv_heads: int, head_dim: int) -> Order
     joined = np.concatenate([groups[:, :-2].ravel(), groups[:, -2], groups[:, -1]])
     rows = joined[:, None] * head_dim + np.arange(head_dim, dtype=np.int32)
     return np.ascontiguousarray(rows.ravel(), np.int32)
+
+
+def loaded_order(
+    stored: Conventions, num_heads: int, num_kv_heads: int, head_dim: int, rotary_dim: int | None
+) -> Order | None:
+    """Puts rows stored so in "joined" order with Q and K in "half" order; None: they are.
+
+    rotary_dim: dimensions of a head that are rotated; None means all.
+    """
+    order = None
+    if stored.qkv_layout == "grouped":
+        order = grouped_to_joined(num_heads, num_kv_heads, head_dim)
+    if stored.rope_layout == "half":
+        return order
+    rows = np.arange((num_heads + 2 * num_kv_heads) * head_dim, dtype=np.int32)
+    turned = heads_to_half(num_heads + num_kv_heads, head_dim, rotary_dim)
+    rows[: len(turned)] = turned
+    return rows if order is None else order[rows]
 
 
 def joined_to_grouped(num_heads: int, num_kv_heads: int, head_dim: int) -> Order:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import codec_of_safetensors_dtype
 from headrace.weights.mapped import map_file
+from headrace.weights.no_effect import is_derived
 from headrace.weights.tensor import Tensor
 
 # The library's own limit (100 MB); the header of a model of 100 000 tensors is a tenth of it.
@@ -43,7 +44,8 @@ def read_safetensors(path: Path | str) -> SafetensorsFile:
     """Map `path` and read its header.
 
     Raises CheckpointError naming the file, the tensor, the value and the limit where the header is
-    damaged, sizes do not match, ranges overlap, or a dtype has no codec.
+    damaged, sizes do not match, ranges overlap, or a dtype has no codec. Of tensors that follow from
+    the config (GPT-2's mask in booleans) those without a codec are left out.
     """
     path = Path(path)
     data = map_file(path)
@@ -52,20 +54,21 @@ def read_safetensors(path: Path | str) -> SafetensorsFile:
     if not _is_strings(metadata):
         raise CheckpointError(f"{path}: __metadata__ must map strings to strings")
     entries = [_read_entry(path, name, entry) for name, entry in header.items()]
-    entries.sort(key=lambda entry: (entry[1], entry[2]))
+    entries.sort(key=lambda entry: (entry[2], entry[3]))
     tensors, expected = {}, 0
-    for tensor, begin, end in entries:
+    for name, tensor, begin, end in entries:
         if begin != expected:
             raise CheckpointError(
-                f"{path}: tensor {shown(tensor.name)} begins at byte {begin} of the data; "
+                f"{path}: tensor {shown(name)} begins at byte {begin} of the data; "
                 f"{expected} is required, since tensors follow one another without gap or overlap"
             )
         if end > len(data) - base:
             raise CheckpointError(
-                f"{path}: tensor {shown(tensor.name)} ends at byte {end} of the data but the file "
+                f"{path}: tensor {shown(name)} ends at byte {end} of the data but the file "
                 f"has {len(data) - base}: it is damaged or was cut short; fetch it again"
             )
-        tensors[tensor.name] = _with_data(tensor, data[base + begin : base + end])
+        if tensor is not None:
+            tensors[name] = _with_data(tensor, data[base + begin : base + end])
         expected = end
     if expected != len(data) - base:
         raise CheckpointError(
@@ -110,8 +113,8 @@ def _is_strings(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
-def _read_entry(path: Path, name: str, entry: object) -> tuple[Tensor, int, int]:
-    """The tensor without its bytes, and where they lie."""
+def _read_entry(path: Path, name: str, entry: object) -> tuple[str, Tensor | None, int, int]:
+    """The name, the tensor without its bytes (None: left out), and where they lie."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(
             f"{path}: tensor {shown(name)} is {shown(entry)}; "
@@ -131,6 +134,8 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[Tensor, int, int]
     try:
         codec = codec_of_safetensors_dtype(str(entry["dtype"]))
     except CheckpointError as error:
+        if is_derived(name):
+            return name, None, offsets[0], offsets[1]
         raise CheckpointError(f"{path}: tensor {shown(name)}: {error}") from error
     n_bytes, extent = codec.block_bytes, 4
     for size in shape:
@@ -148,7 +153,7 @@ def _read_entry(path: Path, name: str, entry: object) -> tuple[Tensor, int, int]
             "to more than memory has addresses"
         )
     empty = np.empty((0, 0), np.uint8)
-    return Tensor(name, tuple(shape), codec, empty), offsets[0], offsets[1]
+    return name, Tensor(name, tuple(shape), codec, empty), offsets[0], offsets[1]
 
 
 def _is_sizes(value: object) -> bool:

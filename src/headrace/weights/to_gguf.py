@@ -32,6 +32,11 @@ from headrace.weights.tensor import Tensor
 from headrace.weights.tokenizer_data import END_KEYS
 
 
+# A table of learned positions, which llama.cpp's converter and quantizer leave as it is: it is
+# small, and each of its rows is added to the residual stream of every text.
+_POSITIONS = "position_embd.weight"
+
+
 def convert_to_gguf(
     hf_folder: Path | str,
     out_path: Path | str,
@@ -79,8 +84,11 @@ def write_gguf(
     for name, tensor in checkpoint.tensors.items():
         if is_redundant(checkpoint, name, notes):
             continue
+        gguf_name = _gguf_name(architecture, name)
         chosen = _gguf_codec(tensor, target, reordering, notes)
-        sources.append(reordering.source(tensor, _gguf_name(architecture, name), chosen))
+        if gguf_name == _POSITIONS and target is not None:
+            chosen = F32
+        sources.append(reordering.source(tensor, gguf_name, chosen))
     sources += [source_of_array(values, name) for name, values in factors.items()]
     # A mixture keeps the name its maker gave it: Q4_K_S and Q4_K_M are Q4_K to most matrices.
     if target is not None or "general.file_type" not in entries:

@@ -82,7 +82,6 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("prompt_cache_options", dict, "blocks are evicted least recently used first"),
     Known("safety_identifier", str, "a label of the caller's"),
     Known("best_of", (1,), "one choice per prompt"),
-    Known("chat_template", _REFUSED, ""),
     Known("documents", ([],), "none"),
     Known("mm_processor_kwargs", ({},), "there are no images"),
     Known("media_io_kwargs", ({},), "there are no images"),
@@ -98,7 +97,6 @@ COMPLETION_KNOWN = _GENERATION | _table(
 
 TOKENIZE_KNOWN = _table(
     Known("tools", ([],), "no tools"),
-    Known("chat_template", _REFUSED, ""),
     Known("mm_processor_kwargs", ({},), "there are no images"),
 )
 

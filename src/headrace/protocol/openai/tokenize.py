@@ -37,6 +37,13 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     continue_final_message: Annotated[
         bool, Meta(description="Leave the last message open, so that the model goes on with it.")
     ] = False
+    chat_template: Annotated[
+        str | None,
+        Meta(
+            description="Template in place of the model's own. "
+            "Refused without `--trust-request-chat-template`."
+        ),
+    ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any], Meta(description="Further variables for the chat template.")
     ] = msgspec.field(default_factory=dict)

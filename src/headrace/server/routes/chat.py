@@ -37,6 +37,7 @@ async def chat_completions(call: Call) -> Response:
             continues=request.continue_final_message,
             add_special_tokens=request.add_special_tokens,
             variables=_variables(request),
+            template=request.chat_template,
             must_fit="messages",
         )
     )

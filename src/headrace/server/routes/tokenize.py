@@ -34,6 +34,7 @@ def _tokenized(request: TokenizeRequest, model: ServedModel) -> TokenizeReply:
             continues=request.continue_final_message,
             add_special_tokens=bool(special),
             variables=request.chat_template_kwargs,
+            template=request.chat_template,
         )
     names = model.tokenizer.token_text
     return TokenizeReply(
