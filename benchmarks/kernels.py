@@ -3,10 +3,11 @@
 First the limits, measured with the backend's own threads: bytes read per second and multiplies
 per second. Then every shape of work as a share of the limit that binds it: products of few rows
 and decode attention by the bytes they have to read, products of many rows and prefill attention
-by the multiplies they have to do (Q8_0 against the int8 limit, the others against the f32 one).
-Shapes are Qwen3-0.6B's. Weights and caches are far larger than the CPU's caches, or cold.
+by the multiplies they have to do (quantised kinds against the int8 limit, the others against the
+f32 one). Shapes are Qwen3-0.6B's. Weights and caches are far larger than the CPU's caches, or cold.
 
-    python benchmarks/kernels.py [--threads 2] [--level auto] [--seconds 0.5] [--only TEXT] [--json]
+    python benchmarks/kernels.py [--threads 2] [--level auto] [--seconds 0.5] [--only TEXT]
+                                 [--codec Q4_K ...] [--json]
 
 Other work on the machine shows in the figures: the minimum says what the kernel can do, the
 median what it did.
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass
 
 import click
 import numpy as np
+from random_rows import random_rows
 
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import (
@@ -34,12 +36,13 @@ from headrace.ops.interface import (
     RaggedBatch,
     SamplingRows,
 )
-from headrace.weights.codecs import get_codec
+from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.tensor import Tensor
 
 HIDDEN, FFN, VOCABULARY = 1024, 3072, 151936
 SHAPE = AttentionShape(num_heads=16, num_kv_heads=8, head_dim=128, scale=128**-0.5)
-CODECS = ("Q8_0", "BF16", "F16", "F32")
+# Outputs of a matrix that no cache holds, of floats and of a quantised kind.
+STREAMED = (65536, 262144)
 MAX_TIMES = 2000
 
 
@@ -73,6 +76,7 @@ class Bench:
     ops: CpuOps
     limits: Limits
     seconds: float
+    codecs: tuple[str, ...]
 
     def line(
         self, name: str, call: Callable[[], object], amount: float = 0, limit: str = ""
@@ -96,9 +100,8 @@ class Bench:
 
 
 def random_matrix(out: int, width: int, codec: str) -> Tensor:
-    rng = np.random.default_rng(0)
     kind = get_codec(codec)
-    slab = kind.encode((rng.standard_normal((256, width)) / width**0.5).astype(np.float32))
+    slab = random_rows(kind, np.random.default_rng(0), 256, width, width**-0.5)
     data = np.resize(slab, (out, kind.row_bytes(width)))
     return Tensor("random", (out, width), kind, data)
 
@@ -109,18 +112,19 @@ def activations(rows: int, width: int) -> np.ndarray:
 
 def products(bench: Bench) -> Iterator[Line]:
     ops, norm = bench.ops, Norm(np.ones(HIDDEN, np.float32), 1e-6)
-    for codec in CODECS:
-        weight = ops.linear_weight([random_matrix(65536, HIDDEN, codec)])
+    for codec in bench.codecs:
+        out = STREAMED[get_codec(codec).block_elements > 1]
+        weight = ops.linear_weight([random_matrix(out, HIDDEN, codec)])
         for rows in (1, 4, 8):
             x = activations(rows, HIDDEN)
             yield bench.line(
-                f"linear {codec} {rows} x {HIDDEN} x 65536",
+                f"linear {codec} {rows} x {HIDDEN} x {out}",
                 lambda x=x, w=weight: ops.linear(x, w, norm=norm),
                 weight.nbytes,
                 "read",
             )
-    for codec in CODECS:
-        limit = "int8" if codec == "Q8_0" else "f32"
+    for codec in bench.codecs:
+        limit = "int8" if get_codec(codec).block_elements > 1 else "f32"
         for out, width in ((2 * FFN, HIDDEN), (HIDDEN, FFN)):
             weight = ops.linear_weight([random_matrix(out, width, codec)])
             for rows in (32, 512):
@@ -203,13 +207,16 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         512 * (SHAPE.num_heads + SHAPE.num_kv_heads) * 128 * 8,
         "read",
     )
-    stored = random_matrix(32768, HIDDEN, "Q8_0")
     packed: list[LinearWeight] = []
+    for codec in bench.codecs:
+        stored = random_matrix(32768, HIDDEN, codec)
 
-    def pack() -> None:
-        packed[:] = [ops.linear_weight([stored])]
+        def pack(stored: Tensor = stored) -> None:
+            packed[:] = [ops.linear_weight([stored])]
 
-    yield bench.line("pack Q8_0 32768 x 1024 (read and written)", pack, 2 * stored.nbytes, "read")
+        yield bench.line(
+            f"pack {codec} 32768 x 1024 (read and written)", pack, 2 * stored.nbytes, "read"
+        )
     logits = activations(1, VOCABULARY) * np.float32(4)
     for name, temperature, top_k, top_p in (
         ("greedy", 0, 0, 1), ("temperature", 1, 0, 1), ("top_p 0.95", 1, 0, 0.95),
@@ -260,12 +267,20 @@ def show(line: Line) -> None:
 @click.option("--level", default="auto", help="Dispatch level.")
 @click.option("--seconds", type=float, default=0.5, help="Time spent on each line.")
 @click.option("--only", default="", help="Only groups whose name contains this.")
+@click.option("--codec", "codecs", multiple=True, help="Only this kind; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
-def main(threads: int | None, level: str, seconds: float, only: str, as_json: bool) -> None:
+def main(
+    threads: int | None,
+    level: str,
+    seconds: float,
+    only: str,
+    codecs: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Measure the CPU kernels against the limits of this machine."""
     ops = CpuOps(level, threads)
     limits = measure_limits(ops.level, ops.num_threads)
-    bench = Bench(ops, limits, seconds)
+    bench = Bench(ops, limits, seconds, codecs or tuple(CODECS))
     if not as_json:
         print(
             f"level {ops.level}, {ops.num_threads} threads: read {limits.read / 1e9:.1f} GB/s, "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
 from headrace.ops.interface import AttentionShape, KVCodec, RaggedBatch
 from headrace.weights.codecs import get_codec
@@ -18,7 +19,11 @@ from headrace.weights.tensor import Tensor
 F32 = npt.NDArray[np.float32]
 
 LEVELS = CpuOps.levels()
-CODECS = ("F32", "F16", "BF16", "Q8_0")
+QUANTISED = (
+    "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL",
+    "IQ4_XS", "MXFP4",
+)  # fmt: skip
+CODECS = ("F32", "F16", "BF16", *QUANTISED)
 
 UNIT = 2.0**-24
 """Largest relative error of one float32 rounding."""
@@ -33,9 +38,16 @@ def normal(seed: int, *shape: int) -> F32:
 
 
 def matrix(seed: int, out: int, width: int, codec: str = "F32") -> Tensor:
-    values = np.random.default_rng(seed).standard_normal((out, width)) / width**0.5
+    """Random rows in the codec's own bytes, of standard deviation 1 / sqrt(width)."""
     kind = get_codec(codec)
-    return Tensor(f"matrix{seed}", (out, width), kind, kind.encode(values.astype(np.float32)))
+    data = random_rows(kind, np.random.default_rng(seed), out, width, width**-0.5)
+    return Tensor(f"matrix{seed}", (out, width), kind, data)
+
+
+def whole_blocks(codec: str, width: int) -> int:
+    """The least width from `width` on that is whole blocks of the codec."""
+    block = get_codec(codec).block_elements
+    return -(-width // block) * block
 
 
 def vector(seed: int, size: int) -> Tensor:

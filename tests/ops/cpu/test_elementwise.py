@@ -19,6 +19,7 @@ from tests.ops.cpu.cases import (
     row_width,
     shape_of,
     vector,
+    whole_blocks,
 )
 
 REFERENCE = ReferenceOps()
@@ -117,7 +118,7 @@ def test_exponential_over_its_whole_range(level: str) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_embedding_decodes_exactly(level: str, codec: str) -> None:
     ops = CpuOps(level, 2)
-    for width in (64, 160) if codec == "Q8_0" else (64, 172, 5):
+    for width in dict.fromkeys(whole_blocks(codec, width) for width in (64, 172, 5)):
         table = matrix(1, 50, width, codec)
         ids = np.random.default_rng(2).integers(0, 50, 333).astype(np.int32)
         weight = ops.embedding_weight(table)

@@ -10,31 +10,63 @@ from headrace.ops.interface import Norm
 from headrace.ops.reference import ReferenceOps
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensor import Tensor
-from tests.ops.cpu.cases import CODECS, LEVELS, UNIT, matrix, normal, vector
+from tests.ops.cpu import twin
+from tests.ops.cpu.cases import (
+    CODECS,
+    LEVELS,
+    QUANTISED,
+    UNIT,
+    matrix,
+    normal,
+    vector,
+    whole_blocks,
+)
 
 REFERENCE = ReferenceOps()
 
 # (outputs, inputs): tails of 16 outputs and of 32 inputs, one and many panels, one and many tiles.
 SHAPES = ((1, 32), (16, 64), (33, 96), (100, 1056), (250, 160))
-# Q8_0 rows are whole blocks; the others may end anywhere.
+# Rows of quantised kinds are whole blocks; the others may end anywhere.
 TAIL_SHAPES = ((3, 1), (17, 2), (48, 33), (31, 172), (64, 47))
-CASES = [(codec, *s) for codec in CODECS for s in SHAPES] + [
-    (codec, *s) for codec in CODECS if codec != "Q8_0" for s in TAIL_SHAPES
-]
+CASES = [
+    (codec, out, width)
+    for codec in CODECS
+    for out, width in dict.fromkeys((out, whole_blocks(codec, width)) for out, width in SHAPES)
+] + [(codec, *s) for codec in CODECS if codec not in QUANTISED for s in TAIL_SHAPES]
 
 
 def bound(x: np.ndarray, weight: np.ndarray, *added: np.ndarray) -> np.ndarray:
     """What rounding alone may change, element by element (Higham, chapter 3).
 
     A term of a tile passes at most 16 products and 16 sums of its chain (they are one rounding
-    where fused), the sum of the chains, one sum per tile, bias and residual; for Q8_0 the scales'
-    product, the product with it and one sum per block, which is less.
+    where fused), the sum of the chains, one sum per tile, bias and residual.
     """
     tiles = -(-x.shape[1] // 32)
     magnitude = np.abs(x).astype(np.float64) @ np.abs(weight).astype(np.float64).T
     for part in added:
         magnitude = magnitude + np.abs(part)
     return (32 + 1 + tiles + 2 + 1) * UNIT * magnitude
+
+
+def quantised_bound(x: np.ndarray, tensor: Tensor, *added: np.ndarray) -> np.ndarray:
+    """The same for quantised weights, whose operands both sides round alike and whose sums inside a
+    group are exact.
+
+    The sum of a group passes the product of its scales and the product with it, then at most four
+    sums of each tile (two groups, with minimums), bias and residual; the decoded weights that the
+    reference takes are rounded twice. Minimums are terms of their own: they may cancel.
+    """
+    parts = twin.split(tensor.codec.name, tensor.data)
+    size = 32 // parts.scale.shape[2]
+    weight = np.abs(np.repeat(parts.scale, size, axis=2) * parts.q)
+    if parts.minimum is not None:
+        weight = weight + np.abs(np.repeat(parts.minimum, size, axis=2))
+    q, d = twin.quantise(x)
+    operand = np.abs(q * d[..., None].astype(np.float64)).reshape(x.shape)
+    magnitude = operand @ weight.reshape(len(weight), -1).astype(np.float64).T
+    for part in added:
+        magnitude = magnitude + np.abs(part)
+    return (2 + 4 * q.shape[1] + 2 + 2 + 1) * UNIT * magnitude
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -46,11 +78,12 @@ def test_agrees_with_the_reference(level: str, codec: str, out: int, width: int)
     expected = REFERENCE.linear_weight([tensor], bias=[bias])
     for count in (1, 5, 21):
         x, residual = normal(3, count, width), normal(4, count, out)
-        limit = bound(x, tensor.to_f32(), bias.to_f32(), residual)
-        if codec in ("BF16", "Q8_0"):
-            # The operands are x rounded: a bfloat16 is within 2^-9 of it, and a block of quants
-            # adds at most half a step (1 / 254 of the block's peak) to each.
-            limit = limit * 1.01 + 40 * UNIT * np.abs(x).max() / 254 * width * 4 / width**0.5
+        if codec in QUANTISED:
+            limit = quantised_bound(x, tensor, bias.to_f32(), residual)
+        else:
+            limit = bound(x, tensor.to_f32(), bias.to_f32(), residual)
+        if codec == "BF16":
+            limit = limit * 1.01  # x is rounded to bfloat16, which is within 2^-9 of it
         got = ops.linear(x, packed, residual=residual)
         error = np.abs(got - REFERENCE.linear(x, expected, residual=residual))
         assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
@@ -62,7 +95,7 @@ def test_agrees_with_the_reference(level: str, codec: str, out: int, width: int)
 def test_a_row_does_not_depend_on_the_batch_or_the_threads(
     level: str, codec: str, with_norm: bool
 ) -> None:
-    width, out = 352, 200
+    width, out = whole_blocks(codec, 352), 200
     norm = Norm(normal(7, 1, width)[0], 1e-6) if with_norm else None
     x, residual = normal(5, 513, width), normal(6, 513, out)
     results = []
@@ -85,26 +118,14 @@ def test_a_row_does_not_depend_on_the_batch_or_the_threads(
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("codec", CODECS)
-def test_fused_norm_is_the_norm_and_then_the_product(level: str, codec: str) -> None:
-    ops = CpuOps(level, 2)
-    for width in (64, 352) if codec == "Q8_0" else (64, 352, 172, 9):
-        weight = ops.linear_weight([matrix(1, 50, width, codec)])
-        norm = Norm(normal(2, 1, width)[0], 1e-5)
-        for rows in (1, 40):
-            x = normal(3, rows, width)
-            fused = ops.linear(x, weight, norm=norm)
-            assert (fused == ops.linear(ops.norm(x, norm), weight)).all()
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
 def test_parts_biases_and_row_orders_are_stacked(level: str, codec: str) -> None:
     ops = CpuOps(level, 2)
     order = np.random.default_rng(0).permutation(37).astype(np.int32)
-    first, second = matrix(1, 37, 64, codec).select_rows(order), matrix(2, 21, 64, codec)
-    x = normal(3, 4, 64)
+    width = whole_blocks(codec, 64)
+    first, second = matrix(1, 37, width, codec).select_rows(order), matrix(2, 21, width, codec)
+    x = normal(3, 4, width)
     fused = ops.linear(x, ops.linear_weight([first, second], bias=[None, vector(4, 21)]))
-    plain = ops.linear(x, ops.linear_weight([matrix(1, 37, 64, codec)]))
+    plain = ops.linear(x, ops.linear_weight([matrix(1, 37, width, codec)]))
     assert (fused[:, :37] == plain[:, order]).all()
     apart = ops.linear(x, ops.linear_weight([second], bias=[vector(4, 21)]))
     assert (fused[:, 37:] == apart).all()
@@ -171,8 +192,9 @@ def test_q8_0_extremes(level: str) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_shows_in_its_own_row_only(level: str, codec: str, bad: float) -> None:
     ops = CpuOps(level, 2)
-    weight = ops.linear_weight([matrix(1, 40, 64, codec)])
-    x = normal(2, 20, 64)
+    width = whole_blocks(codec, 64)
+    weight = ops.linear_weight([matrix(1, 40, width, codec)])
+    x = normal(2, 20, width)
     clean = ops.linear(x, weight)
     x[7, 33] = bad
     with np.errstate(invalid="ignore"):

@@ -21,6 +21,7 @@ from tests.ops.cpu.cases import (
     row_width,
     shape_of,
     vector,
+    whole_blocks,
 )
 
 REFERENCE = ReferenceOps()
@@ -102,7 +103,7 @@ def test_fused_norm_is_the_norm_and_then_the_product(
     level: str, kind: Literal["rms", "layer"], with_bias: bool, codec: str
 ) -> None:
     ops = CpuOps(level, 2)
-    for width in (64, 352) if codec == "Q8_0" else (64, 172, 9):
+    for width in dict.fromkeys(whole_blocks(codec, width) for width in (64, 172, 9)):
         weight = ops.linear_weight([matrix(1, 50, width, codec)])
         norm = norm_of(kind, with_bias, width)
         for rows in (1, 40):
@@ -139,10 +140,10 @@ def test_norm_columns(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("codec", CODECS)
 def test_linear_scales_after_the_bias_and_before_the_residual(level: str, codec: str) -> None:
-    ops, scale = CpuOps(level, 2), 0.2203125
-    weight = ops.linear_weight([matrix(1, 50, 64, codec)], bias=[vector(2, 50)])
+    ops, scale, width = CpuOps(level, 2), 0.2203125, whole_blocks(codec, 64)
+    weight = ops.linear_weight([matrix(1, 50, width, codec)], bias=[vector(2, 50)])
     for rows in (1, 9, 40):
-        x, residual = normal(3, rows, 64), normal(4, rows, 50)
+        x, residual = normal(3, rows, width), normal(4, rows, 50)
         plain = ops.linear(x, weight)
         scaled = plain * np.float32(scale)
         assert (ops.linear(x, weight, scale=scale) == scaled).all()
@@ -154,7 +155,7 @@ def test_linear_scales_after_the_bias_and_before_the_residual(level: str, codec:
 @pytest.mark.parametrize("codec", CODECS)
 def test_embedding_scale_and_residual(level: str, codec: str) -> None:
     """One rounding each, so that it equals NumPy's float32 bit for bit."""
-    ops, width = CpuOps(level, 2), 96
+    ops, width = CpuOps(level, 2), whole_blocks(codec, 96)
     table = matrix(1, 50, width, codec)
     ids = np.random.default_rng(2).integers(0, 50, 333).astype(np.int32)
     weight, rows, residual = ops.embedding_weight(table), table.to_f32()[ids], normal(3, 333, width)
