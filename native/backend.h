@@ -44,10 +44,10 @@ class Backend {
   // For tests: on how many of the pool's threads (the caller is one) a denormal is read as zero.
   int flushing_threads();
 
-  // probe.cpp: bytes per second read by all threads, once, and operations per second (a multiply
-  // and an add are two) of f32 or of int8 kernels.
+  // probe.cpp: bytes per second that all threads together read of a footprint of about `bytes`, and
+  // operations per second (a multiply and an add are two); 0 for a kind the level does not multiply.
   double read_bandwidth(int64_t bytes);
-  double peak_multiplies(bool int8);
+  double peak_multiplies(Operands kind);
 
  private:
   Operand operand(const PackedMatrix& weight, const float* x, int64_t rows,

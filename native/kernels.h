@@ -184,6 +184,10 @@ struct Product {
 // From this many rows of x on a level may use another product than for fewer: of the same bits.
 constexpr int64_t kManyRows = 17;
 
+// What multiplies are counted by.
+enum class Operands : int32_t { f32 = 0, bf16 = 1, int8 = 2 };
+constexpr int64_t kProbeBytes = 512;
+
 struct Kernels {
   const char* level;
   void (*prepare)(const PrepareArgs&, int64_t row_begin, int64_t row_end);
@@ -201,10 +205,9 @@ struct Kernels {
   // y = exp((x - shift) / divisor), all f32.
   void (*exp_shifted)(const float* x, int64_t n, float shift, float divisor, float* y);
   // What the machine can do: both return a value only so that the work is not left out.
-  float (*probe_read)(const uint8_t* p, int64_t bytes);  // a multiple of 256
-  float (*probe_multiply)(bool int8, int64_t rounds);     // probe_ops_* operations a round
-  int64_t probe_ops_f32;
-  int64_t probe_ops_int8;
+  float (*probe_read)(const uint8_t* p, int64_t bytes);  // a multiple of kProbeBytes
+  float (*probe_multiply)(Operands kind, int64_t rounds);
+  int64_t probe_ops[3];  // operations of a round; 0 where the level does not multiply that kind
 };
 
 }  // namespace headrace

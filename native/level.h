@@ -33,8 +33,7 @@ constexpr headrace::Kernels kKernels = {
     .exp_shifted = exp_shifted,
     .probe_read = probe_read,
     .probe_multiply = probe_multiply,
-    .probe_ops_f32 = kProbeChains * kLanes * 2,
-    .probe_ops_int8 = kProbeChains * kLanes * 4 * 2,
+    .probe_ops = {kProbeChains * kLanes * 2, 0, kProbeChains * kLanes * 4 * 2},
 };
 
 }  // namespace

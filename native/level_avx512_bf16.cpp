@@ -17,10 +17,17 @@ const Product& product(Codec codec, bool many_rows) {
   return codec == Codec::bf16 ? kPairProduct : avx512_kernels().product(codec, many_rows);
 }
 
+float probe_multiply(Operands kind, int64_t rounds) {
+  return kind == Operands::bf16 ? probe_pairs(rounds)
+                                : avx512_kernels().probe_multiply(kind, rounds);
+}
+
 Kernels extended() {
   Kernels kernels = avx512_kernels();
   kernels.level = "avx512_bf16";
   kernels.product = product;
+  kernels.probe_multiply = probe_multiply;
+  kernels.probe_ops[static_cast<int>(Operands::bf16)] = kPairChains * kLanes * 2 * 2;
   return kernels;
 }
 

@@ -226,6 +226,35 @@ static void linear_amx(const LinearArgs& a, int64_t panel_begin, int64_t panel_e
   Tiles::release();
 }
 
+// Multiplies alone, for the probe: four products a round.
+template <class Tiles>
+static float probe_tiles(bool int8, int64_t rounds) {
+  Tiles::configure(config_of(2 * kTileRows, kTileRowBytes));
+  for_sums<true, true>([&]<int kSum>(int, int) { Tiles::template zero<kSum>(); });
+  Tiles::template zero<4>();
+  Tiles::template zero<5>();
+  Tiles::template zero<6>();
+  Tiles::template zero<7>();
+  for (int64_t round = 0; round < rounds; ++round) {
+    if (int8) {
+      Tiles::template multiply_int8<0, 4, 6>();
+      Tiles::template multiply_int8<1, 4, 7>();
+      Tiles::template multiply_int8<2, 5, 6>();
+      Tiles::template multiply_int8<3, 5, 7>();
+    } else {
+      Tiles::template multiply_bf16<0, 4, 6>();
+      Tiles::template multiply_bf16<1, 4, 7>();
+      Tiles::template multiply_bf16<2, 5, 6>();
+      Tiles::template multiply_bf16<3, 5, 7>();
+    }
+  }
+  Tiles::release();
+  return 0;
+}
+// Operations of a round, a multiply and an add each: rows of 64 bytes are twice as many k in bytes.
+constexpr int64_t kTileOpsBf16 = 4 * kTileRows * kLanes * kTile * 2;
+constexpr int64_t kTileOpsInt8 = 2 * kTileOpsBf16;
+
 template <class Tiles>
 struct AmxProducts {
   static constexpr headrace::Product kBf16 = {

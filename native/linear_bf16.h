@@ -109,4 +109,20 @@ static void linear_pairs(const LinearArgs& a, int64_t panel_begin, int64_t panel
   }
 }
 
+// Multiplies alone, for the probe.
+constexpr int kPairChains = 12;
+
+static float probe_pairs(int64_t rounds) {
+  const uint16_t one[2] = {0x3f80, 0};
+  F c[kPairChains];
+  for (int i = 0; i < kPairChains; ++i) c[i] = splat(static_cast<float>(i));
+  const I w = reinterpret_cast<I>(splat(0x1p-20f));
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kPairChains; ++i) c[i] = add_pairs(c[i], w, one);
+  }
+  for (int i = 1; i < kPairChains; ++i) c[0] = add(c[0], c[i]);
+  return sum(c[0]);
+}
+
 }  // namespace

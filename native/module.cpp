@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <vector>
 
@@ -360,17 +362,19 @@ NB_MODULE(_native, m) {
       .def_prop_ro("num_threads", [](Backend& b) { return b.pool().size(); })
       .def("flushing_threads", &Backend::flushing_threads, nb::call_guard<nb::gil_scoped_release>())
       .def("read_bandwidth",
-           [](Backend& b, int64_t megabytes) {
-             check_range("megabytes", megabytes, megabytes > 0 && megabytes <= 1 << 20,
-                         "[1, 2^20]");
+           [](Backend& b, double megabytes) {
+             check_range("megabytes", megabytes, megabytes >= 1e-3 && megabytes <= 1 << 20,
+                         "[0.001, 2^20]");
              const nb::gil_scoped_release release;
-             return b.read_bandwidth(megabytes * 1000000);
+             return b.read_bandwidth(static_cast<int64_t>(megabytes * 1e6));
            })
       .def("peak_multiplies",
            [](Backend& b, const std::string& kind) {
-             if (kind != "f32" && kind != "int8") refuse("kind " + kind + " is not f32 or int8");
+             const std::string kinds[] = {"f32", "bf16", "int8"};
+             const auto found = std::find(std::begin(kinds), std::end(kinds), kind);
+             if (found == std::end(kinds)) refuse("kind " + kind + " is not f32, bf16 or int8");
              const nb::gil_scoped_release release;
-             return b.peak_multiplies(kind == "int8");
+             return b.peak_multiplies(static_cast<Operands>(found - std::begin(kinds)));
            })
       .def("pack", &pack, nb::arg("parts"), nb::arg("bias").none())
       .def("linear", &linear, nb::arg("weight"), nb::arg("x"), nb::arg("y"),

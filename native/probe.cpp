@@ -1,5 +1,6 @@
 // The limits of this machine, measured with the backend's own threads and instructions.
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -20,33 +21,44 @@ double seconds(const Fn& fn) {
 
 double Backend::read_bandwidth(int64_t bytes) {
   const std::lock_guard lock(pool_.mutex());
-  constexpr int64_t kPiece = 1 << 20;
-  const int64_t pieces = bytes / kPiece;
-  const Buffer memory(pieces * kPiece);
+  // Enough in all that handing out the work (microseconds) does not show; what is larger is read
+  // once, in pieces, so that a thread that loses its CPU takes fewer.
+  constexpr int64_t kAll = 256 << 20, kPiece = 1 << 20;
+  const int64_t part = std::min(kPiece, bytes / pool_.size());
+  const int64_t piece = std::max(kProbeBytes, part / kProbeBytes * kProbeBytes);
+  const int64_t pieces = std::max<int64_t>(pool_.size(), bytes / piece);
+  const int64_t rounds = std::max<int64_t>(1, kAll / (pieces * piece));
+  const Buffer memory(pieces * piece);
   volatile float kept = 0;
   // Written first: pages that were never touched are all one and the same page of zeros.
-  pool_.for_each(pieces, [&](int64_t piece, int) {
-    for (int64_t at = 0; at < kPiece; at += 64) memory.data()[piece * kPiece + at] = 1;
+  pool_.for_each(pieces, [&](int64_t i, int) {
+    for (int64_t at = 0; at < piece; at += 64) memory.data()[i * piece + at] = 1;
   });
+  // Each thread's own part again and again, as far as there is one piece a thread; where there are
+  // more, all of them in turn, so that none comes back sooner than after the whole footprint.
+  const bool own = pieces <= pool_.size();
   const double time = seconds([&] {
-    pool_.for_each(pieces, [&](int64_t piece, int) {
-      kept = kernels_.probe_read(memory.data() + piece * kPiece, kPiece);
+    pool_.for_each(own ? pieces : pieces * rounds, [&](int64_t i, int) {
+      for (int64_t round = 0; round < (own ? rounds : 1); ++round) {
+        kept = kernels_.probe_read(memory.data() + i % pieces * piece, piece);
+      }
     });
   });
-  return static_cast<double>(pieces * kPiece) / time;
+  return static_cast<double>(pieces * piece * rounds) / time;
 }
 
-double Backend::peak_multiplies(bool int8) {
+double Backend::peak_multiplies(Operands kind) {
+  const int64_t ops = kernels_.probe_ops[static_cast<int>(kind)];
+  if (ops == 0) return 0;
   const std::lock_guard lock(pool_.mutex());
   // About 20 ms at one round a nanosecond or two; pieces, so that a slow thread takes fewer.
   constexpr int64_t kRounds = 10000, kPieces = 400;
   volatile float kept = 0;
   const double time = seconds([&] {
     pool_.for_each(kPieces * pool_.size(), [&](int64_t, int) {
-      kept = kernels_.probe_multiply(int8, kRounds);
+      kept = kernels_.probe_multiply(kind, kRounds);
     });
   });
-  const int64_t ops = int8 ? kernels_.probe_ops_int8 : kernels_.probe_ops_f32;
   return static_cast<double>(ops * kRounds * kPieces * pool_.size()) / time;
 }
 

@@ -3,26 +3,41 @@
 #pragma once
 
 #include "kernels.h"
-#include "linear.h"
+#include "row_blocks.h"
 
 namespace {
 
+using headrace::kProbeBytes;
+using headrace::Operands;
+
 // Independent chains: at least latency (4) times multiplies per cycle (2).
 constexpr int kProbeChains = 12;
+// A footprint this large comes from memory or the last cache, where asking ahead pays; below it
+// that would only take the place of loads.
+constexpr int64_t kAskedBytes = 1 << 20;
 
-static float probe_read(const uint8_t* p, int64_t bytes) {
-  F sums[4] = {zero(), zero(), zero(), zero()};
-  for (int64_t at = 0; at < bytes; at += 256) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      prefetch(p + at + i * 64 + kPrefetchBytes);
+template <bool Ask>
+static float read_all(const uint8_t* p, int64_t bytes) {
+  constexpr int kSums = 8;
+  static_assert(kSums * kLanes * sizeof(float) == kProbeBytes);
+  F sums[kSums];
+  for (int i = 0; i < kSums; ++i) sums[i] = zero();
+  for (int64_t at = 0; at < bytes; at += kProbeBytes) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kSums; ++i) {
+      if (Ask) prefetch(p + at + i * 64 + kPrefetchBytes);
       sums[i] = add(sums[i], load(reinterpret_cast<const float*>(p + at + i * 64)));
     }
   }
-  return sum(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
+  for (int i = 1; i < kSums; ++i) sums[0] = add(sums[0], sums[i]);
+  return sum(sums[0]);
 }
 
-static float probe_multiply(bool int8, int64_t rounds) {
+static float probe_read(const uint8_t* p, int64_t bytes) {
+  return bytes < kAskedBytes ? read_all<false>(p, bytes) : read_all<true>(p, bytes);
+}
+
+static float probe_multiply(Operands kind, int64_t rounds) {
   const uint8_t ones[64] = {1};
   const Quads w = quads(load_bytes(ones));
   const int8_t x[4] = {1, 0, 1, 0};
@@ -34,7 +49,7 @@ static float probe_multiply(bool int8, int64_t rounds) {
     n[i] = isum(i);
   }
   for (int64_t round = 0; round < rounds; ++round) {
-    if (int8) {
+    if (kind == Operands::int8) {
 #pragma GCC unroll 12
       for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x);
     } else {

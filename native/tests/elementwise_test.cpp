@@ -195,6 +195,19 @@ void check_highest(const Kernels& kernels, Checks& checks) {
   }
 }
 
+// What the limits are measured with: it runs, and reads no more than it should.
+void check_probe(const Kernels& kernels, Checks& checks) {
+  for (const Operands kind : {Operands::f32, Operands::bf16, Operands::int8}) {
+    if (kernels.probe_ops[static_cast<int>(kind)] == 0) continue;
+    checks.that(std::isfinite(kernels.probe_multiply(kind, 3)), "multiplies of the probe");
+  }
+  const std::vector<float> ones(static_cast<size_t>(kProbeBytes) / 2, 1.0f);
+  const int64_t bytes = static_cast<int64_t>(ones.size() * sizeof(float));
+  checks.that(kernels.probe_read(reinterpret_cast<const uint8_t*>(ones.data()), bytes) ==
+                  static_cast<float>(ones.size()),
+              "reads of the probe");
+}
+
 }  // namespace
 
 void elementwise_suite(const Kernels& kernels, Checks& checks) {
@@ -204,6 +217,7 @@ void elementwise_suite(const Kernels& kernels, Checks& checks) {
   check_rope(kernels, checks);
   check_embed(kernels, checks);
   check_highest(kernels, checks);
+  check_probe(kernels, checks);
   // As many threads as asked for read denormals as zero.
   checks.that(Backend(kernels, 3).flushing_threads() == 3, "denormals are zero in every thread");
 }

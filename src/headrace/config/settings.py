@@ -73,7 +73,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(description="What computes: C++ kernels, or the slow NumPy definition."),
     ] = "cpu"
     cpu_level: Annotated[
-        Literal["auto", "portable", "avx512"],
+        Literal["auto", "amx", "avx512_bf16", "avx512", "avx2", "neon_dotprod", "neon", "portable"],
         Meta(description="Instruction level of the kernels; auto: the best this CPU has."),
     ] = "auto"
     threads: Annotated[

@@ -50,11 +50,14 @@ class Backend:
     def flushing_threads(self) -> int:
         """For tests: how many of the pool's threads read and write denormals as zero."""
 
-    def read_bandwidth(self, megabytes: int) -> float:
-        """Bytes per second at which all threads together read that much memory, once."""
+    def read_bandwidth(self, megabytes: float) -> float:
+        """Bytes per second that all threads together read of a footprint of about that size."""
 
     def peak_multiplies(self, kind: str) -> float:
-        """Operations per second (a multiply and an add are two) of "f32" or "int8" kernels."""
+        """Operations per second of "f32", "bf16" or "int8" operands; a multiply and an add are two.
+
+        0 where the level does not multiply that kind.
+        """
 
     def pack(self, parts: list[Rows], bias: F32 | None) -> PackedLinear: ...
     def linear(

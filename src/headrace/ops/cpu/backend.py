@@ -79,14 +79,14 @@ class CpuOps(Ops):
 
     def read_bandwidth(self, footprint_bytes: int) -> float:
         """Bytes per second that all threads together read of a footprint of about that size."""
-        return self._native.read_bandwidth(max(1, footprint_bytes // 1_000_000))
+        return self._native.read_bandwidth(footprint_bytes / 1e6)
 
     def peak_rate(self, kind: str) -> float | None:
         """Operations per second of all threads, for operands "f32", "bf16" or "int8".
 
         A multiply and an add are two. None where the level does not multiply that kind.
         """
-        return None if kind == "bf16" else self._native.peak_multiplies(kind)
+        return self._native.peak_multiplies(kind) or None
 
     def vector(self, tensor: Tensor, *, offset: float = 0.0) -> F32:
         return f32_vector(tensor, offset)
