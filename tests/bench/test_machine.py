@@ -56,7 +56,7 @@ def test_every_level_thread_count_footprint_and_kind_is_measured() -> None:
     assert ("new", 2, "bf16") in kinds and ("old", 2, "bf16") not in kinds
     assert seen == [(n, 20) for n in range(1, 21)]
     assert machine.limits("new", 2, "BF16") == (2e9, 1e9 + 2, "bf16")
-    assert machine.limits("old", 2, "BF16") is None
+    assert machine.limits("old", 2, "BF16") == (2e9, 2.0, "f32")
 
 
 def test_this_machine_has_limits() -> None:

@@ -51,6 +51,10 @@ def test_limits_are_those_of_level_threads_and_codec() -> None:
     machine = measured()
     assert machine.limits("avx512", 2, "F16") == (8e10, 5e11, "f32")
     assert machine.limits("avx512", 2, "Q4_K") == (8e10, 2e12, "int8")
-    assert machine.limits("avx512", 2, "BF16") is None, "no bf16 peak was measured"
+    assert machine.limits("avx512", 2, "BF16") == (8e10, 5e11, "f32"), "no bf16 multiply there"
+    faster = msgspec.structs.replace(
+        machine, peak=[*machine.peak, PeakRate("avx512", 2, "bf16", 1e12)]
+    )
+    assert faster.limits("avx512", 2, "BF16") == (8e10, 1e12, "bf16")
     assert machine.limits("avx512", 1, "F32") is None
     assert machine.limits("portable", 2, "F32") is None

@@ -182,7 +182,6 @@ def _cells(result: Result, count: int) -> list[str]:
 def _write_roofline(path: Path, results: Sequence[Result], info: EngineInfo, name: str) -> None:
     from headrace.bench.roofline import Point, roofline_svg
     from headrace.errors import ConfigError
-    from headrace.telemetry.machine import PEAK_KINDS
 
     read, compute = info.read_limit_bytes_per_s, info.compute_limit_ops_per_s
     if read is None or compute is None:
@@ -191,7 +190,7 @@ def _write_roofline(path: Path, results: Sequence[Result], info: EngineInfo, nam
             f"{info.num_threads} threads; run `headrace bench machine` first"
         )
     points = [Point(f"{one.test} b{one.batch}", one.intensity, one.ops_per_s) for one in results]
-    kind = PEAK_KINDS.get(info.weight_codec, "int8")
+    kind = info.compute_limit_kind or ""
     title = f"{name}: {info.weight_codec}, {info.cpu_level}, {info.num_threads} threads"
     svg = roofline_svg(points, bytes_per_s=read, ops_per_s=compute, title=title, kind=kind)
     path.write_text(svg, encoding="utf-8")

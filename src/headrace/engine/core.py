@@ -236,6 +236,7 @@ class EngineCore:
             weight_bytes=self._model.weight_bytes,
             read_limit_bytes_per_s=None if limits is None else limits.bytes_per_s,
             compute_limit_ops_per_s=None if limits is None else limits.ops_per_s,
+            compute_limit_kind=None if limits is None else limits.kind,
             kv_bytes=plan.num_blocks * plan.block_bytes,
             phases_s=dict(self.phases_s),
         )

@@ -71,7 +71,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`.
 
     pool_tokens: the longest request for which the KV cache has blocks. weight_codec: of most of
-    the matrices. *_limit_*: what `headrace bench machine` found for this level and thread count;
+    the matrices. compute_limit_kind: operands of that rate, f32, bf16 or int8. *_limit_*: what `headrace bench machine` found for this level and thread count;
     None where nothing was measured.
     """
 
@@ -91,6 +91,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     phases_s: dict[str, float]
     read_limit_bytes_per_s: float | None = None
     compute_limit_ops_per_s: float | None = None
+    compute_limit_kind: str | None = None
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):

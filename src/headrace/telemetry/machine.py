@@ -56,6 +56,9 @@ class Machine(msgspec.Struct, frozen=True):
     def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
         """Those of an engine, or None where nothing was measured for it."""
         kind = PEAK_KINDS.get(weight_codec, "int8")
+        kinds = {one.kind for one in self.peak if (one.level, one.threads) == (level, threads)}
+        if kind == "bf16" and kind not in kinds:
+            kind = "f32"  # such a level multiplies bf16 weights as f32
         read = [
             one.bytes_per_s
             for one in self.read
