@@ -162,8 +162,8 @@ def tiny_weights(
 
 
 def to_tensor(name: str, values: npt.NDArray[np.float32], codec: str) -> Tensor:
-    """An in-memory tensor; vectors stay F32 as in quantised files."""
-    is_matrix = values.ndim == 2 and not name.endswith("norm.weight")
+    """An in-memory tensor; vectors and learned positions stay F32 as in quantised files."""
+    is_matrix = values.ndim == 2 and not name.endswith(("norm.weight", "wpe.weight"))
     kind = get_codec(codec if is_matrix else "F32")
     rows = kind.encode(values.reshape(-1, values.shape[-1]))
     return Tensor(name, values.shape, kind, rows)

@@ -193,7 +193,7 @@ def test_rope_is_read_from_every_spelling() -> None:
         ({"type": "mrope", "factor": 4.0}, "supported: default, linear, dynamic, llama3, yarn"),
         ({"type": "dynamic", "factor": 4.0, "alpha": 1e3}, "rope_scaling.alpha = 1000.0"),
         ({"type": "yarn", "factor": 4.0, "beta_fast": 1}, "rope_scaling.beta_fast = 1.0"),
-        ({"type": "longrope", "factor": 4.0, "short_factor": [1]}, "long_factor = 'None'"),
+        ({"type": "longrope", "factor": 4.0, "short_factor": [1]}, "long_factor = None"),
         ({"type": "longrope", "short_factor": [0], "long_factor": [1]}, "short_factor.0 is 0.0"),
         ({"type": "linear"}, "rope_scaling.factor is missing"),
         ({"type": "linear", "factor": 0.5}, "rope_scaling.factor = 0.5"),

@@ -8,8 +8,8 @@ from tests.tiny_families.base import Shapes
 from tests.tiny_families.gpt2 import gpt2_config, gpt2_shapes
 
 CASES: dict[str, dict[str, Any]] = {
-    "gpt-bigcode": {"activation_function": "gelu"},
-    "gpt-bigcode-heads": {"multi_query": False, "activation_function": "gelu", "n_inner": None},
+    "gpt-bigcode": {},
+    "gpt-bigcode-heads": {"multi_query": False, "n_inner": None},
     "gpt-bigcode-tanh": {"activation_function": "gelu_pytorch_tanh", "n_head": 2},
 }
 
@@ -20,7 +20,8 @@ NOT_IN_GGUF = ("gpt-bigcode-tanh",)
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""
     keys = gpt2_config("gpt_bigcode", "GPTBigCodeForCausalLM")
-    return {**keys, "multi_query": True, "attention_softmax_in_fp32": True} | overrides
+    keys |= {"activation_function": "gelu", "multi_query": True, "attention_softmax_in_fp32": True}
+    return keys | overrides
 
 
 def shapes(config: dict[str, Any]) -> Shapes:

@@ -26,18 +26,21 @@ CASES: dict[str, dict[str, Any]] = {
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""
-    return base_config(
-        "granite",
-        "GraniteForCausalLM",
-        hidden_act="silu",
-        rms_norm_eps=1e-5,
-        tie_word_embeddings=True,
-        mlp_bias=False,
-        embedding_multiplier=0.5,
-        residual_multiplier=0.6,
-        attention_multiplier=0.125,
-        logits_scaling=0.25,
-    ) | overrides
+    return (
+        base_config(
+            "granite",
+            "GraniteForCausalLM",
+            hidden_act="silu",
+            rms_norm_eps=1e-5,
+            tie_word_embeddings=True,
+            mlp_bias=False,
+            embedding_multiplier=0.5,
+            residual_multiplier=0.6,
+            attention_multiplier=0.125,
+            logits_scaling=0.25,
+        )
+        | overrides
+    )
 
 
 def shapes(config: dict[str, Any]) -> Shapes:

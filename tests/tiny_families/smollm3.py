@@ -31,18 +31,21 @@ NOT_IN_GGUF = ("smollm3-other-layers", "smollm3-interval")
 
 def config(**overrides: Any) -> dict[str, Any]:
     """config.json. overrides: its keys."""
-    return base_config(
-        "smollm3",
-        "SmolLM3ForCausalLM",
-        hidden_act="silu",
-        rms_norm_eps=1e-6,
-        rope_theta=2000000.0,
-        tie_word_embeddings=True,
-        mlp_bias=False,
-        no_rope_layer_interval=4,
-        use_sliding_window=False,
-        sliding_window=None,
-    ) | overrides
+    return (
+        base_config(
+            "smollm3",
+            "SmolLM3ForCausalLM",
+            hidden_act="silu",
+            rms_norm_eps=1e-6,
+            rope_theta=2000000.0,
+            tie_word_embeddings=True,
+            mlp_bias=False,
+            no_rope_layer_interval=4,
+            use_sliding_window=False,
+            sliding_window=None,
+        )
+        | overrides
+    )
 
 
 def shapes(config: dict[str, Any]) -> Shapes:

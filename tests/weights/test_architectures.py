@@ -191,6 +191,11 @@ def test_longrope_is_told_by_its_tensors(tmp_path: Path) -> None:
     }
     tensors = [source_of_array(tensor.to_f32(), name) for name, tensor in named.items()]
     tensors += [source_of_array(values, name) for name, values in vectors.items()]
+    write_gguf_file(tmp_path / "wide.gguf", entries | {"llama.rope.dimension_count": 8}, tensors)
+    with pytest.raises(
+        CheckpointError, match=r"'rope_factors_short.weight' has shape \[8\]; 8 rot"
+    ):
+        open_checkpoint(tmp_path / "wide.gguf")
     write_gguf_file(tmp_path / "long.gguf", entries, tensors)
     config = open_checkpoint(tmp_path / "long.gguf").config
     scaling = config["rope_scaling"]
@@ -198,6 +203,27 @@ def test_longrope_is_told_by_its_tensors(tmp_path: Path) -> None:
     assert config["original_max_position_embeddings"] == 64
     assert np.array_equal(np.array(scaling["short_factor"], np.float32), short)
     assert np.array_equal(np.array(scaling["long_factor"], np.float32), long)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "pattern"),
+    [
+        ("mistral", {"attention.sliding_window": [24, 24]}, None),
+        ("mistral", {"attention.sliding_window": [24, 25]}, "differ by layer"),
+        ("mistral", {"attention.sliding_window": "24"}, "sliding_window' is '24'"),
+        ("granite", {"residual_scale": [1.0, 2.0]}, "residual_scale' is array"),
+        ("llama", {"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0,
+                   "rope.scaling.yarn_beta_fast": [1.0]}, "yarn_beta_fast' is array"),
+    ],
+)  # fmt: skip
+def test_values_of_another_type_are_named(
+    tmp_path: Path, family: str, changes: dict[str, Any], pattern: str | None
+) -> None:
+    if pattern is None:
+        assert opened(tmp_path, family, changes).config["sliding_window"] == 24
+        return
+    with pytest.raises(CheckpointError, match=pattern):
+        opened(tmp_path, family, changes)
 
 
 def test_folders_saved_without_their_head_get_their_prefix_back(tmp_path: Path) -> None:

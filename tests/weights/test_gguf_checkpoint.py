@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, HeadraceError, UnsupportedModelError
-from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.architectures import ARCHITECTURES, architecture_of_config
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.gguf_values import Typed, ValueType
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.open import open_checkpoint

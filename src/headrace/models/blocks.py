@@ -73,9 +73,7 @@ class Attention:
         Families that store Q, K and V as one matrix call it `{prefix}.qkv_proj`.
         """
         if loader.has(f"{prefix}.qkv_proj.weight"):
-            return cls.load_fused(
-                config, loader, index, f"{prefix}.qkv_proj", f"{prefix}.o_proj"
-            )
+            return cls.load_fused(config, loader, index, f"{prefix}.qkv_proj", f"{prefix}.o_proj")
         bias, hidden, dims = config.attention_bias, config.hidden_size, config.rotary_dim
         qkv = loader.qkv(prefix, config.attention, hidden, bias=bias, rotary_dim=dims)
         return cls(config, index, qkv, _output(config, loader, f"{prefix}.o_proj"))

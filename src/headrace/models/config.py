@@ -91,9 +91,7 @@ def read_window(reader: ConfigReader, default: int) -> int:
     return reader.size("sliding_window", default)
 
 
-def read_uniform_windows(
-    reader: ConfigReader, layers: int, max_positions: int
-) -> tuple[int, ...]:
+def read_uniform_windows(reader: ConfigReader, layers: int, max_positions: int) -> tuple[int, ...]:
     """Window of each layer in families where all have the one stated, or none where it is null.
 
     One that no request can outgrow is none (Phi-3's 262144 of 131072 positions).

@@ -29,7 +29,7 @@ from headrace.ops.interface import (
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32
-from headrace.weights.fused_rows import grouped_to_joined
+from headrace.weights.fused_rows import loaded_order
 from headrace.weights.no_effect import is_derived
 from headrace.weights.rope_rows import heads_to_half
 from headrace.weights.tensor import Tensor
@@ -250,13 +250,7 @@ class Loader:
         heads, kv_heads, head_dim = shape.num_heads, shape.num_kv_heads, shape.head_dim
         rows = (heads + 2 * kv_heads) * head_dim
         matrices, biases = self._stored([name], [rows], width, bias)
-        order = None
-        if self._conventions.qkv_layout == "grouped":
-            order = grouped_to_joined(heads, kv_heads, head_dim)
-        if self._conventions.rope_layout == "interleaved":
-            turned = heads_to_half(heads + kv_heads, head_dim, rotary_dim)
-            half = np.concatenate([turned, np.arange(len(turned), rows, dtype=np.int32)])
-            order = half if order is None else order[half]
+        order = loaded_order(self._conventions, heads, kv_heads, head_dim, rotary_dim)
         if order is not None:
             matrices = [matrices[0].select_rows(order)]
             biases = [_reordered(biases[0], order)]

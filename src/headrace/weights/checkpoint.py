@@ -24,7 +24,7 @@ class Conventions:
         i + head_dim/2 (Hugging Face); "interleaved": 2i with 2i + 1 (GGUF files of the llama
         family, whose converter permuted the rows).
     norm_offset: what has to be added to stored norm weights: 1.0 for Gemma's safetensors, which
-        store w - 1 (its GGUF files store w). 0 in the families opened so far.
+        store w - 1 (its GGUF files store w).
     transposed: whether matrices of layers are stored (in, out), as GPT-2's safetensors have them.
     qkv_layout: order of rows in a matrix that holds Q, K and V; see `weights.fused_rows`.
     """

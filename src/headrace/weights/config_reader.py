@@ -70,7 +70,7 @@ class ConfigReader:
         """A list of finite numbers above 0, rounded to float32; required."""
         values = self.raw(key)
         if not isinstance(values, (list, tuple)) or not values:
-            self.refuse(key, _shortened(values), "lists of numbers")
+            self.refuse(key, values, "lists of numbers")
         inner = ConfigReader(
             {str(at): value for at, value in enumerate(values)}, prefix=f"{self._name(key)}."
         )
@@ -94,7 +94,8 @@ class ConfigReader:
         }[kind]
         if not isinstance(value, accepted) or (kind is not bool and isinstance(value, bool)):
             raise UnsupportedModelError(
-                f"config key {self._name(key)} is {value!r}; it must be {_KIND_NAMES[kind]}"
+                f"config key {self._name(key)} is {_shortened(value)}; "
+                f"it must be {_KIND_NAMES[kind]}"
             )
         if kind is float:
             # Through str for whole numbers, which may be too large for any float.
@@ -113,13 +114,13 @@ class ConfigReader:
         """A list with `supported` at each of `count` places; absent and null will do."""
         value = self.raw(key)
         if value is not None and list(value) != [supported] * count:
-            self.refuse(key, _shortened(value), f"{supported!r}, {count} times")
+            self.refuse(key, value, f"{supported!r}, {count} times")
 
     def refuse(self, key: str, value: object, supported: str) -> NoReturn:
         """Stop the load over one value."""
         raise UnsupportedModelError(
-            f"config key {self._name(key)} = {value!r} is not implemented for this family; "
-            f"supported: {supported}. Use a checkpoint without it, or an engine that has it"
+            f"config key {self._name(key)} = {_shortened(value)} is not implemented for this "
+            f"family; supported: {supported}. Use a checkpoint without it, or an engine that has it"
         )
 
     def raw(self, key: str) -> Any:
@@ -143,7 +144,7 @@ class ConfigReader:
             return None
         if not isinstance(value, Mapping):
             raise UnsupportedModelError(
-                f"config key {self._name(key)} is {value!r}; it must be an object or null"
+                f"config key {self._name(key)} is {_shortened(value)}; it must be an object or null"
             )
         inner = ConfigReader(value, ignore_keys=self._ignore_keys, prefix=f"{self._prefix}{key}.")
         self._sections.append(inner)

@@ -114,7 +114,7 @@ def generation_config_of_gguf(file: GGUFFile) -> dict[str, Any]:
 
 
 def _read_key(key: Key, keys: GGUFKeys, config: dict[str, Any]) -> None:
-    if key.off is not None and keys.peek(key.gguf) == key.off:
+    if key.off is not None and keys.says(key.gguf, key.off):
         keys.take(key.gguf)
         return
     value = {"size": keys.size, "positive": keys.positive, "number": keys.number}[key.kind](

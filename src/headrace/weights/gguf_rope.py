@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import UnsupportedModelError
+from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.architectures import LONGROPE_FACTORS, ROPE_FACTORS, Architecture, GGUFKeys
 from headrace.weights.architectures.gguf_keys import is_whole, shortest
 from headrace.weights.config_reader import ConfigReader
@@ -57,7 +57,7 @@ def read_rope(
     scaling: dict[str, Any] = {"rope_type": kind}
     has_lists = all(name in tensors for name in LONGROPE_FACTORS)
     if has_lists and factor is None and kind in ("none", "linear", "longrope"):
-        config["rope_scaling"] = _longrope(keys, config, tensors, original)
+        config["rope_scaling"] = _longrope(keys, config, tensors, original, rotary)
         return
     if kind == "none" or (kind == "linear" and factor in (None, 1.0)):
         return
@@ -69,7 +69,7 @@ def read_rope(
         for key, name in _YARN.items():
             if (value := keys.positive(key)) is not None:
                 scaling[name] = value
-        if keys.peek("rope.scaling.yarn_ext_factor") == 1.0:
+        if keys.says("rope.scaling.yarn_ext_factor", 1.0):
             keys.take("rope.scaling.yarn_ext_factor")
     config["rope_scaling"] = scaling
 
@@ -96,10 +96,17 @@ def _longrope(
     config: dict[str, Any],
     tensors: Mapping[str, Tensor],
     original: int | None,
+    rotary: int,
 ) -> dict[str, Any]:
     # At the top, where Phi-3 has it: transformers gives that place precedence.
     config["original_max_position_embeddings"] = original or config["max_position_embeddings"]
-    lists = (tensors[name].to_f32().reshape(-1) for name in LONGROPE_FACTORS)
+    for name in LONGROPE_FACTORS:
+        if tensors[name].shape != (rotary // 2,):
+            raise CheckpointError(
+                f"{keys.path}: tensor {name!r} has shape {list(tensors[name].shape)}; {rotary} "
+                f"rotated dimensions need [{rotary // 2}]"
+            )
+    lists = (tensors[name].to_f32() for name in LONGROPE_FACTORS)
     short, long = ([shortest(float(value)) for value in values] for values in lists)
     attention = keys.positive(_ATTENTION) or 1.0
     return {
@@ -112,7 +119,7 @@ def _longrope(
 
 def _factor(keys: GGUFKeys, key: str) -> float | None:
     """A scaling factor; 0 stands for "not scaled", as llama.cpp reads it."""
-    if isinstance(keys.peek(key), float) and keys.peek(key) == 0:
+    if keys.says(key, 0.0):
         keys.take(key)
         return None
     return keys.positive(key)

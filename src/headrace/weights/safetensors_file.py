@@ -44,8 +44,8 @@ def read_safetensors(path: Path | str) -> SafetensorsFile:
     """Map `path` and read its header.
 
     Raises CheckpointError naming the file, the tensor, the value and the limit where the header is
-    damaged, sizes do not match, ranges overlap, or a dtype has no codec. Of tensors that follow from
-    the config (GPT-2's mask in booleans) those without a codec are left out.
+    damaged, sizes do not match, ranges overlap, or a dtype has no codec. Tensors that follow from
+    the config are left out where they have none (GPT-2's mask in booleans).
     """
     path = Path(path)
     data = map_file(path)

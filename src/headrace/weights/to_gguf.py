@@ -31,7 +31,6 @@ from headrace.weights.source import TensorSource, source_of_array
 from headrace.weights.tensor import Tensor
 from headrace.weights.tokenizer_data import END_KEYS
 
-
 # A table of learned positions, which llama.cpp's converter and quantizer leave as it is: it is
 # small, and each of its rows is added to the residual stream of every text.
 _POSITIONS = "position_embd.weight"

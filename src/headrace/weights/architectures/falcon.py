@@ -1,7 +1,7 @@
 """Falcon: its old and new form, which GGUF tells apart by a second norm and the heads of K and V.
 
-llama.cpp approximates GELU by tanh in all files; every Falcon was trained with the exact function,
-which is what its GGUF files stand for here, so that both kinds of file are the same model.
+llama.cpp approximates GELU by tanh in all files; config.json of every Falcon says the exact
+function, which is what its GGUF files stand for here, so that both kinds of file are one model.
 
 Source: llama.cpp models/falcon.cpp, conversion/falcon.py; transformers modeling_falcon.py.
 """

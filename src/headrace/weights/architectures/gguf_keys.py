@@ -37,6 +37,11 @@ class GGUFKeys:
         """The value as it stands, or None; it stays to be taken."""
         return self._metadata.get(self.prefix + key)
 
+    def says(self, key: str, value: float | str | bool) -> bool:
+        """Whether there is this very value, type included; it stays to be taken."""
+        stated = self.peek(key)
+        return type(stated) is type(value) and bool(stated == value)
+
     def take(self, key: str) -> Any:
         """The value as it stands, or None where there is none."""
         self.left.discard(key)

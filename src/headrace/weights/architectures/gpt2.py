@@ -1,8 +1,8 @@
 """GPT-2 and StarCoder 1, whose folders have GPT-2's own names and keys.
 
-llama.cpp approximates GELU by tanh in all files. GPT-2 was trained with that; StarCoder 1 with the
-exact function, which is what its GGUF files stand for here, so that both kinds of file are the same
-model. Head by head rows of Q, K and V (StarCoder without `multi_query`) are joined in GGUF.
+llama.cpp approximates GELU by tanh in all files. GPT-2's config.json says so; StarCoder 1's says
+the exact function, which is what its GGUF files stand for here, so that both kinds of file are the
+same model. Head by head rows of Q, K and V (StarCoder without `multi_query`) are joined in GGUF.
 
 Source: llama.cpp models/gpt2.cpp and starcoder.cpp, conversion/gpt2.py and starcoder.py.
 """

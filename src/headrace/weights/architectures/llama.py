@@ -53,7 +53,7 @@ LLAMA = Architecture(
 
 
 def _has_window(keys: GGUFKeys) -> bool:
-    return keys.peek(_WINDOW) not in (None, 0)
+    return _WINDOW in keys and not keys.says(_WINDOW, 0)
 
 
 MISTRAL = Architecture(
@@ -113,7 +113,7 @@ SMOLLM3 = Architecture(
 
 
 def _scale_of_width(keys: GGUFKeys, config: dict[str, Any]) -> None:
-    """llama.cpp scales scores by the width of a head where a file says nothing, config.json by 1."""
+    """Where a file says nothing llama.cpp scales by the width of a head, config.json by 1."""
     config.setdefault("attention_multiplier", config["head_dim"] ** -0.5)
 
 
