@@ -69,7 +69,7 @@ def engine(
     depth: list[int],
     together: bool,
     threads: int | None,
-    cpu_level: str,
+    cpu_level: Any,
     repeats: int,
     seed: int,
     markdown: bool,

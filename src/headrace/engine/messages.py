@@ -71,8 +71,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
     """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`.
 
     pool_tokens: the longest request for which the KV cache has blocks. weight_codec: of most of
-    the matrices. compute_limit_kind: operands of that rate, f32, bf16 or int8. *_limit_*: what `headrace bench machine` found for this level and thread count;
-    None where nothing was measured.
+    the matrices. *_limit_*: what `headrace bench machine` found for this level and thread count,
+    the rate for operands of compute_limit_kind (f32, bf16, int8); None where nothing was measured.
     """
 
     model_type: str
