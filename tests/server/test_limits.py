@@ -226,7 +226,9 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 def test_large_bodies_do_not_hold_the_event_loop(
     start: Start, path: str, body: dict[str, Any]
 ) -> None:
-    info = msgspec.structs.replace(INFO, max_model_len=100_000, num_blocks=10_000, pool_tokens=160_000)
+    info = msgspec.structs.replace(
+        INFO, max_model_len=100_000, num_blocks=10_000, pool_tokens=160_000
+    )
     server = start(MockEngine(says("x"), info=info))
     server.state.workers = workers = Recorder(1)
     reply = server.post(path, body)
