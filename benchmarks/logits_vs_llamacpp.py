@@ -4,9 +4,13 @@
 
 llama.cpp continues a random prompt greedily; headrace is given prompt and continuation and its
 logits of the same positions are compared: the largest difference over the standard deviation of
-the logits, and every position where the most likely token differs, with the gap there. Weights are
-random and untied, so nothing is memorised and the logits are spread. Models are of Qwen3-0.6B's
-shape. FOLDER is built by `python -m benchmarks.llamacpp.build FOLDER`.
+the logits, and every position where the most likely token differs, with the gap there. Both are
+compared, too, with the same weights computed in float32 with nothing rounded (the file's values
+decoded, headrace's F32 kernels): so it shows whose error a difference between the two is.
+
+Weights are random and untied, so nothing is memorised and the logits are spread; the model has
+Qwen3-0.6B's shape. BF16 is drawn, quantised kinds are made of it by llama-quantize. FOLDER is built
+by `python -m benchmarks.llamacpp.build FOLDER`. Needs 5 GB of disk and memory.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from headrace.ops.interface import KVCodec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -49,7 +55,9 @@ def peer_logits(
     return tokens.tolist(), np.frombuffer(data, np.float32, offset=8 + 4 * count).reshape(-1, vocab)
 
 
-def own_logits(model: Path, ids: list[int], new: int, level: str, threads: int) -> np.ndarray:
+def own_logits(
+    model: Path, ids: list[int], new: int, level: str, threads: int, kv: KVCodec = "bf16"
+) -> np.ndarray:
     """headrace's logits of the last `new` positions of `ids` less the very last token's."""
     from headrace.models import load_model
     from headrace.ops import make_ops
@@ -60,7 +68,7 @@ def own_logits(model: Path, ids: list[int], new: int, level: str, threads: int) 
     loaded = load_model(open_checkpoint(model), ops)
     length = len(ids)
     blocks = -(-length // 32)
-    kv = ops.kv_cache(loaded.kv_cache_spec(32, blocks, "bf16", "bf16"))
+    cache = ops.kv_cache(loaded.kv_cache_spec(32, blocks, kv, kv))
     batch = RaggedBatch(
         token_ids=np.array(ids, np.int32),
         positions=np.arange(length, dtype=np.int32),
@@ -68,7 +76,18 @@ def own_logits(model: Path, ids: list[int], new: int, level: str, threads: int) 
         block_tables=np.arange(blocks, dtype=np.int32)[None],
         logit_rows=np.arange(length - new, length, dtype=np.int32),
     )
-    return np.asarray(loaded.forward(batch, kv))
+    return np.asarray(loaded.forward(batch, cache))
+
+
+def exact_logits(model: Path, ids: list[int], new: int, threads: int) -> np.ndarray:
+    """Logits of the file's values as they are, in float32: no activation is rounded."""
+    from headrace.weights.open import open_checkpoint
+    from headrace.weights.to_gguf import write_gguf
+
+    with tempfile.TemporaryDirectory(dir=model.parent) as folder:
+        decoded = Path(folder) / "f32.gguf"
+        write_gguf(open_checkpoint(model), decoded, "F32")
+        return own_logits(decoded, ids, new, "auto", threads, kv="f32")
 
 
 def compare(expected: np.ndarray, got: np.ndarray) -> dict[str, Any]:
@@ -88,6 +107,19 @@ def compare(expected: np.ndarray, got: np.ndarray) -> dict[str, Any]:
     }
 
 
+def _model(folder: Path, codec: str, peer: Peer) -> Path:
+    """The file of one codec; made where it is not there."""
+    drawn, model = folder / "untied-BF16.gguf", folder / f"untied-{codec}.gguf"
+    if not drawn.is_file():
+        maker = str(Path(__file__).with_name("shaped_model.py"))
+        command = [sys.executable, maker, str(drawn), "--codec", "BF16", "--untied"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    if not model.is_file():
+        command = [peer.tool("llama-quantize"), str(drawn), str(model), codec]
+        subprocess.run(command, check=True, capture_output=True)
+    return model
+
+
 def main() -> None:
     """Compare every codec and print a table; exit status 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
@@ -105,15 +137,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.models or Path(scratch)
         for codec in options.codec:
-            model = folder / f"untied-{codec}.gguf"
-            if not model.is_file():
-                maker = str(Path(__file__).with_name("shaped_model.py"))
-                command = [sys.executable, maker, str(model), "--codec", codec, "--untied"]
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            model = _model(folder, codec, peer)
             tokens, expected = peer_logits(peer, model, prompt, options.new, threads)
             ids = [*prompt, *tokens[:-1]]
             got = own_logits(model, ids, options.new, options.level, threads)
             result = compare(expected, got)
+            exact = exact_logits(model, ids, options.new, threads)
+            result["headrace_from_exact"] = compare(exact, got)["max_difference"]
+            result["llamacpp_from_exact"] = compare(exact, expected)["max_difference"]
             limit = LIMITS.get(codec, QUANTISED_LIMIT)
             good = result["max_difference"] <= limit and result["largest_gap_there"] <= limit
             failed |= not good
@@ -124,7 +155,9 @@ def main() -> None:
                     f"{codec:8} max |d|/std {result['max_difference']:.4f} (limit {limit}), "
                     f"rms {result['rms_difference']:.5f}, top differs at "
                     f"{result['top_disagreements']} of {result['positions']} positions, "
-                    f"largest gap there {result['largest_gap_there']:.4f}"
+                    f"largest gap there {result['largest_gap_there']:.4f}; from exact: headrace "
+                    f"{result['headrace_from_exact']:.4f}, llama.cpp "
+                    f"{result['llamacpp_from_exact']:.4f}"
                     f"{'' if good else '  NOT WITHIN THE LIMIT'}"
                 )
     sys.exit(1 if failed else 0)

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 VERSION = "0.3.36"
-TOOLS = ("llama-bench", "llama-batched-bench", "llama-perplexity", "llama-server")
+TOOLS = (
+    "llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-server",
+)  # fmt: skip
 _LIBRARIES = (
     "src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a",
 )  # fmt: skip
