@@ -1,5 +1,7 @@
 #include "levels.h"
 
+#include "trial.h"
+
 #include <stdexcept>
 
 #if defined(__x86_64__)
@@ -39,7 +41,8 @@ bool has_avx512() {
 }
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 // Tiles for BF16 and bytes; the system saves their registers and lets this process use them, which
-// it has to be asked for once (Linux, Documentation/arch/x86/xstate.rst).
+// it has to be asked for once (Linux, Documentation/arch/x86/xstate.rst). Tried before it is taken:
+// these kernels have run on their software twin only.
 bool has_amx() {
   constexpr unsigned kFeatures = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, AMX-TILE, AMX-INT8
   constexpr unsigned kSaved = 3u << 17;                           // tile configuration and data
@@ -50,7 +53,8 @@ bool has_amx() {
     if ((d & kFeatures) != kFeatures) return false;
     asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & kSaved) == kSaved &&
-           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 &&
+           passes_trial(amx_kernels());
   }();
   return usable;
 }
