@@ -26,7 +26,7 @@ $(BIN)/python:
 # An editable install: Python sources are used where they lie, native ones are compiled here.
 $(VENV)/.installed: $(BIN)/python $(NATIVE)
 	@sh tools/check_system.sh $(PYTHON)
-	@echo "compiling the kernels and installing headrace in $(VENV) (about 20 seconds)"
+	@echo "compiling the kernels and installing headrace in $(VENV) (about a minute)"
 	$(BIN)/python -m pip install -q -e .
 	@touch $@
 

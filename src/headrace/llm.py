@@ -15,7 +15,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +28,7 @@ from headrace.errors import ConfigError, TemplateError
 from headrace.text.stream import TextStream
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 from headrace.weights.store.resolve import obtain_model
+from headrace.weights.user_path import user_path
 
 if TYPE_CHECKING:
     from headrace.text import ChatTemplate
@@ -293,7 +293,7 @@ def _result(request: _Open, deltas: list[GenerationDelta]) -> GenerationResult:
 
 def _absolute(path: os.PathLike[str]) -> str:
     """A path that cannot be taken for a name: whoever gives a PathLike means a file."""
-    return str(Path(path).expanduser().absolute())
+    return str(user_path(os.fspath(path)).absolute())
 
 
 def _log_fetch(at: FetchProgress) -> None:

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from headrace.bench.engine import Case, combined, run_case
+from headrace.bench.engine import Case, check_fits, combined, run_case
 from headrace.engine.core import EngineCore
+from headrace.errors import ConfigError, HeadraceError
 from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
 from tests.engine.mock import MockModel, make_core
 
@@ -42,6 +43,13 @@ def test_only_what_is_asked_for_is_timed(prompt: int, new: int, batch: int, dept
     assert result.mbu is None and result.mfu is None
     core.check()
     assert core.stats().blocks_owned == 0 and not core.has_work
+    exact = make_core(
+        MockModel(max_positions=case.positions),
+        max_num_batched_tokens=64,
+        max_num_seqs=8,
+        num_gpu_blocks_override=200,
+    )
+    run_case(exact, case, repeats=1)
 
 
 def test_decoding_takes_a_step_a_token() -> None:
@@ -52,6 +60,33 @@ def test_decoding_takes_a_step_a_token() -> None:
     assert result.step_operations == pytest.approx(
         sum(4 * (2 * 10 + 2 + 4 * 2 * (17 + step + 1)) for step in range(10)) / 10, abs=1
     )
+
+
+def test_what_the_cache_cannot_hold_at_once_is_refused() -> None:
+    core = engine(MockModel())
+    check_fits(core, Case(100, 20, 18, 48))
+    with pytest.raises(ConfigError, match=r"--batch 19 needs 211 blocks .* memory for 200"):
+        check_fits(core, Case(100, 20, 19, 48))
+    with pytest.raises(ConfigError, match="smaller --batch"):
+        run_case(core, Case(100, 20, 19, 48), repeats=1)
+
+
+def test_decoding_that_no_step_computes_together_is_refused() -> None:
+    """More requests than a step has tokens: early ones would be done before late ones begin."""
+    core = make_core(
+        MockModel(), max_num_batched_tokens=4, max_num_seqs=8, num_gpu_blocks_override=200
+    )
+    assert run_case(core, Case(0, 10, 4, 0), repeats=1).tokens_per_s > 0
+    with pytest.raises(HeadraceError, match="of each of 5 requests"):
+        run_case(core, Case(0, 10, 5, 0), repeats=1)
+
+
+def test_a_request_that_fails_ends_the_test() -> None:
+    model = MockModel()
+    core = engine(model)
+    model.raise_on_rows = 1
+    with pytest.raises(HeadraceError, match=r"bench-0 failed: .*a fault of the batch"):
+        run_case(core, Case(16, 0, 1, 0), repeats=1)
 
 
 def test_shares_are_of_the_measured_limits() -> None:

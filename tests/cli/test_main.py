@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from headrace.cli.main import COMMANDS, cli
 from headrace.cli.options import collect, settings
 from headrace.config import EngineConfig, ServerConfig
+from tests import tiny
 from tests.tiny import write_tiny_gguf
 
 
@@ -74,6 +75,15 @@ def test_errors_are_one_line_without_a_traceback(tmp_path: Path) -> None:
     assert done.stderr.startswith("headrace: ")
     assert "absent.gguf" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_warnings_are_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = {key: value for key, value in tiny.gguf_tokenizer().items() if key != "pre"}
+    monkeypatch.setattr(tiny, "gguf_tokenizer", lambda *_: without)
+    path = write_tiny_gguf(tmp_path, vocab=tiny.NUM_TOKENS)
+    done = _run("generate", str(path), "-p", "x", "--max-tokens", "1", "--backend", "reference")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("headrace: tokenizer.ggml.pre is missing")
 
 
 def _probe() -> click.Command:

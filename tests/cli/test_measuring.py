@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
-from headrace.errors import HeadraceError
+from headrace.errors import FetchError, HeadraceError
 from headrace.ops import make_ops
 from headrace.telemetry.machine import Machine, store_machine, stored_machine
+from tests import tiny
 from tests.tiny import write_tiny_gguf
 
 pytest.importorskip(
@@ -51,6 +53,27 @@ def test_a_machine_is_measured_and_stored(cache: dict[str, str]) -> None:
     level = make_ops("cpu", threads=1).level
     limits = machine.limits(level, 1, "Q8_0")
     assert limits is not None and limits.bytes_per_s > 1e8 and limits.ops_per_s > 1e8
+
+
+def test_levels_are_measured_one_after_another(cache: dict[str, str]) -> None:
+    measure()
+    measure("--cpu-level", "portable")
+    machine = stored_machine(cache)
+    assert machine is not None
+    for level in ("portable", make_ops("cpu", threads=1).level):
+        assert machine.limits(level, 1, "Q8_0") is not None
+
+
+@pytest.mark.parametrize(("least", "most", "said"), [(5e9, 5e9, False), (5e9, 8e9, True)])
+def test_readings_that_differ_are_said_to(
+    least: float, most: float, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = itertools.cycle((least, most))
+    backend = "headrace.ops.cpu.CpuOps"
+    monkeypatch.setattr(f"{backend}.read_bandwidth", lambda *_: next(readings))
+    monkeypatch.setattr(f"{backend}.peak_rate", lambda *_: 1e12)
+    result = run("bench", "machine", "--threads", "1", "--repeats", "2", "--footprints", "512")
+    assert ("measure again" in result.stderr) == said
 
 
 def test_a_measurement_can_be_printed_only(cache: dict[str, str]) -> None:
@@ -93,6 +116,58 @@ def test_what_cannot_be_measured_is_refused(model: str) -> None:
     assert bad.exit_code == 2
 
 
+def test_tests_that_do_not_fit_are_refused_before_anything_is_timed(
+    model: str, tmp_path: Path
+) -> None:
+    def refused(*arguments: str) -> str:
+        with pytest.raises(HeadraceError) as error:
+            run("bench", "engine", model, "-t", "1", *arguments)
+        return str(error.value)
+
+    assert "--batch" in refused("-b", "0")
+    assert "model was made for 512 tokens. Use smaller" in refused("--depth", "512")
+    assert "Use a smaller --batch" in refused("-p", "8", "-b", "1,900000000")
+    measure()
+    assert "there is no folder" in refused(
+        "-p", "8", "--roofline", str(tmp_path / "absent" / "roof.svg")
+    )  # fmt: skip
+    # Decodes of more requests than a step's usual budget are still one step each.
+    result = run("bench", "engine", model, "-p", "0", "-n", "2", "-b", "600", "--repeats", "1")
+    assert "tg2" in result.stdout
+
+
+def test_a_measurement_that_cannot_be_kept_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    arguments = ["bench", "machine", "--threads", "1", "--repeats", "1", "--footprints", "1"]
+    result = CliRunner().invoke(cli, arguments)
+    assert isinstance(result.exception, HeadraceError)
+    assert "XDG_CACHE_HOME" in str(result.exception) and "--no-store" in str(result.exception)
+    assert "GB/s" in result.stdout
+    for size in ("0", "1000000000"):
+        with pytest.raises(HeadraceError, match=f"--footprints {size} is not in 1 to"):
+            run("bench", "machine", "--footprints", size)
+
+
+def test_hub_ids_are_taken_as_elsewhere(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is not on this disk is fetched, here from where nobody listens."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    text = tmp_path / "text"
+    text.write_text("abc" * 100, encoding="utf-8")
+    for arguments in (
+        ("bench", "engine", "someone/something"),
+        ("eval", "perplexity", "someone/something", "--text", str(text)),
+        ("eval", "kl", model, "--base", "someone/something", "--text", str(text)),
+    ):
+        with pytest.raises(FetchError, match=r"127.0.0.1:9 cannot be reached"):
+            run(*arguments)
+
+
 def test_perplexity_and_divergence_of_files(tmp_path: Path, model: str) -> None:
     text = tmp_path / "text.py"
     text.write_text("def add(a, b):\n    return a + b\n" * 20, encoding="utf-8")
@@ -106,6 +181,18 @@ def test_perplexity_and_divergence_of_files(tmp_path: Path, model: str) -> None:
     assert 0 < other["kl_mean"] < 0.05, "Q8_0 is close to what it was made of, and not equal"
     assert "KL divergence" in run("eval", "kl", model, "--base", exact, *shared[:4]).stdout
     assert "perplexity" in run("eval", "perplexity", model, *shared[:4]).stdout
+
+
+def test_text_is_split_as_the_command_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = tiny.gguf_tokenizer
+    monkeypatch.setattr(tiny, "gguf_tokenizer", lambda *a: {**original(*a), "pre": "unheard-of"})
+    path = str(write_tiny_gguf(tmp_path, "llama", "F32", layers=1))
+    text = tmp_path / "text"
+    text.write_text("abcd efgh " * 4, encoding="utf-8")
+    arguments = ("eval", "perplexity", path, "--text", str(text), "--context", "8", "-t", "1")
+    with pytest.raises(HeadraceError, match="--tokenizer-pre NAME"):
+        run(*arguments)
+    assert "perplexity" in run(*arguments, "--tokenizer-pre", "gpt-2").stdout
 
 
 def test_a_measurement_of_another_machine_is_not_used(model: str, cache: dict[str, str]) -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from headrace.errors import ConfigError
 from headrace.eval.divergence import divergence
 from headrace.eval.perplexity import perplexity
+from headrace.eval.windows import exp_or_inf
 from headrace.models import Model, load_model
 from headrace.ops import make_ops
 from headrace.ops.interface import Ops
@@ -83,5 +85,10 @@ def test_a_model_does_not_diverge_from_itself(ops: Ops) -> None:
 
 def test_vocabularies_must_be_of_one_size(ops: Ops) -> None:
     other = load_model(tiny_checkpoint(vocab=320), ops)
-    with pytest.raises(ValueError, match="288 tokens, the other checkpoint 320"):
+    with pytest.raises(ConfigError, match="288 tokens, the other checkpoint 320"):
         divergence(model_of(ops, 0), other, ops, windows())
+
+
+def test_what_no_float_can_hold_is_infinite() -> None:
+    assert exp_or_inf(0.0) == 1.0 and exp_or_inf(709.0) < math.inf
+    assert exp_or_inf(9999.0) == math.inf, "the floor of log probabilities"

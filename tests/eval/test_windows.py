@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.eval.text import windows_of_file
 from headrace.eval.windows import PIECE_TOKENS, WindowRunner, cut_windows
-from headrace.models import load_model
+from headrace.models import Model, load_model
 from headrace.ops import make_ops
+from headrace.ops.interface import RaggedBatch
 from tests.models.cases import Session
 from tests.tiny import tiny_checkpoint
 
@@ -40,6 +42,29 @@ def test_the_second_half_is_scored_against_what_follows(context: int) -> None:
     assert np.array_equal(logits, whole[context // 2 : -1])
 
 
+class Broken:
+    """A model whose logits become NaN at position 5."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def forward(self, batch: RaggedBatch, kv: Any) -> Any:
+        logits = np.array(self._model.forward(batch, kv))
+        logits[batch.positions[batch.logit_rows] == 5, 3] = np.nan
+        return logits
+
+
+def test_logits_that_are_no_numbers_are_an_error() -> None:
+    ops = make_ops("reference")
+    model: Any = Broken(load_model(tiny_checkpoint(), ops))
+    assert list(WindowRunner(model, ops, 6).run(0, [1] * 6)), "position 5 of 6 is not scored"
+    with pytest.raises(HeadraceError, match=r"window 2: .* is NaN or infinite"):
+        list(WindowRunner(model, ops, 8).run(2, [1] * 8))
+
+
 def test_a_window_longer_than_the_model_is_refused() -> None:
     ops = make_ops("reference")
     model = load_model(tiny_checkpoint(max_positions=64), ops)
@@ -52,6 +77,9 @@ def test_a_file_is_read_as_plain_text(tmp_path: Path) -> None:
     path.write_text("ab<|eos|>c" * 3, encoding="utf-8")
     (window,) = windows_of_file(tiny_checkpoint(), path, 30)
     assert window == list(path.read_bytes()), "control tokens in a text are text"
+    path.write_bytes(b"a\r\nb")
+    (window,) = windows_of_file(tiny_checkpoint(), path, 4)
+    assert window == list(b"a\r\nb"), "ends of lines are tokens too"
     path.write_bytes(b"ab\xff")
     with pytest.raises(ConfigError, match="not UTF-8 at byte 2"):
         windows_of_file(tiny_checkpoint(), path, 4)

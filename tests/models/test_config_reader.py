@@ -16,9 +16,9 @@ from headrace.cli.options import collect, settings
 from headrace.config.settings import EngineConfig
 from headrace.errors import UnsupportedModelError
 from headrace.models import DecoderConfig, read_config
-from headrace.models.config_reader import ConfigReader
 from headrace.models.rope import RopeConfig
 from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from headrace.weights.config_reader import ConfigReader
 from tests.tiny import Family, tiny_config
 
 

@@ -1,4 +1,4 @@
-"""GPT-2, StarCoder 1 and 2, Falcon and Phi-3: their configs, and how their files store things."""
+"""GPT-2, StarCoder 1 and 2, Falcon and Phi-3: how their files store things."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from headrace.errors import CheckpointError, ConfigError, UnsupportedModelError
-from headrace.models import DecoderConfig, load_model, read_config
+from headrace.models import load_model, read_config
 from headrace.ops.interface import Ops
-from headrace.weights.checkpoint import Checkpoint, Conventions, TokenizerData
+from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.open import open_checkpoint
 from headrace.weights.tensor import Tensor
 from tests.models.cases import CASES, Session, prompt
@@ -24,167 +24,9 @@ from tests.tiny import tiny_checkpoint, tiny_config, to_tensor, write_tiny_gguf,
 from tests.tiny_families.phi3 import LONG, SHORT
 from tests.weights.test_architectures import opened
 
-# What published configs say, keys of no effect left out where a test of its own has them.
-GPT2 = {
-    "model_type": "gpt2", "activation_function": "gelu_new", "attn_pdrop": 0.1, "n_ctx": 1024,
-    "layer_norm_epsilon": 1e-5, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
-    "summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
-    "summary_type": "cls_index", "summary_use_proj": True, "vocab_size": 50257,
-    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
-    "reorder_and_upcast_attn": False, "scale_attn_by_inverse_layer_idx": False,
-}  # fmt: skip
-STARCODER = {
-    "model_type": "gpt_bigcode", "activation_function": "gelu", "multi_query": True,
-    "attention_softmax_in_fp32": True, "scale_attention_softmax_in_fp32": True, "n_embd": 6144,
-    "n_head": 48, "n_inner": 24576, "n_layer": 40, "n_positions": 8192, "inference_runner": 0,
-    "pad_key_length": True, "pre_allocate_kv_cache": False, "validate_runner_input": True,
-    "max_batch_size": None, "layer_norm_epsilon": 1e-5, "vocab_size": 49152,
-}  # fmt: skip
-STARCODER2 = {
-    "model_type": "starcoder2", "activation_function": "gelu", "hidden_act": "gelu_pytorch_tanh",
-    "hidden_size": 3072, "intermediate_size": 12288, "layer_norm_epsilon": 1e-5,
-    "max_position_embeddings": 16384, "mlp_type": "default", "norm_epsilon": 1e-5,
-    "norm_type": "layer_norm", "num_attention_heads": 24, "num_hidden_layers": 30,
-    "num_key_value_heads": 2, "rope_theta": 999999.4420358813, "scale_attn_weights": True,
-    "sliding_window": 4096, "use_bias": True, "vocab_size": 49152, "residual_dropout": 0.1,
-}  # fmt: skip
-FALCON_7B = {
-    "model_type": "falcon", "alibi": False, "bias": False, "hidden_size": 4544,
-    "layer_norm_epsilon": 1e-5, "multi_query": True, "new_decoder_architecture": False,
-    "num_attention_heads": 71, "num_hidden_layers": 32, "num_kv_heads": 71, "parallel_attn": True,
-    "vocab_size": 65024, "auto_map": {"AutoConfig": "configuration_falcon.FalconConfig"},
-}  # fmt: skip
-FALCON_40B = {
-    **FALCON_7B, "hidden_size": 8192, "new_decoder_architecture": True, "num_kv_heads": 8,
-    "num_attention_heads": 128, "num_hidden_layers": 60,
-}  # fmt: skip
-FALCON_11B = {
-    **FALCON_40B, "hidden_size": 4096, "num_attention_heads": 32, "ffn_hidden_size": 16384,
-    "max_position_embeddings": 8192, "num_ln_in_parallel_attn": 1, "rope_theta": 500042.0,
-    "activation": "gelu",
-}  # fmt: skip
-PHI3_MINI_4K = {
-    "model_type": "phi3", "hidden_act": "silu", "hidden_size": 3072, "intermediate_size": 8192,
-    "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
-    "num_key_value_heads": 32, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
-    "rope_scaling": None, "rope_theta": 10000.0, "sliding_window": 2047, "attention_bias": False,
-    "tie_word_embeddings": False, "vocab_size": 32064,
-    "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
-}  # fmt: skip
-PHI3_MINI_128K = {
-    **PHI3_MINI_4K, "max_position_embeddings": 131072, "sliding_window": 262144,
-    "rope_scaling": {"type": "su", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48},
-}  # fmt: skip
-PHI4_MINI = {
-    **PHI3_MINI_128K, "num_attention_heads": 24, "num_key_value_heads": 8, "mlp_bias": False,
-    "partial_rotary_factor": 0.75, "tie_word_embeddings": True, "full_attn_mod": 1,
-    "interpolate_factor": 1, "lm_head_bias": False, "vocab_size": 200064,
-    "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48},
-}  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> DecoderConfig:
-    return read_config(
-        Checkpoint(Path("x"), "safetensors", config, Conventions(), {}, TokenizerData("none"))
-    )
-
 
 def logits(checkpoint: Checkpoint, ops: Ops, count: int = 40, **options: Any) -> Any:
     return Session(load_model(checkpoint, ops, **options), ops).feed(prompt(0)[:count])
-
-
-@pytest.mark.parametrize(
-    ("stated", "heads", "head_dim", "ffn", "positions", "activation"),
-    [
-        (GPT2, (12, 12), 64, 3072, 1024, "gelu_tanh"),
-        (STARCODER, (48, 1), 128, 24576, 8192, "gelu"),
-        (STARCODER2, (24, 2), 128, 12288, 16384, "gelu_tanh"),
-        (FALCON_7B, (71, 1), 64, 18176, 2048, "gelu"),
-        (FALCON_40B, (128, 8), 64, 32768, 2048, "gelu"),
-        (FALCON_11B, (32, 8), 128, 16384, 8192, "gelu"),
-        (PHI3_MINI_4K, (32, 32), 96, 8192, 4096, "silu"),
-        (PHI3_MINI_128K, (32, 32), 96, 8192, 131072, "silu"),
-        (PHI4_MINI, (24, 8), 128, 8192, 131072, "silu"),
-    ],
-)
-def test_published_configs_are_read(
-    stated: dict[str, Any], heads: tuple[int, int], head_dim: int, ffn: int, positions: int,
-    activation: str,
-) -> None:  # fmt: skip
-    config = read(stated)
-    assert (config.attention.num_heads, config.attention.num_kv_heads) == heads
-    assert config.attention.head_dim == head_dim
-    assert config.attention.scale == head_dim**-0.5
-    assert (config.intermediate_size, config.max_positions) == (ffn, positions)
-    assert config.activation == activation
-
-
-def test_windows_of_published_configs() -> None:
-    assert read(STARCODER2).windows == (4096,) * 30
-    assert read(PHI3_MINI_4K).windows == (2047,) * 32
-    # No request can outgrow it, so every block is kept all the same.
-    assert read(PHI3_MINI_128K).windows == ()
-    assert read({**PHI3_MINI_4K, "sliding_window": None}).windows == ()
-
-
-def test_rope_of_published_configs() -> None:
-    assert read(GPT2).rope is None and read(STARCODER).rope is None
-    eleven = read(FALCON_11B).rope
-    assert eleven is not None and eleven.theta == 500042.0
-    long, mini = read(PHI3_MINI_128K).rope, read(PHI4_MINI)
-    assert long is not None and long.kind == "longrope"
-    assert long.attention_factor == pytest.approx((1 + np.log(32) / np.log(4096)) ** 0.5)
-    assert mini.rotary_dim == 96 and mini.attention.head_dim == 128
-
-
-def test_silence_means_what_transformers_means() -> None:
-    sizes = {"n_embd": 64, "n_head": 4, "n_layer": 1}
-    gpt2, bigcode = (read({"model_type": name, **sizes}) for name in ("gpt2", "gpt_bigcode"))
-    assert (gpt2.max_positions, gpt2.intermediate_size, gpt2.tied) == (1024, 256, True)
-    assert (bigcode.attention.num_kv_heads, bigcode.activation) == (1, "gelu_tanh")
-    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
-    falcon = read({"model_type": "falcon", **sizes})
-    assert (falcon.attention.num_kv_heads, falcon.max_positions) == (1, 2048)
-    assert (falcon.intermediate_size, falcon.tied, falcon.attention_bias) == (256, True, False)
-    starcoder2 = read({"model_type": "starcoder2", **sizes, "intermediate_size": 96})
-    assert (starcoder2.attention.num_kv_heads, starcoder2.max_positions) == (2, 4096)
-    phi3 = read({"model_type": "phi3", **sizes, "intermediate_size": 96})
-    assert (phi3.attention.num_kv_heads, phi3.max_positions) == (4, 4096)
-    assert phi3.norm_eps == pytest.approx(1e-5, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("stated", "changes", "pattern"),
-    [
-        (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True"),
-        (GPT2, {"scale_attn_weights": False}, "scale_attn_weights = False"),
-        (GPT2, {"activation_function": "relu"}, "activation_function = 'relu'"),
-        (GPT2, {"n_ctx": 512}, "n_ctx = 512"),
-        (GPT2, {"n_head": 7}, "n_embd = 768"),
-        (GPT2, {"add_cross_attention": True}, "add_cross_attention"),
-        (STARCODER, {"num_key_value_heads": 48}, "num_key_value_heads = 48"),
-        (STARCODER2, {"norm_type": "rms_norm"}, "norm_type = 'rms_norm'"),
-        (STARCODER2, {"mlp_type": "gated"}, "mlp_type = 'gated'"),
-        (STARCODER2, {"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
-        (FALCON_7B, {"alibi": True}, "alibi = True"),
-        (FALCON_7B, {"parallel_attn": False}, "parallel_attn = False"),
-        (FALCON_7B, {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn = 2"),
-        (FALCON_40B, {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn = 3"),
-        (FALCON_40B, {"num_kv_heads": 7}, "num_kv_heads = 7"),
-        (FALCON_7B, {"activation": "relu"}, "activation = 'relu'"),
-        (PHI3_MINI_4K, {"attention_bias": True}, "attention_bias = True"),
-        (PHI4_MINI, {"full_attn_mod": 2}, "full_attn_mod = 2"),
-        (PHI4_MINI, {"lm_head_bias": True}, "lm_head_bias = True"),
-        (PHI4_MINI, {"partial_rotary_factor": 1.5}, "partial_rotary_factor = 1.5"),
-        (PHI3_MINI_4K, {"layer_types": ["full_attention"]}, "layer_types"),
-        (PHI3_MINI_128K, {"original_max_position_embeddings": None}, "original_max_position"),
-    ],
-)  # fmt: skip
-def test_what_is_not_implemented_is_refused_by_name(
-    stated: dict[str, Any], changes: dict[str, Any], pattern: str
-) -> None:
-    with pytest.raises(UnsupportedModelError, match=pattern):
-        read({**stated, **changes})
 
 
 @pytest.mark.parametrize("name", ["falcon-7b", "falcon-40b", "gpt-bigcode-heads"])

@@ -207,3 +207,9 @@ def test_models_that_see_everything_somewhere_keep_all_blocks(reference: Ops) ->
     types = ["sliding_attention"] * config["num_hidden_layers"]
     model = load_model(tiny_checkpoint("gemma2", layer_types=types), reference)
     assert model.window == config["sliding_window"]
+
+
+def test_blocks_are_kept_for_the_widest_window(reference: Ops) -> None:
+    model = load_model(tiny_checkpoint("mistral", sliding_window=24), reference)
+    model.config = replace(model.config, windows=(8, 24))
+    assert model.window == 24

@@ -73,6 +73,12 @@ def test_upper_layers_of_qwen2_have_windows_where_they_are_used(
     assert read({**config, **stated}).windows == windows
 
 
+def test_windows_of_a_qwen2_that_is_silent() -> None:
+    config = {"model_type": "qwen2", **WIDTHS, "num_hidden_layers": 30}
+    assert read({**config, "max_window_layers": 1}).windows == (0,) * 30
+    assert read({**config, "use_sliding_window": True}).windows == (0,) * 28 + (4096,) * 2
+
+
 def test_layers_of_qwen2_without_a_window_keep_everything(reference: Ops) -> None:
     """Blocks may go only when no layer reads them again."""
     some = tiny_checkpoint("qwen2", use_sliding_window=True, sliding_window=24, max_window_layers=1)

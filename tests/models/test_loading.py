@@ -85,6 +85,7 @@ def test_splitting_alone_changes_no_bit(reference: Ops) -> None:
     )
     split = replace(projection, weights=parts)
     assert np.array_equal(split(x, norm=layer.input_norm), fused)
+    assert np.array_equal(split(x, scale=0.5), projection(x, scale=0.5))
     with pytest.raises(ValueError, match="residual"):
         split(x, residual=x)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,12 @@ def test_a_part_of_a_head_has_the_frequencies_of_that_width() -> None:
         RopeConfig(theta=1e4, partial=0.05).rotary_dim(16)
 
 
+def test_a_share_that_float32_rounds_down_is_of_whole_dimensions() -> None:
+    share = float(np.float32(0.7))
+    assert share * 60 < 42
+    assert RopeConfig(1e4, partial=share).rotary_dim(60) == 42
+
+
 def test_llama3_keeps_short_waves_and_slows_long_ones() -> None:
     plain = rotation(RopeConfig(theta=5e5), 128).frequencies
     scaled = rotation(LLAMA3, 128).frequencies
@@ -119,6 +126,42 @@ def test_yarn_keeps_fast_turns_and_divides_slow_ones() -> None:
     np.testing.assert_allclose(share[turns < 0.5], 1 / 4, rtol=1e-12)
     assert np.all(np.diff(share) <= 0)
     assert rope.attention_factor == pytest.approx(0.1 * np.log(4) + 1, rel=1e-7)
+
+
+@pytest.mark.parametrize("original", [6, 100, 256, 4_000_000])
+@pytest.mark.parametrize("truncate", [True, False])
+def test_yarn_s_ramp_lies_between_whole_dimensions_or_not(truncate: bool, original: int) -> None:
+    """From the dimension of 32 turns to that of 1, neither before the first nor after the last."""
+    config = config_of("yarn")
+    scaling = {"truncate": truncate, "original_max_position_embeddings": original}
+    rope = read({**config, "rope_scaling": {**config["rope_scaling"], **scaling}})
+    scaled, plain = rotation(rope, 64).frequencies, rotation(RopeConfig(5e4), 64).frequencies
+    kept = (scaled / plain - 1 / 4) / (1 - 1 / 4)
+    low, high = (32 * math.log(original / (2 * math.pi * n), 5e4) for n in (32, 1))
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, 63)
+    # Of no width at 6: the first dimension alone is kept.
+    width = high - low or 0.001
+    expected = [1 - min(1.0, max(0.0, (at - low) / width)) for at in range(32)]
+    assert original != 6 or expected == [1.0] + [0.0] * 31 or not truncate
+    np.testing.assert_allclose(kept, expected, atol=1e-6)
+
+
+def test_yarn_s_own_factor_may_be_multiplied_or_replaced() -> None:
+    """DeepSeek-R1-0528-Qwen3-8B undoes it by `attn_factor`, which only multiplies."""
+    own = read(config_of("yarn")).attention_factor
+    assert own == pytest.approx(0.1 * math.log(4) + 1)
+
+    def stated(**keys: Any) -> float:
+        config = config_of("yarn")
+        return read({**config, "rope_scaling": {**config["rope_scaling"], **keys}}).attention_factor
+
+    assert stated(attn_factor=0.8782488562869419) == pytest.approx(1.0, abs=1e-6)
+    assert stated(attention_factor=0.8782488562869419) == pytest.approx(0.8782488562869419)
+    assert stated(finetuned=True) == stated(mscale=2.0) == stated(mscale_all_dim=2.0) == own
+    with pytest.raises(UnsupportedModelError, match="attn_factor"):
+        stated(attn_factor=0.9, attention_factor=1.2)
 
 
 def test_longrope_is_decided_once_by_the_longest_request() -> None:

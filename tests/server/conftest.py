@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,7 +24,8 @@ from headrace.server.state import ServerState
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer
 from headrace.weights.checkpoint import TokenizerData
 from tests.server.mock_engine import MockEngine
-from tests.tiny import CHAT_TEMPLATE, EOS, IM_END, gguf_tokenizer, tokenizer_config
+from tests.server.serve_process import Process, spawn
+from tests.tiny import CHAT_TEMPLATE, EOS, IM_END, gguf_tokenizer, tokenizer_config, write_tiny_gguf
 
 MODEL = "mock-model"
 
@@ -152,3 +154,32 @@ def start(uvicorn_thread: Uvicorn, tokenizer: Tokenizer) -> Iterator[Callable[..
             return Running(url, state, engine, client, uvicorn_thread.loop)
 
         yield run
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("model"), family="qwen3")
+
+
+@pytest.fixture(scope="module")
+def running(model: Path) -> Iterator[Process]:
+    """One server for the tests that only ask."""
+    process = spawn(model).wait_ready()
+    yield process
+    code, err = process.end()
+    assert code == 0, err
+    assert "Traceback" not in err
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Process]]:
+    """`started(...)` spawns servers that end with the test."""
+    processes: list[Process] = []
+
+    def start(*args: Any, **settings: Any) -> Process:
+        processes.append(spawn(*args, **settings))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.end()

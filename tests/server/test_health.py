@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,7 +15,7 @@ from headrace.engine.messages import Loading, Stats
 from headrace.server.loading_line import LoadingLine
 from headrace.server.pulse import Pulse
 from tests.server.conftest import MODEL, Running
-from tests.server.mock_engine import MAX_MODEL_LEN, MockEngine, says
+from tests.server.mock_engine import INFO, MAX_MODEL_LEN, MockEngine, says
 
 Start = Callable[..., Running]
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -275,8 +276,23 @@ def _families(server: Running) -> dict[str, Any]:
     }
 
 
+MEASURED = msgspec.structs.replace(
+    INFO, read_limit_bytes_per_s=4e6, compute_limit_ops_per_s=1e8, compute_limit_kind="f32"
+)
+A_STEP = Stats(step_s=0.5, step_bytes=1_000_000, step_operations=10_000_000)
+
+
+def test_shares_of_the_machine_are_there_where_it_was_measured(start: Start) -> None:
+    names = ("headrace:last_step_mbu", "headrace:last_step_mfu")
+    for info, stats in ((INFO, A_STEP), (MEASURED, Stats())):
+        samples = start(MockEngine(says("x"), info=info, stats=stats)).metrics()
+        assert not any(sample.startswith(names) for sample in samples), "absent, never 0"
+    samples = start(MockEngine(says("x"), info=MEASURED, stats=A_STEP)).metrics()
+    assert [samples[name + LABELS] for name in names] == [0.5, 0.2]
+
+
 def test_every_metric_is_documented_and_every_documented_one_exists(start: Start) -> None:
-    families = _families(start(MockEngine(says("x"))))
+    families = _families(start(MockEngine(says("x"), info=MEASURED, stats=A_STEP)))
     rows = documented((DOCS / "metrics.md").read_text(encoding="utf-8"))
     served = {
         family.name + ("_total" if family.type == "counter" else ""): family.type

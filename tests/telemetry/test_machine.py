@@ -58,3 +58,18 @@ def test_limits_are_those_of_level_threads_and_codec() -> None:
     assert faster.limits("avx512", 2, "BF16") == (8e10, 1e12, "bf16")
     assert machine.limits("avx512", 1, "F32") is None
     assert machine.limits("portable", 2, "F32") is None
+
+
+def test_a_measurement_leaves_what_it_did_not_measure() -> None:
+    again = msgspec.structs.replace(
+        measured(),
+        measured_at="2026-11-21T12:00:00+00:00",
+        read=[ReadBandwidth("avx2", 2, DRAM_FOOTPRINT_BYTES, 7e10)],
+        peak=[PeakRate("avx2", 2, "f32", 2e11), PeakRate("avx512", 2, "int8", 1e12)],
+    )
+    both = again.beside(measured())
+    assert both.measured_at == again.measured_at
+    assert both.limits("avx2", 2, "F32") == (7e10, 2e11, "f32")
+    assert both.limits("avx512", 2, "F32") == (8e10, 5e11, "f32")
+    assert both.limits("avx512", 2, "Q8_0") == (8e10, 1e12, "int8"), "the newer figure"
+    assert again.beside(again) == again

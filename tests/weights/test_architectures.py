@@ -13,6 +13,7 @@ from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.weights.architectures import ARCHITECTURES, ROPE_FACTOR_NAMES
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.convert import write_gguf, write_hf_folder
+from headrace.weights.gguf_metadata import metadata_of_config
 from headrace.weights.gguf_writer import write_gguf_file
 from headrace.weights.open import open_checkpoint
 from headrace.weights.source import source_of_array
@@ -118,6 +119,43 @@ def test_llama_s_name_with_a_window_is_mistral(tmp_path: Path) -> None:
         without = opened(tmp_path, "mistral", {"attention.sliding_window": none})
         assert without.config["model_type"] == "llama"
         assert "sliding_window" not in without.config
+
+
+def test_what_a_silent_file_of_command_r_means(tmp_path: Path) -> None:
+    """llama.cpp leaves logits as they are; config.json scales them by 1/16."""
+    assert opened(tmp_path, "cohere", {"logit_scale": ...}).config["logit_scale"] == 1.0
+
+
+def test_command_r_s_own_length_is_written() -> None:
+    config = tiny_config("cohere", max_position_embeddings=512, model_max_length=4096)
+    entries = metadata_of_config(config, ARCHITECTURES["cohere"]).entries
+    assert entries["command-r.context_length"] == 4096
+
+
+def test_every_which_layer_sees_everything_may_be_a_number(tmp_path: Path) -> None:
+    pattern = {"attention.sliding_window_pattern": 2, "block_count": 2}
+    config = opened(tmp_path, "gemma3_text", pattern).config
+    assert config["layer_types"] == ["sliding_attention", "full_attention"]
+
+
+def test_gemma3_without_a_window_sees_everything(tmp_path: Path) -> None:
+    config = opened(tmp_path, "gemma3_text", {"attention.sliding_window": ...}).config
+    assert set(config["layer_types"]) == {"full_attention"}
+
+
+@pytest.mark.parametrize(("stated", "factor"), [(0.8782488, 1.0), (1.25, 1.25), (0.9, 0.9)])
+def test_yarn_s_factor_of_attention_multiplies_where_that_undoes_yarn_s_own(
+    tmp_path: Path, stated: float, factor: float
+) -> None:
+    """llama.cpp's converter has one key for what are two in config.json."""
+    from headrace.models import read_config
+
+    scaling = {
+        "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 64, "rope.scaling.yarn_attn_factor": stated,
+    }  # fmt: skip
+    rope = read_config(opened(tmp_path, "qwen3", scaling)).rope
+    assert rope is not None and rope.attention_factor == pytest.approx(factor, abs=1e-6)
 
 
 def test_mistral3_is_mistral_without_a_window(tmp_path: Path) -> None:

@@ -233,7 +233,9 @@ def test_names_no_file_can_have_are_refused(tmp_path: Path, name: str) -> None:
     (folder / "model.safetensors").rename(folder / "part.safetensors")
     index = {"weight_map": {"a": name}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    with pytest.raises(CheckpointError, match="a plain file name is required"):
+    with pytest.raises(
+        CheckpointError, match=r"a plain file name is required|surrogates not allowed"
+    ):
         open_checkpoint(folder)
 
 

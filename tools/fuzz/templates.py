@@ -59,7 +59,7 @@ _PIECES = (
     "{% filter upper %}{{ messages }}{% endfilter %}", "{% raw %}{{ x }}{% endraw %}", "{#", "{{",
     "{%- set ns.x = 1 -%}", "{{ x.y.z }}", "{{ messages[10**20] }}", "{{ -1 ** 0.5 }}", "\ud800",
     "{{ messages | sum(start=[]) }}", "{{ messages | sort(attribute='content') }}", "{{ 1 % 0 }}",
-    "{{ messages | unique | list }}", "{{ 'a' | indent(10**9) }}", "{{ '\U0010fffc\U0010fffd' }}",
+    "{{ messages | unique | list }}", "{{ 'a' | indent(10**9) }}", "{{ '\U00100000\U00100001' }}",
     "{{ '\U00100000' in messages[0].content }}", "{{ {} | xmlattr }}",
     "{{ 'abcdefgh' | truncate(1, leeway=0) }}",
     "{{ messages[0].content.split('<|im_end|>') }}", "{{ messages[0].content | length }}",

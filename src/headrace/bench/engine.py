@@ -19,6 +19,8 @@ from headrace.bench.machine import Spread
 from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
+from headrace.engine.scheduler import watermark_blocks
+from headrace.errors import ConfigError, HeadraceError
 
 
 class Case(NamedTuple):
@@ -50,8 +52,8 @@ class Case(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """Length of each request at its end."""
-        return self.depth + max(1, self.prompt + self.new) + 1
+        """Longest that each request may become; one without a prompt begins with a token too."""
+        return self.depth + max(1, self.prompt) + self.new + 1
 
 
 def combined(
@@ -68,6 +70,21 @@ def combined(
     else:
         pairs = [(p, 0) for p in prompts if p] + [(0, n) for n in new if n]
     return [Case(p, n, b, d) for d in depths for b in batches if b for p, n in pairs]
+
+
+def check_fits(core: EngineCore, case: Case) -> None:
+    """Raise ConfigError where the requests of `case` cannot all be in the KV cache at once.
+
+    They would be preempted or run one after another, and be timed as if they had not.
+    """
+    kv = core.kv
+    needed = case.batch * kv.most_blocks(case.positions) + watermark_blocks(kv.num_blocks)
+    if needed > kv.num_blocks:
+        raise ConfigError(
+            f"{case.name} with --batch {case.batch} needs {needed} blocks of {kv.block_size} "
+            f"tokens in the KV cache; there is memory for {kv.num_blocks}. Use a smaller --batch, "
+            "shorter --prompt, --new and --depth, or free some memory"
+        )
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +130,10 @@ def run_case(
 ) -> Result:
     """Measure one test on an idle engine with prefix caching.
 
-    depth must be a multiple of its block size, so that all of it is found in the cache.
+    depth must be a multiple of its block size, so that all of it is found in the cache. Raises
+    ConfigError for more than the KV cache holds, HeadraceError where a request fails.
     """
+    check_fits(core, case)
     runs = []
     for index in range(repeats + 1):
         run = _run_once(core, case, random.Random(seed + index), clock)
@@ -166,6 +185,12 @@ def _run_once(
     requests = _submit(core, "bench", prompts, case.new + 1)
     if not case.prompt:
         _step_until(core, lambda: _computed(core, length))
+        running = core.scheduler.running
+        if [one.num_computed for one in running] != [length] * case.batch:
+            raise HeadraceError(
+                f"{case.name}: a step does not compute a token of each of {case.batch} requests, "
+                "so their decoding cannot be timed alone. Use a smaller --batch, or --together"
+            )
     before, start_s = core.stats(), clock()
     _step_until(core, lambda: _computed(core, length + case.new))
     seconds, after = clock() - start_s, core.stats()
@@ -196,6 +221,11 @@ def _computed(core: EngineCore, tokens: int) -> bool:
 
 
 def _step_until(core: EngineCore, reached: Callable[[], bool]) -> None:
-    """Bounded: every step computes a token of a bounded number of them."""
+    """Bounded: every step computes a token of a bounded number of them.
+
+    Raises HeadraceError where a request fails: what would be timed is not what was asked.
+    """
     while core.has_work and not reached():
-        core.step()
+        for output in core.step():
+            if output.error is not None:
+                raise HeadraceError(f"{output.request_id} failed: {output.error}")

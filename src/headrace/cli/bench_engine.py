@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from headrace.cli.numbers import numbers
 
 if TYPE_CHECKING:
-    from headrace.bench.engine import Result
+    from headrace.bench.engine import Case, Result
     from headrace.engine.messages import EngineInfo
 
 
@@ -81,28 +82,40 @@ def engine(
     Lists such as `-b 1,8,32` give a test for every combination, as in llama-bench. MBU and MFU are
     shares of the limits that `headrace bench machine` has stored; without it they are left out.
     """  # fmt: skip
-    from headrace.bench.engine import combined, run_case
+    from headrace.bench.engine import check_fits, combined, run_case
     from headrace.cli.counting import counting
+    from headrace.cli.obtain import obtain
     from headrace.config import EngineConfig
     from headrace.engine.load import load_engine
     from headrace.errors import ConfigError
 
     cases = combined(prompt, new, batch, depth, together=together)
     if not cases:
-        raise ConfigError("--prompt and --new are both 0: there is nothing to time")
+        raise ConfigError("--prompt and --new, or --batch, are 0: there is nothing to time")
     block_size = EngineConfig().block_size
     for one in cases:
         if one.depth % block_size:
             raise ConfigError(f"--depth {one.depth} is not a multiple of {block_size} tokens")
-    config = EngineConfig(
-        model=model,
-        threads=threads,
-        cpu_level=cpu_level,
-        max_model_len=max(one.positions for one in cases),
-        max_num_seqs=max(one.batch for one in cases),
+    config, _ = obtain(EngineConfig(model=model))
+    longest = max(cases, key=lambda one: one.positions)
+    _check_length(config.model, longest)
+    most_requests = max(one.batch for one in cases)
+    core, _ = load_engine(
+        msgspec.structs.replace(
+            config,
+            threads=threads,
+            cpu_level=cpu_level,
+            max_model_len=longest.positions,
+            # A few more than run, so that the KV cache has room for what admission leaves free.
+            max_num_seqs=most_requests + most_requests // 50 + 1,
+            max_num_batched_tokens=max(config.max_num_batched_tokens, most_requests),
+        )
     )
-    core, _ = load_engine(config)
+    for one in cases:
+        check_fits(core, one)
     info = core.info()
+    if roofline is not None:
+        _check_roofline(roofline, info)
     results = []
     total = len(cases) * (repeats + 1)
     with counting("measuring") as progress:
@@ -124,8 +137,6 @@ def engine(
 
 
 def _print_results_json(results: Sequence[Result], info: EngineInfo) -> None:
-    import msgspec
-
     facts = {
         "model_type": info.model_type,
         "weight_codec": info.weight_codec,
@@ -179,19 +190,54 @@ def _cells(result: Result, count: int) -> list[str]:
     return cells[:count]
 
 
+def _check_length(model: str, longest: Case) -> None:
+    """Raise ConfigError where the model was not made for so many positions."""
+    from headrace.errors import ConfigError
+    from headrace.models import read_config
+    from headrace.weights.open import open_checkpoint
+    from headrace.weights.store.resolve import resolve_model
+
+    limit = read_config(open_checkpoint(resolve_model(model))).max_positions
+    if longest.positions > limit:
+        raise ConfigError(
+            f"{longest.name} takes {longest.positions} positions, one to end with included; this "
+            f"model was made for {limit} tokens. Use smaller --prompt, --new or --depth"
+        )
+
+
+def _check_roofline(path: Path, info: EngineInfo) -> None:
+    """Raise ConfigError, before anything is timed, where no plot could be made."""
+    from headrace.errors import ConfigError
+
+    if info.read_limit_bytes_per_s is None or info.compute_limit_ops_per_s is None:
+        raise ConfigError(
+            f"--roofline needs this machine's limits at level {info.cpu_level} with "
+            f"{info.num_threads} threads; run `headrace bench machine` first"
+        )
+    if not path.parent.is_dir():
+        raise ConfigError(f"--roofline {path}: there is no folder {path.parent}; make it first")
+
+
 def _write_roofline(path: Path, results: Sequence[Result], info: EngineInfo, name: str) -> None:
     from headrace.bench.roofline import Point, roofline_svg
     from headrace.errors import ConfigError
 
     read, compute = info.read_limit_bytes_per_s, info.compute_limit_ops_per_s
-    if read is None or compute is None:
-        raise ConfigError(
-            f"--roofline needs this machine's limits at level {info.cpu_level} with "
-            f"{info.num_threads} threads; run `headrace bench machine` first"
-        )
+    assert read is not None and compute is not None, "checked before"
     points = [Point(f"{one.test} b{one.batch}", one.intensity, one.ops_per_s) for one in results]
     kind = info.compute_limit_kind or ""
     title = f"{name}: {info.weight_codec}, {info.cpu_level}, {info.num_threads} threads"
-    svg = roofline_svg(points, bytes_per_s=read, ops_per_s=compute, title=title, kind=kind)
-    path.write_text(svg, encoding="utf-8")
+    notes = (
+        "pp: a prompt of so many tokens",
+        "tg: so many tokens generated",
+        "@ d: so many in the cache before",
+        "b: requests at once",
+    )
+    svg = roofline_svg(
+        points, bytes_per_s=read, ops_per_s=compute, title=title, kind=kind, notes=notes
+    )
+    try:
+        path.write_text(svg, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--roofline {path}: {error.strerror}") from error
     click.echo(f"roofline written to {path}", err=True)

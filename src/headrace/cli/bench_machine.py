@@ -13,6 +13,7 @@ from headrace.cli.numbers import numbers
 
 if TYPE_CHECKING:
     from headrace.bench.machine import Measured
+    from headrace.telemetry.machine import Machine
 
 
 @click.command()
@@ -47,31 +48,86 @@ def machine(
     """Measure what this machine can read and multiply, and keep it for MBU and MFU.
 
     Nothing else should run meanwhile. The result is stored for this user, in
-    $XDG_CACHE_HOME/headrace/machine.json; engines started afterwards at the same level with as
-    many threads report their share of these limits.
+    $XDG_CACHE_HOME/headrace/machine.json, beside those of other levels and thread counts; engines
+    started afterwards at the same level with as many threads report their share of these limits.
     """
-    from headrace.bench.machine import FOOTPRINTS_MB, MB, measure_machine
+    from headrace.bench.machine import measure_machine
     from headrace.cli.counting import counting
     from headrace.ops.cpu import CpuOps
-    from headrace.telemetry.machine import store_machine
 
     levels = CpuOps.levels() if cpu_level == "all" else [CpuOps(cpu_level, 1).level]
     all_cpus = len(os.sched_getaffinity(0))
+    sizes = _footprints_bytes(footprints)
     with counting("measuring") as progress:
         measured = measure_machine(
             CpuOps,
             levels=levels,
             threads=sorted(set(threads or (1, all_cpus))),
-            footprints_bytes=[size * MB for size in footprints or FOOTPRINTS_MB],
+            footprints_bytes=sizes,
             repeats=repeats,
             now=datetime.now(UTC),
             progress=progress,
         )
-    path = None if no_store else store_machine(measured.machine, os.environ)
     if as_json:
         _print_machine_json(measured)
     else:
-        _print_machine(measured, path)
+        _print_machine(measured)
+    if not no_store:
+        path = _store(measured.machine)
+        click.echo(f"stored in {path}", err=as_json)
+    if _is_unsteady(measured):
+        click.echo(
+            "readings of the same figure differ by more than half: something else ran meanwhile; "
+            "measure again when nothing does",
+            err=True,
+        )
+
+
+def _footprints_bytes(megabytes: list[int] | None) -> list[int]:
+    """What to read; ConfigError for nothing and for more than there is memory for."""
+    from headrace.bench.machine import FOOTPRINTS_MB, MB
+    from headrace.engine.memory import available_memory_bytes
+    from headrace.errors import ConfigError
+
+    most = available_memory_bytes() // MB
+    if megabytes is None:
+        return [size * MB for size in FOOTPRINTS_MB if size <= most]
+    for size in megabytes:
+        if not 1 <= size <= most:
+            raise ConfigError(
+                f"--footprints {size} is not in 1 to {most}, the megabytes of memory available"
+            )
+    return [size * MB for size in megabytes]
+
+
+def _store(measured: Machine) -> Path:
+    """Keep it for MBU and MFU, beside what was measured of other levels and thread counts.
+
+    ConfigError where this user may not write.
+    """
+    from headrace.errors import ConfigError
+    from headrace.telemetry.machine import machine_path, store_machine, stored_machine
+
+    earlier = stored_machine(os.environ)
+    try:
+        return store_machine(measured.beside(earlier) if earlier else measured, os.environ)
+    except OSError as error:
+        raise ConfigError(
+            f"the measurement cannot be stored in {machine_path(os.environ)}: {error.strerror}; "
+            "set XDG_CACHE_HOME to a folder you may write to, or use --no-store"
+        ) from error
+
+
+def _is_unsteady(measured: Measured) -> bool:
+    """Whether figures that MBU and MFU stand on were not the same from reading to reading."""
+    from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES
+
+    of_memory = [
+        spread
+        for one, spread in zip(measured.machine.read, measured.read_spreads, strict=True)
+        if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
+    ]
+    return any(one.most > 1.5 * one.least for one in (*of_memory, *measured.peak_spreads))
 
 
 def _print_machine_json(measured: Measured) -> None:
@@ -80,7 +136,7 @@ def _print_machine_json(measured: Measured) -> None:
     click.echo(msgspec.json.encode(measured.machine))
 
 
-def _print_machine(measured: Measured, path: Path | None) -> None:
+def _print_machine(measured: Measured) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -107,5 +163,3 @@ def _print_machine(measured: Measured, path: Path | None) -> None:
         )
     console.print(read)
     console.print(peak)
-    if path is not None:
-        console.print(f"stored in {path}")

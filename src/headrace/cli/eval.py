@@ -49,6 +49,9 @@ def _shared(command: F) -> F:
             type=click.Choice(["f32", "bf16"]),
             help="Storage of K and V. [default: f32 for F32 weights, else bf16]",
         ),
+        click.option(
+            "--tokenizer-pre", help="How text is split, as for `serve`, where a GGUF file is wrong."
+        ),
         click.option("--backend", default="cpu", show_default=True, help="cpu or reference."),
         click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]"),
         click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads."),
@@ -68,6 +71,7 @@ def perplexity(
     context: int,
     limit: int | None,
     kv_codec: Any,
+    tokenizer_pre: str | None,
     backend: str,
     cpu_level: str,
     threads: int | None,
@@ -84,7 +88,7 @@ def perplexity(
 
     ops = make_ops(backend, cpu_level=cpu_level, threads=threads)
     checkpoint, loaded = _load(model, ops)
-    windows = windows_of_file(checkpoint, text, context, limit=limit)
+    windows = windows_of_file(checkpoint, text, context, limit=limit, pre=tokenizer_pre)
     with counting("windows") as progress:
         result = measure(loaded, ops, windows, kv_codec=kv_codec, progress=progress)
     if as_json:
@@ -108,6 +112,7 @@ def kl(
     context: int,
     limit: int | None,
     kv_codec: Any,
+    tokenizer_pre: str | None,
     backend: str,
     cpu_level: str,
     threads: int | None,
@@ -118,7 +123,6 @@ def kl(
     Both are given the token ids of the base's tokenizer.
     """
     from headrace.cli.counting import counting
-    from headrace.errors import ConfigError
     from headrace.eval.divergence import divergence
     from headrace.eval.text import windows_of_file
     from headrace.ops import make_ops
@@ -126,14 +130,9 @@ def kl(
     ops = make_ops(backend, cpu_level=cpu_level, threads=threads)
     of_base, loaded_base = _load(base, ops)
     _, loaded = _load(model, ops)
-    windows = windows_of_file(of_base, text, context, limit=limit)
-    try:
-        with counting("windows") as progress:
-            result = divergence(
-                loaded_base, loaded, ops, windows, kv_codec=kv_codec, progress=progress
-            )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    windows = windows_of_file(of_base, text, context, limit=limit, pre=tokenizer_pre)
+    with counting("windows") as progress:
+        result = divergence(loaded_base, loaded, ops, windows, kv_codec=kv_codec, progress=progress)
     if as_json:
         _print_json(result)
         return
@@ -152,11 +151,15 @@ def kl(
 
 
 def _load(model: str, ops: Ops) -> tuple[Checkpoint, Model]:
+    """The checkpoint a MODEL names, fetched where it is not on this disk, and its model."""
+    from headrace.cli.obtain import obtain
+    from headrace.config import EngineConfig
     from headrace.models import load_model
     from headrace.weights.open import open_checkpoint
     from headrace.weights.store.resolve import resolve_model
 
-    checkpoint = open_checkpoint(resolve_model(model))
+    config, _ = obtain(EngineConfig(model=model))
+    checkpoint = open_checkpoint(resolve_model(config.model))
     return checkpoint, load_model(checkpoint, ops)
 
 

@@ -73,7 +73,7 @@ def _start(at: FetchProgress) -> tuple[Progress, TaskID]:
     )
 
     progress = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # names of files may have brackets
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.visible import visible
+
 if TYPE_CHECKING:
     from headrace.weights.store.entry import StoredModel
 
@@ -46,7 +48,7 @@ def _fields(model: StoredModel) -> dict[str, Any]:
         "parameters": model.parameters,
         "size_bytes": model.size_bytes,
         "modified": _date(model.modified_s),
-        "path": str(model.path),
+        "path": visible(str(model.path)),
         "broken": model.broken,
     }
 
@@ -69,7 +71,8 @@ def _print(models: list[StoredModel]) -> None:
     table.add_column("modified", no_wrap=True)
     for model in models:
         table.add_row(
-            model.name, model.source, model.format or "?", model.codec or "?", model.family or "?",
+            visible(model.name), model.source, model.format or "?", model.codec or "?",
+            visible(model.family or "?"),
             _count(model.parameters), f"{model.size_bytes / 1e9:.2f}",
             time.strftime("%Y-%m-%d", time.localtime(model.modified_s)) if model.size_bytes else "",
             style="dim" if model.broken else None,
@@ -80,7 +83,7 @@ def _print(models: list[StoredModel]) -> None:
     console.print(table)
     for model in models:
         if model.broken:
-            console.print(f"{model.name}: {model.broken}", soft_wrap=True)
+            console.print(visible(f"{model.name}: {model.broken}"), soft_wrap=True)
 
 
 def _count(parameters: int | None) -> str:

@@ -99,10 +99,13 @@ def _fill_standard_streams() -> None:
 
 
 def main() -> None:
-    """The console script: errors meant for people are printed as one line, without a traceback."""
+    """The console script: errors and warnings for people are one line, without a traceback."""
+    import warnings
+
     from headrace.errors import HeadraceError
 
     _fill_standard_streams()
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"headrace: {message}\n"
     try:
         cli(prog_name="headrace")
     except HeadraceError as error:

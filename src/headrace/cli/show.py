@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from headrace.cli.visible import visible
+
 if TYPE_CHECKING:
     from headrace.weights.checkpoint import Checkpoint
 
@@ -47,17 +49,12 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     from headrace.weights.pretokenizers import splitting_of
 
     bytes_by_codec: Counter[str] = Counter()
-    parameters = 0
     for tensor in checkpoint.tensors.values():
         bytes_by_codec[tensor.codec.name] += tensor.nbytes
-        count = 1
-        for size in tensor.shape:
-            count *= size
-        parameters += count
     return {
-        "path": str(checkpoint.path),
+        "path": visible(str(checkpoint.path)),
         "format": checkpoint.format,
-        "parameters": parameters,
+        "parameters": sum(tensor.num_values for tensor in checkpoint.tensors.values()),
         "weights_bytes": checkpoint.nbytes,
         "weights_bytes_by_codec": dict(bytes_by_codec.most_common()),
         "config": dict(checkpoint.config),
@@ -95,10 +92,10 @@ def _print(facts: dict[str, Any]) -> None:
     # One line each, however long: these are copied and searched.
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
-        click.echo(f"{click.style(name.ljust(width), bold=True)}  {text}")
+        click.echo(f"{click.style(visible(name).ljust(width), bold=True)}  {visible(text)}")
     if isinstance(facts["chat_templates"], dict):
         for name, source in facts["chat_templates"].items():
-            click.echo(f"\nchat template {name}:\n{source}")
+            click.echo(visible(f"\nchat template {name}:\n{source}"))
     if "tensors" in facts:
         from rich.console import Console
         from rich.table import Table
@@ -106,8 +103,9 @@ def _print(facts: dict[str, Any]) -> None:
         listing = Table("tensor", "shape", "codec", box=None, pad_edge=False)
         for tensor in facts["tensors"]:
             shape = " x ".join(map(str, tensor["shape"]))
-            listing.add_row(tensor["name"], shape, tensor["codec"])
-        Console(soft_wrap=True).print(listing)
+            listing.add_row(visible(tensor["name"]), shape, tensor["codec"])
+        # Names come from the file: [brackets] in them are no markup.
+        Console(soft_wrap=True, markup=False, highlight=False).print(listing)
 
 
 def _shown(value: Any) -> str:

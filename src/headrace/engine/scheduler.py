@@ -31,6 +31,11 @@ WATERMARK_DIVISOR = 100
 """One block in a hundred stays free at admission, so that running requests can grow a little."""
 
 
+def watermark_blocks(num_blocks: int) -> int:
+    """Blocks, of so many, that admitting a request beside others leaves free."""
+    return max(1, num_blocks // WATERMARK_DIVISOR)
+
+
 class Row(NamedTuple):
     """Tokens [start, start + num_tokens) of a request; `samples` when they are all it wants."""
 
@@ -83,7 +88,7 @@ class Scheduler:
         self._num_slots = 0
         self._free_slots: list[int] = []
         """Of the slots below _num_slots; one more is made when none of them is free."""
-        self._watermark = max(1, kv.num_blocks // WATERMARK_DIVISOR)
+        self._watermark = watermark_blocks(kv.num_blocks)
 
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""

@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from headrace.eval.windows import WindowRunner
+from headrace.errors import ConfigError
+from headrace.eval.windows import WindowRunner, exp_or_inf
 from headrace.models import Model
 from headrace.ops.interface import KVCodec, Ops
 
@@ -53,12 +54,12 @@ def divergence(
 ) -> Divergence:
     """Of `other` from `base` over `windows`, all of one length; both read the same token ids.
 
-    kv_codec: of both. Raises ValueError where the vocabularies differ in size.
+    kv_codec: of both. Raises ConfigError where the vocabularies differ in size.
     """
     if base.vocab_size != other.vocab_size:
-        raise ValueError(
+        raise ConfigError(
             f"the base has {base.vocab_size} tokens, the other checkpoint {other.vocab_size}: "
-            "their distributions cannot be compared"
+            "their distributions cannot be compared; give checkpoints of one model"
         )
     context = len(windows[0])
     base_runner = WindowRunner(base, ops, context, kv_codec=kv_codec)
@@ -90,8 +91,8 @@ def divergence(
         same_top=float(np.concatenate(same).mean()),
         p_change_mean=float(change.mean()),
         p_change_rms=float(np.sqrt((change * change).mean())),
-        base_perplexity=math.exp(-float(of_base.mean())),
-        perplexity=math.exp(-float(of_other.mean())),
+        base_perplexity=exp_or_inf(-float(of_base.mean())),
+        perplexity=exp_or_inf(-float(of_other.mean())),
         windows=len(windows),
         context=context,
         tokens=count,

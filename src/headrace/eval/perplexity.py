@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from headrace.eval.windows import WindowRunner
+from headrace.eval.windows import WindowRunner, exp_or_inf
 from headrace.models import Model
 from headrace.ops.interface import KVCodec, Ops
 
@@ -53,8 +53,8 @@ def perplexity(
     mean = total / count
     variance = max(0.0, squares / count - mean * mean) / max(1, count - 1)
     return Perplexity(
-        perplexity=math.exp(mean),
-        error=math.sqrt(variance) * math.exp(mean),
+        perplexity=exp_or_inf(mean),
+        error=math.sqrt(variance) * exp_or_inf(mean) if variance else 0.0,
         nll=mean,
         windows=len(windows),
         context=len(windows[0]),

@@ -9,13 +9,14 @@ that every scored token has at least half a window before it: logits of position
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.models import Model
 from headrace.ops.interface import Array, KVCodec, Ops, RaggedBatch
 
@@ -23,6 +24,9 @@ PIECE_TOKENS = 64
 """Positions whose logits are held at a time: 40 MB at a vocabulary of 151,936."""
 
 BLOCK_TOKENS = 16
+
+LARGEST_NATS = 709.0
+"""Its exponential is about the largest float; beyond, math.exp raises."""
 
 
 class Scored(NamedTuple):
@@ -79,7 +83,10 @@ class WindowRunner:
         self._table = np.arange(blocks, dtype=np.int32)[None]
 
     def run(self, index: int, window: Sequence[int]) -> Iterator[Scored]:
-        """Logits of the scored positions, a piece at a time, in order."""
+        """Logits of the scored positions, a piece at a time, in order.
+
+        Raises HeadraceError where one of them is no finite number.
+        """
         first = len(window) // 2
         ids = np.array(window, np.int32)
         # The last token's logits would be scored against the next window's first.
@@ -87,6 +94,12 @@ class WindowRunner:
             end = min(start + PIECE_TOKENS, len(window) - 1)
             scored = np.arange(max(start, first), end, dtype=np.int32)
             logits = self._forward(ids, start, end, scored)
+            if not np.isfinite(np.asarray(logits)).all():
+                raise HeadraceError(
+                    f"window {index}: a logit of positions {start} to {end - 1} is NaN or infinite;"
+                    " the checkpoint is damaged, or its numbers are too large for this kind of "
+                    "K and V (--kv-cache-dtype f32)"
+                )
             if len(scored):
                 yield Scored(index, logits, ids[scored + 1])
 
@@ -101,3 +114,8 @@ class WindowRunner:
             logit_rows=scored - np.int32(start),
         )
         return self._model.forward(batch, self._kv)
+
+
+def exp_or_inf(nats: float) -> float:
+    """exp, infinite where a float cannot hold it."""
+    return math.exp(nats) if nats <= LARGEST_NATS else math.inf

@@ -88,7 +88,12 @@ class Attention:
         return cls(config, index, qkv, _output(config, loader, o_name))
 
     def load_head_norms(self, config: DecoderConfig, loader: Loader, prefix: str) -> None:
-        """Norms over each head of Q and K, `{prefix}.q_norm` and `{prefix}.k_norm`."""
+        """Norms over each head of Q and K, `{prefix}.q_norm` and `{prefix}.k_norm`.
+
+        Raises ValueError in layers that do not rotate: norms and rotation are one operation.
+        """
+        if not self.rotates:
+            raise ValueError(f"{prefix}: norms of heads in a layer without rotation")
         head_dim, eps, dims = config.attention.head_dim, config.norm_eps, config.rotary_dim
         self.q_norm = loader.head_norm(f"{prefix}.q_norm", head_dim, eps, rotary_dim=dims)
         self.k_norm = loader.head_norm(f"{prefix}.k_norm", head_dim, eps, rotary_dim=dims)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from headrace.models.blocks import Attention, ColumnNormAttention, GatedMLP, Step
 from headrace.models.config import DecoderConfig, read_attention
-from headrace.models.config_reader import ConfigReader
 from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
+from headrace.weights.config_reader import ConfigReader
 
 
 @dataclass(frozen=True)

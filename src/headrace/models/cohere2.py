@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from headrace.models.cohere import CohereLayer, read_heads
 from headrace.models.config import DecoderConfig, read_attention, read_windows
-from headrace.models.config_reader import ConfigReader
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
+from headrace.weights.config_reader import ConfigReader
 
 FULL_EVERY = 4
 
@@ -25,7 +25,6 @@ PARTS = (
     "use_embedding_sharing",
     "use_gated_activation",
     "use_parallel_block",
-    "use_parallel_embedding",
 )
 """Switches of published files, all true, whose other setting is another model."""
 
@@ -49,6 +48,8 @@ class Cohere2(Model):
             reader.expect(key, str, (value,), value)
         for key in PARTS:
             reader.expect(key, bool, (True,), True)
+        # Of how the embedding was divided among devices; true and false in published files.
+        reader.unused("use_parallel_embedding")
         reader.expect("use_qk_norm", bool, (False,), False)
         reader.expect("rotary_pct", float, (1.0,), 1.0)
         return DecoderConfig(
@@ -58,7 +59,7 @@ class Cohere2(Model):
             intermediate_size=reader.size("intermediate_size"),
             num_layers=layers,
             attention=read_attention(reader, heads, head_dim),
-            rope=RopeConfig.read(reader, default_theta=500000.0),
+            rope=RopeConfig.read(reader),
             max_positions=reader.size("max_position_embeddings", 8192),
             norm_eps=reader.positive("layer_norm_eps", 1e-5),
             norm="layer",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.models.config_reader import ConfigReader
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Activation, AttentionShape
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL, WINDOWED
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def read_layer_windows(
     kinds = reader.raw("layer_types")
     windows = otherwise
     if kinds is not None:
-        known = {"full_attention": 0} | ({"sliding_attention": window} if window else {})
+        known = {FULL: 0} | ({WINDOWED: window} if window else {})
         count = len(otherwise)
         if not isinstance(kinds, list) or len(kinds) != count or not set(kinds) <= known.keys():
             reader.refuse("layer_types", kinds, f"{' or '.join(map(repr, known))}, {count} times")

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from headrace.models.blocks import MLP, Attention, Step
 from headrace.models.config import DecoderConfig
-from headrace.models.config_reader import ConfigReader
 from headrace.models.loader import Loader
 from headrace.models.model import Layer, Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array, AttentionShape
 from headrace.weights.architectures.falcon import FalconParts
+from headrace.weights.config_reader import ConfigReader
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,18 @@ class Falcon(Model):
         head_dim = hidden // heads
         reader.expect("alibi", bool, (False,), False)
         reader.expect("activation", str, ("gelu",), "gelu")
+        ffn = reader.size("ffn_hidden_size", 4 * hidden)
+        # The same once more, in units of hidden_size.
+        reader.expect("ff_factor", int, (ffn // hidden,), ffn // hidden)
         bias = reader.get("bias", bool, False)
         # The code first published with the weights, which transformers took over.
         reader.unused("auto_map")
+        reader.expect("apply_residual_connection_post_layernorm", bool, (False,), False)
         return FalconConfig(
             model_type="falcon",
             vocab_size=reader.optional("vocab_size", int),
             hidden_size=hidden,
-            intermediate_size=reader.size("ffn_hidden_size", 4 * hidden),
+            intermediate_size=ffn,
             num_layers=reader.size("num_hidden_layers"),
             attention=AttentionShape(heads, parts.num_kv_heads, head_dim, scale=head_dim**-0.5),
             rope=RopeConfig.read(reader),

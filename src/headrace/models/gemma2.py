@@ -13,17 +13,18 @@ Sources: arXiv 2408.00118; transformers modeling_gemma2.py for the keys and for 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig, read_attention, read_windows
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import NormNames, PostNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
 from headrace.ops.interface import Array
+from headrace.weights.config_reader import ConfigReader
 
 FULL_EVERY = 2
 
@@ -46,35 +47,17 @@ class Gemma2(Model):
 
     @staticmethod
     def read_config(reader: ConfigReader) -> DecoderConfig:
-        heads, hidden = reader.size("num_attention_heads", 8), reader.size("hidden_size", 2304)
-        head_dim, layers = reader.size("head_dim", 256), reader.size("num_hidden_layers", 26)
-        read_activation(reader)
-        reader.expect("use_bidirectional_attention", bool, (False,), False)
         reader.expect("sliding_window_pattern", int, (FULL_EVERY,), FULL_EVERY)
         window = reader.size("sliding_window", 4096)
-        return DecoderConfig(
-            model_type="gemma2",
-            vocab_size=reader.optional("vocab_size", int),
-            hidden_size=hidden,
-            intermediate_size=reader.size("intermediate_size", 9216),
-            num_layers=layers,
-            attention=read_attention(
-                reader,
-                heads,
-                head_dim,
-                scale=reader.positive("query_pre_attn_scalar", 256) ** -0.5,
-                softcap=read_softcap(reader, "attn_logit_softcapping", 50.0),
-                default_kv_heads=4,
-            ),
+        # The same once more, in the configs of 9B and 27B.
+        reader.expect("sliding_window_size", int, (window,), window)
+        return read_gemma(
+            reader,
+            "gemma2",
+            default_positions=8192,
+            full_every=FULL_EVERY,
             rope=RopeConfig.read(reader),
-            max_positions=reader.size("max_position_embeddings", 8192),
-            norm_eps=reader.positive("rms_norm_eps", 1e-6),
-            activation="gelu_tanh",
-            attention_bias=reader.optional("attention_bias", bool),
-            mlp_bias=False,
-            tied=reader.optional("tie_word_embeddings", bool),
-            windows=read_windows(reader, layers, window, FULL_EVERY),
-            embedding_scale=math.sqrt(hidden),
+            softcap=read_softcap(reader, "attn_logit_softcapping", 50.0),
             logit_softcap=read_softcap(reader, "final_logit_softcapping", 30.0),
         )
 
@@ -88,10 +71,49 @@ class Gemma2(Model):
         return step.ops.embedding(self._embedding, step.batch.token_ids, scale=float(kind(scale)))
 
 
-def read_activation(reader: ConfigReader) -> None:
-    """`hidden_activation`; `hidden_act`, which older files state beside it, has no effect there."""
+def read_gemma(
+    reader: ConfigReader,
+    model_type: str,
+    *,
+    default_positions: int,
+    full_every: int,
+    softcap: float = 0.0,
+    **fields: Any,
+) -> DecoderConfig:
+    """Keys that Gemma 2 and 3 share; `fields` of the config are the family's own.
+
+    full_every: which layers see everything, where `layer_types` does not say. softcap: of scores.
+    """
+    heads, hidden = reader.size("num_attention_heads", 8), reader.size("hidden_size", 2304)
+    head_dim, layers = reader.size("head_dim", 256), reader.size("num_hidden_layers", 26)
     reader.expect("hidden_activation", str, ("gelu_pytorch_tanh",), "gelu_pytorch_tanh")
+    # Older files state it beside the other, and it has no effect there.
     reader.expect("hidden_act", str, ("gelu_pytorch_tanh", "gelu"), "gelu_pytorch_tanh")
+    reader.expect("use_bidirectional_attention", bool, (False,), False)
+    return DecoderConfig(
+        model_type=model_type,
+        vocab_size=reader.optional("vocab_size", int),
+        hidden_size=hidden,
+        intermediate_size=reader.size("intermediate_size", 9216),
+        num_layers=layers,
+        attention=read_attention(
+            reader,
+            heads,
+            head_dim,
+            scale=reader.positive("query_pre_attn_scalar", 256) ** -0.5,
+            softcap=softcap,
+            default_kv_heads=4,
+        ),
+        max_positions=reader.size("max_position_embeddings", default_positions),
+        norm_eps=reader.positive("rms_norm_eps", 1e-6),
+        activation="gelu_tanh",
+        attention_bias=reader.optional("attention_bias", bool),
+        mlp_bias=False,
+        tied=reader.optional("tie_word_embeddings", bool),
+        windows=read_windows(reader, layers, reader.size("sliding_window", 4096), full_every),
+        embedding_scale=math.sqrt(hidden),
+        **fields,
+    )
 
 
 def read_softcap(reader: ConfigReader, key: str, default: float) -> float:

@@ -13,10 +13,10 @@ Sources: arXiv 2406.12793; transformers modeling_glm.py for the keys.
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_attention
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
+from headrace.weights.config_reader import ConfigReader
 
 
 class Glm(Model):

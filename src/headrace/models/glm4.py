@@ -10,10 +10,10 @@ Sources: transformers modeling_glm4.py for arithmetic and keys.
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import NormNames, PostNormLayer
 from headrace.models.glm import read_glm_config
 from headrace.models.model import Model
+from headrace.weights.config_reader import ConfigReader
 
 
 class Glm4Layer(PostNormLayer):

@@ -17,17 +17,14 @@ from typing import ClassVar
 
 from headrace.models.blocks import MLP, Attention
 from headrace.models.config import DecoderConfig
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.loader import Loader
 from headrace.models.model import Model
 from headrace.ops.interface import Activation, AttentionShape
+from headrace.weights.architectures import shared
+from headrace.weights.config_reader import ConfigReader
 
-GELU_TANH: Mapping[str, Activation] = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-}
+GELU_TANH: Mapping[str, Activation] = dict.fromkeys(shared.GELU_TANH, "gelu_tanh")
 """Names under which configs have the approximation by tanh."""
 
 

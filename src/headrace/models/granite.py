@@ -12,10 +12,10 @@ Sources: arXiv 2408.13359 (the multipliers); transformers modeling_granite.py fo
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.llama import read_llama
 from headrace.models.model import Model
+from headrace.weights.config_reader import ConfigReader
 
 
 class Granite(Model):

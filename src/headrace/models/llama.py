@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.models.config import DecoderConfig, read_attention
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
+from headrace.weights.config_reader import ConfigReader
 
 
 class Llama(Model):
@@ -30,6 +30,8 @@ class Llama(Model):
         if window is not None and reader.get("use_sliding_window", bool, True):
             reader.refuse("sliding_window", window, "null")
         reader.unused("use_sliding_window")
+        # Falcon 3's name for what hidden_act says.
+        reader.expect("activation", str, ("swiglu",), "swiglu")
         return read_llama(
             reader,
             "llama",

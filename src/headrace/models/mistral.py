@@ -11,10 +11,11 @@ Sources: arXiv 2310.06825; transformers modeling_mistral.py for the keys.
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_window
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.llama import read_llama
 from headrace.models.model import Model
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL, WINDOWED
 
 
 class Mistral(Model):
@@ -27,9 +28,7 @@ class Mistral(Model):
         layers = reader.size("num_hidden_layers")
         window = read_window(reader, 4096)
         # Lists that differ by layer are another family's (Ministral); here they have no effect.
-        reader.expect_all(
-            "layer_types", "sliding_attention" if window else "full_attention", layers
-        )
+        reader.expect_all("layer_types", WINDOWED if window else FULL, layers)
         for key in ("attention_bias", "mlp_bias"):
             reader.expect(key, bool, (False,), False)
         return read_llama(

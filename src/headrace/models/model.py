@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from headrace.models.blocks import Step
 from headrace.models.config import DecoderConfig
-from headrace.models.config_reader import ConfigReader
 from headrace.models.cost import CostModel
 from headrace.models.loader import EMBEDDING, Loader
 from headrace.models.rope import RopeConfig, Rotation, rotation
@@ -26,6 +25,7 @@ from headrace.ops.interface import (
     RaggedBatch,
     RopeTable,
 )
+from headrace.weights.config_reader import ConfigReader
 
 FIRST_ROPE_POSITIONS = 4096
 """Positions of the first rope table: 1 MiB at a head_dim of 64, made in a few milliseconds."""

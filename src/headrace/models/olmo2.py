@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from headrace.models.blocks import ColumnNormAttention
 from headrace.models.config import DecoderConfig, read_attention
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import NormNames, PostNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
+from headrace.weights.config_reader import ConfigReader
 
 
 class Olmo2Layer(PostNormLayer):

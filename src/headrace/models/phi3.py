@@ -14,10 +14,10 @@ Sources: arXiv 2404.14219, 2503.01743; transformers modeling_phi3.py for the key
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_attention, read_uniform_windows
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
+from headrace.weights.config_reader import ConfigReader
 
 
 class Phi3(Model):

@@ -11,10 +11,10 @@ Sources: arXiv 2407.10671, 2412.15115; transformers configuration_qwen2.py for t
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_layer_windows, read_window
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.llama import read_llama
 from headrace.models.model import Model
+from headrace.weights.config_reader import ConfigReader
 
 
 class Qwen2(Model):

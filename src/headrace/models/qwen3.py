@@ -12,10 +12,11 @@ Sources: arXiv 2505.09388; transformers modeling_qwen3.py for the keys.
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_attention
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.model import Model
 from headrace.models.rope import RopeConfig
+from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL
 
 
 class Qwen3Layer(PreNormLayer):
@@ -38,7 +39,7 @@ class Qwen3(Model):
         reader.expect("use_sliding_window", bool, (False,), False)
         # Windows are off; which layers would have one no longer matters, but the list must agree.
         reader.unused("sliding_window", "max_window_layers")
-        reader.expect_all("layer_types", "full_attention", layers)
+        reader.expect_all("layer_types", FULL, layers)
         return DecoderConfig(
             model_type="qwen3",
             vocab_size=reader.optional("vocab_size", int),

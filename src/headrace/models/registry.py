@@ -9,7 +9,6 @@ from headrace.errors import ConfigError, UnsupportedModelError
 from headrace.models.cohere import Cohere
 from headrace.models.cohere2 import Cohere2
 from headrace.models.config import DecoderConfig
-from headrace.models.config_reader import ConfigReader
 from headrace.models.falcon import Falcon
 from headrace.models.gemma2 import Gemma2
 from headrace.models.gemma3 import Gemma3
@@ -30,6 +29,7 @@ from headrace.models.smollm3 import SmolLM3
 from headrace.models.starcoder2 import Starcoder2
 from headrace.ops.interface import Ops
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.config_reader import ConfigReader
 
 FAMILIES: Mapping[str, type[Model]] = {
     "cohere": Cohere,
@@ -106,7 +106,7 @@ def _family(
         )
     quantisation = reader.section("quantization_config")
     if quantisation is not None:
-        method = quantisation.optional("quant_method", str)
+        method = quantisation.raw("quant_method") or reader.raw("quantization_config")
         reader.refuse("quantization_config", method, "null, or a GGUF file of the same model")
     config = family.read_config(reader)
     reader.finish()

@@ -12,10 +12,10 @@ Sources: huggingface.co/blog/smollm3; transformers configuration_smollm3.py for 
 from __future__ import annotations
 
 from headrace.models.config import DecoderConfig, read_layer_windows
-from headrace.models.config_reader import ConfigReader
 from headrace.models.decoder import PreNormLayer
 from headrace.models.llama import read_llama
 from headrace.models.model import Model
+from headrace.weights.config_reader import ConfigReader
 
 
 class SmolLM3(Model):

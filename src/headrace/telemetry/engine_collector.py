@@ -247,7 +247,7 @@ class EngineCollector(Collector):
         )
         for name, what, amount, limit in shares:
             if limit and now.step_s and amount:
-                text = f"Share of this machine's {what} that the last step reached, 0 to 1."
+                text = f"Share of this machine's {what} that the last step reached."
                 yield self._gauge(f"headrace:last_step_{name}", text, amount / now.step_s / limit)
 
     def _own_counters(self, counts: EngineCounts) -> Iterator[Metric]:

@@ -44,7 +44,7 @@ class PeakRate(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """One measurement. measured_at: ISO 8601, UTC."""
+    """What was measured of one machine. measured_at: of the newest figure, ISO 8601, UTC."""
 
     cpu: str
     cpus: int
@@ -52,6 +52,18 @@ class Machine(msgspec.Struct, frozen=True):
     measured_at: str
     read: list[ReadBandwidth]
     peak: list[PeakRate]
+
+    def beside(self, earlier: Machine) -> Machine:
+        """This measurement, and what it did not measure of an earlier one of the same machine."""
+        read = {(one.level, one.threads, one.footprint_bytes) for one in self.read}
+        peak = {(one.level, one.threads, one.kind) for one in self.peak}
+        kept_read = [
+            one for one in earlier.read if (one.level, one.threads, one.footprint_bytes) not in read
+        ]
+        kept_peak = [one for one in earlier.peak if (one.level, one.threads, one.kind) not in peak]
+        return msgspec.structs.replace(
+            self, read=[*self.read, *kept_read], peak=[*self.peak, *kept_peak]
+        )
 
     def limits(self, level: str, threads: int, weight_codec: str) -> Limits | None:
         """Those of an engine, or None where nothing was measured for it."""

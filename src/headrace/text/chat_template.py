@@ -19,17 +19,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import RequestError, TemplateError
 from headrace.text.template_limits import Budget, RenderLimits, check_nodes, check_source
 from headrace.text.template_messages import normalized_messages, plain
-from headrace.text.user_text import Disguise, disguises, segments_of
+from headrace.text.user_text import Disguise, disguises, segments_of, unused_private
 
 if TYPE_CHECKING:
     import jinja2
 
     from headrace.text.template_traits import TemplateTraits
     from headrace.text.tokenizer import Segment, Tokenizer
-
-# Ends the message to continue; private-use characters, which no template looks for. The space
-# tells whether the template trims.
-_CONTINUE_MARK = "\U0010fffc\U0010fffd "
 
 
 class ChatTemplate:
@@ -131,7 +127,8 @@ class ChatTemplate:
         Pieces that say False came from a message, a tool or a document and could begin a control
         token. The joined pieces equal `render` exactly. Where the template itself looks for
         control tokens in messages, so that telling them apart would change its output, everything
-        says True, as other engines treat everything. Roles count as the template's.
+        says True, as other engines treat everything. Roles and types that are plain words count as
+        the template's.
         """
         job = self._job(
             template_name,
@@ -183,17 +180,18 @@ class ChatTemplate:
                 param="continue_final_message",
             )
         template, traits = self._template(self._name(template_name, tools))
-        chat = normalized_messages(messages, traits, self._media)
-        if continue_final_message:
-            _mark_end(chat)
         user_inputs = {
             **kwargs,
-            "messages": chat,
+            "messages": normalized_messages(messages, traits, self._media),
             "tools": plain(tools) if tools else None,
             "documents": plain(documents) if documents else None,
         }
+        mark = None
+        if continue_final_message:
+            mark = unused_private(user_inputs, 1)[0]
+            _mark_end(user_inputs["messages"], mark)
         flags = {"add_generation_prompt": add_generation_prompt}
-        return _Job(template, flags, user_inputs, continue_final_message)
+        return _Job(template, flags, user_inputs, mark)
 
     def _render(self, job: _Job, user_inputs: Mapping[str, Any]) -> str:
         from headrace.text.template_sandbox import BUDGET
@@ -209,7 +207,7 @@ class ChatTemplate:
                 budget.check_chars(length)
                 pieces.append(piece)
         text = "".join(pieces)
-        return _cut_at_mark(text) if job.continued else text
+        return text if job.mark is None else _cut_at_mark(text, job.mark)
 
     def _template(self, name: str) -> tuple[jinja2.Template, TemplateTraits]:
         compiled = self._compiled.get(name)
@@ -234,21 +232,24 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class _Job:
-    """One rendering: the template, what the server says, what users say."""
+    """One rendering: the template, what the server says, what users say.
+
+    mark: a private-use character that ends the message to continue; None for none.
+    """
 
     template: jinja2.Template
     flags: Mapping[str, Any]
     user_inputs: Mapping[str, Any]
-    continued: bool
+    mark: str | None
 
 
-def _mark_end(chat: list[dict[str, Any]]) -> None:
-    """Put the mark behind the text of the last message."""
+def _mark_end(chat: list[dict[str, Any]], mark: str) -> None:
+    """Put the mark behind the text of the last message; a space tells whether a template trims."""
     content = chat[-1]["content"] if chat else None
     if isinstance(content, str):
-        chat[-1]["content"] = content + _CONTINUE_MARK
+        chat[-1]["content"] = f"{content}{mark} "
     elif isinstance(content, list) and content and "text" in content[-1]:
-        content[-1]["text"] += _CONTINUE_MARK
+        content[-1]["text"] += f"{mark} "
     else:
         raise RequestError(
             "continue_final_message needs a last message with a text to continue",
@@ -256,17 +257,19 @@ def _mark_end(chat: list[dict[str, Any]]) -> None:
         )
 
 
-def _cut_at_mark(text: str) -> str:
-    """What stands before the mark; without trailing spaces where the template trims messages."""
-    mark = _CONTINUE_MARK.rstrip()
-    at = text.rfind(mark)
-    if at < 0:
+def _cut_at_mark(text: str, mark: str) -> str:
+    """What stands before the last mark; without trailing spaces where the template trims messages.
+
+    A template may write the last message more than once.
+    """
+    before, found, after = text.rpartition(mark)
+    if not found:
         raise TemplateError(
             "continue_final_message is not possible: this chat template leaves out the last "
             "message's text"
         )
-    kept = text.startswith(_CONTINUE_MARK, at)
-    return text[:at] if kept else text[:at].rstrip()
+    kept = before if after.startswith(" ") else before.rstrip()
+    return kept.replace(f"{mark} ", "").replace(mark, "")
 
 
 @contextmanager

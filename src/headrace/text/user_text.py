@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from headrace.text.tokenizer import Segment
 
 _FIRST_PRIVATE = 0x100000
-# Values of these keys choose what a template writes and are not text of users.
+# Plain words under these keys choose what a template writes and are not text of users.
 _STRUCTURE_KEYS = frozenset(("role", "type"))
+_WORD = re.compile(r"[A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Disguise:
             return [self._hidden(item) for item in value]
         if isinstance(value, dict):
             return {
-                self._hidden(key): item if key in _STRUCTURE_KEYS else self._hidden(item)
+                self._hidden(key): item if _is_structure(key, item) else self._hidden(item)
                 for key, item in value.items()
             }
         return value
@@ -55,7 +56,7 @@ def disguises(user_inputs: Mapping[str, Any], control_tokens: Sequence[str]) -> 
     used = {char for char in begins if any(char in text for text in texts)}
     if not used:
         return
-    private = _unused_private(texts, len(used))
+    private = unused_private(user_inputs, len(used))
     forward = {ord(char): private[i] for i, char in enumerate(sorted(used))}
     back = {mark: chr(char) for char, mark in forward.items()}
     yield Disguise(back, lambda text: text.translate(forward))
@@ -76,6 +77,11 @@ def segments_of(rendered: str, disguise: Disguise) -> list[Segment]:
     return [piece for piece in pieces if piece[0]]
 
 
+def _is_structure(key: Any, value: Any) -> bool:
+    """Whether a value is a name for the template to look at, and can be no control token."""
+    return key in _STRUCTURE_KEYS and isinstance(value, str) and bool(_WORD.fullmatch(value))
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -85,13 +91,16 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _texts(key)
-            if key not in _STRUCTURE_KEYS:
+            if not _is_structure(key, item):
                 yield from _texts(item)
 
 
-def _unused_private(texts: Sequence[str], count: int) -> list[str]:
-    """Private-use characters in none of the texts. (A template that holds one gives another text
-    once they are put back, and the disguise is not used.)"""
+def unused_private(user_inputs: Mapping[str, Any], count: int) -> list[str]:
+    """Private-use characters in none of the texts of users.
+
+    A template that holds one gives another text once they are put back, and is found out by that.
+    """
+    texts = [text for value in user_inputs.values() for text in _texts(value)]
     found: list[str] = []
     code = _FIRST_PRIVATE
     while len(found) < count:

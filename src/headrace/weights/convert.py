@@ -1,6 +1,7 @@
 """Writing a checkpoint into the other container, or the same one with another codec.
 
-Values change only by the codec asked for. What a container cannot say is refused by name; what is
+Values change only by the codec asked for, and those of Gemma's norms by the rounding of the 1 that
+GGUF files have added. What a container cannot say is refused by name; what is
 lost without changing a result is told in the notes of the result.
 """
 

@@ -117,9 +117,7 @@ def _read_key(key: Key, keys: GGUFKeys, config: dict[str, Any]) -> None:
     if key.off is not None and keys.says(key.gguf, key.off):
         keys.take(key.gguf)
         return
-    value = {"size": keys.size, "positive": keys.positive, "number": keys.number}[key.kind](
-        key.gguf
-    )
+    value = keys.size(key.gguf) if key.kind == "size" else keys.positive(key.gguf)
     if value is None and key.same_as is not None:
         value = config[key.same_as]
     if value is None:

@@ -112,10 +112,8 @@ def _write_key(
         value = reader.size(key.config)
         if value >= 1 << 31:
             raise CheckpointError(f"{key.config} is {value}; it must be below 2**31")
-    elif key.kind == "positive":
-        value = reader.positive(key.config)
     else:
-        value = reader.required(key.config, float)
+        value = reader.positive(key.config)
     values[key.config] = value
     entries[key.gguf] = value
 

@@ -10,6 +10,7 @@ tensors are used when), convert_hf_to_gguf.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,11 @@ def read_rope(
         for key, name in _YARN.items():
             if (value := keys.positive(key)) is not None:
                 scaling[name] = value
+        # llama.cpp's converter writes either of two keys of config.json here: one that replaces
+        # yarn's own factor, and one that multiplies it, which published models have to undo it.
+        stated, own = scaling.get("attention_factor"), yarn_attention_factor(factor or 1.0)
+        if stated is not None and math.isclose(stated * own, 1.0, rel_tol=1e-4):
+            scaling["attn_factor"] = scaling.pop("attention_factor")
         if keys.says("rope.scaling.yarn_ext_factor", 1.0):
             keys.take("rope.scaling.yarn_ext_factor")
     config["rope_scaling"] = scaling

@@ -15,7 +15,7 @@ TEMPLATE_KEY = "tokenizer.chat_template"
 def tokenizer_of_gguf(metadata: Metadata) -> TokenizerData:
     """The `tokenizer.ggml.*` entries; kind "none" where the file has no tokens.
 
-    Raises CheckpointError where an array has the wrong type or not one entry per token.
+    Raises CheckpointError where a value has the wrong type or an array not one entry per token.
     """
     model = metadata.scalar(f"{TOKENIZER_PREFIX}model")
     if f"{TOKENIZER_PREFIX}tokens" not in metadata or model in (None, "none", "no_vocab"):
@@ -41,7 +41,27 @@ def tokenizer_of_gguf(metadata: Metadata) -> TokenizerData:
             raise CheckpointError(
                 f"{metadata.path}: metadata {full_key!r} must be an array of {kind}"
             )
+    _check_scalars(metadata)
     return TokenizerData("gguf", gguf=entries)
+
+
+def _check_scalars(metadata: Metadata) -> None:
+    """Ids of special tokens are integers, and what is added to a text is said by a bool."""
+    for key in metadata:
+        if not key.startswith(TOKENIZER_PREFIX):
+            continue
+        kind: type
+        if key.endswith("_token_id"):
+            kind, name = int, "an integer"
+        elif key.startswith(f"{TOKENIZER_PREFIX}add_"):
+            kind, name = bool, "a bool"
+        else:
+            continue
+        value = metadata.scalar(key)
+        if type(value) is not kind:
+            raise CheckpointError(
+                f"{metadata.path}: metadata {shown(key)} is {shown(value)}; {name} is required"
+            )
 
 
 def templates_of_gguf(metadata: Metadata) -> dict[str, str]:

@@ -19,6 +19,7 @@ from headrace.weights.hf_names import INDEX, SINGLE
 from headrace.weights.json_file import read_json_object, read_text
 from headrace.weights.safetensors_file import read_safetensors
 from headrace.weights.sentencepiece_model import sentencepiece_entries
+from headrace.weights.small_file import is_named
 from headrace.weights.tensor import Tensor
 from headrace.weights.text_part import text_config, text_tensors
 from headrace.weights.tokenizer_data import TokenizerData, token_text
@@ -43,9 +44,9 @@ def open_hf_folder(folder: Path) -> Checkpoint:
     templates = _chat_templates(folder, tokenizer_config.pop("chat_template", None))
     json_path = folder / "tokenizer.json"
     tokenizer = TokenizerData("none", config=tokenizer_config)
-    if json_path.is_file():
+    if is_named(json_path):
         tokenizer = TokenizerData("tokenizer.json", json_path, config=tokenizer_config)
-    elif (folder / "tokenizer.model").is_file():
+    elif is_named(folder / "tokenizer.model"):
         pieces = sentencepiece_entries(folder / "tokenizer.model", tokenizer_config)
         tokenizer = TokenizerData("gguf", gguf=pieces, config=tokenizer_config)
     return Checkpoint(
@@ -176,7 +177,7 @@ def _chat_templates(folder: Path, stated: object) -> dict[str, str]:
     for name in _TEMPLATE_FOLDERS:
         for path in sorted((folder / name).glob("*.jinja")):
             templates[path.stem] = read_text(path)
-    if (folder / "chat_template.jinja").is_file():
+    if is_named(folder / "chat_template.jinja"):
         templates["default"] = read_text(folder / "chat_template.jinja")
     return templates
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
+from headrace.weights.small_file import is_named, read_small_file
 
 # The largest tokenizer.json in the wild is about 30 MB; nothing else comes near.
 MAX_JSON_BYTES = 256 * 1024 * 1024
@@ -15,18 +17,13 @@ MAX_JSON_BYTES = 256 * 1024 * 1024
 def read_json_object(path: Path, *, required: bool = True) -> dict[str, Any]:
     """The object in `path`; {} when it is absent and not required.
 
-    Raises CheckpointError naming the file when it is missing, too large, not UTF-8 JSON, or not an
-    object.
+    Raises CheckpointError naming the file when it is missing, no regular file, too large, not UTF-8
+    JSON, or not an object.
     """
-    if not required and not path.exists():
+    if not required and not path.exists() and not is_named(path):
         return {}
     try:
-        n_bytes = path.stat().st_size
-        if n_bytes > MAX_JSON_BYTES:
-            raise CheckpointError(f"{path}: {n_bytes} bytes; the limit is {MAX_JSON_BYTES}")
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+        value = parse_json(read_small_file(path, MAX_JSON_BYTES))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -34,11 +31,22 @@ def read_json_object(path: Path, *, required: bool = True) -> dict[str, Any]:
     return value
 
 
+def parse_json(
+    raw: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """The value of a JSON text; raises ValueError or RecursionError where it is none.
+
+    Python's reader lets half of a surrogate pair pass, which nothing can print or write.
+    """
+    value = json.loads(raw, object_pairs_hook=object_pairs_hook)
+    if b"\\u" in raw:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def read_text(path: Path) -> str:
     """The text of `path`; raises CheckpointError when it cannot be read or is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+        return read_small_file(path, MAX_JSON_BYTES).decode()
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path}: not UTF-8: {error.reason}") from error

@@ -9,7 +9,9 @@ from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.gguf_checkpoint import open_gguf
 from headrace.weights.gguf_file import MAGIC
 from headrace.weights.hf_folder import open_hf_folder
+from headrace.weights.small_file import is_named
 from headrace.weights.store.gguf_group import gguf_groups
+from headrace.weights.user_path import user_path
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:
@@ -19,17 +21,27 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     Nothing is converted and no weight is read. Raises CheckpointError when there is no model or it
     is damaged, UnsupportedModelError when it is one that is not supported.
     """
-    path = Path(path).expanduser()
+    path = user_path(path)
+    try:
+        return _open(path)
+    except OSError as error:
+        # A folder closed to this user, a name too long for the file system, a disk that fails.
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _open(path: Path) -> Checkpoint:
     if path.is_file():
         return _open_file(path)
     if not path.is_dir():
+        if path.exists():
+            raise CheckpointError(f"{path}: neither a regular file nor a folder")
         raise CheckpointError(
             f"{path}: no such file or folder; "
             "a GGUF file or a folder with config.json and safetensors is required"
         )
     files = sorted(path.glob("*.gguf"))
     # Repositories of GGUF files often keep the original's config.json beside them.
-    if (path / "config.json").is_file() and (any(path.glob("*.safetensors")) or not files):
+    if is_named(path / "config.json") and (any(path.glob("*.safetensors")) or not files):
         return open_hf_folder(path)
     groups = gguf_groups(file.name for file in files)
     if len(groups) == 1:
@@ -43,11 +55,8 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def _open_file(path: Path) -> Checkpoint:
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(MAGIC))
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    with path.open("rb") as file:
+        start = file.read(len(MAGIC))
     if start != MAGIC and path.suffix == ".safetensors":
         raise CheckpointError(
             f"{path}: weights alone; name the folder, which must hold config.json as well"

@@ -34,7 +34,7 @@ KINDS: dict[str, RopeKind] = {
 """By the names configs use; Phi-3 first called longrope "su"."""
 
 FULL, WINDOWED = "full_attention", "sliding_attention"
-"""Kinds of layers that may have a rope each."""
+"""Kinds of layers in `layer_types`, that may also have a rope each."""
 
 # Far above float32's error of a share times a head's width, far below one dimension.
 _SHARE_ROUNDING = 1e-3
@@ -244,13 +244,16 @@ def _read_yarn(part: ConfigReader, fields: dict[str, Any]) -> dict[str, Any]:
     # The names are DeepSeek's; only both together mean anything.
     mscale, all_dims = (part.optional(key, float) for key in ("mscale", "mscale_all_dim"))
     stated, factor = part.optional("attention_factor", float), fields["factor"]
+    # Whether training saw the scaling; the arithmetic is the same.
+    part.unused("finetuned")
     if stated is not None:
         attention = part.positive("attention_factor")
     elif mscale and all_dims:
         ratio = yarn_attention_factor(factor, mscale) / yarn_attention_factor(factor, all_dims)
         attention = _float32(ratio)
     else:
-        attention = yarn_attention_factor(factor)
+        # DeepSeek-R1-0528-Qwen3-8B has the reciprocal here; as vLLM, transformers passes over it.
+        attention = _float32(yarn_attention_factor(factor) * part.positive("attn_factor", 1.0))
     return {
         "attention_factor": attention,
         "beta_fast": fast,

@@ -10,7 +10,6 @@ Source: the safetensors format (README of huggingface/safetensors).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from headrace.errors import CheckpointError, shown
 from headrace.weights.codecs import codec_of_safetensors_dtype
+from headrace.weights.json_file import parse_json
 from headrace.weights.mapped import map_file
 from headrace.weights.no_effect import is_derived
 from headrace.weights.tensor import Tensor
@@ -90,7 +90,7 @@ def _read_header(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any
         )
     base = _LENGTH_BYTES + n_bytes
     try:
-        header = json.loads(data[_LENGTH_BYTES:base].tobytes(), object_pairs_hook=_unique)
+        header = parse_json(data[_LENGTH_BYTES:base].tobytes(), _unique)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: the header is not valid JSON: {error}") from error
     if not isinstance(header, dict):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import CheckpointError, UnsupportedModelError
+from headrace.weights.small_file import read_small_file
 from headrace.weights.tokenizer_data import TokenKind, token_text
 
 MAX_MODEL_BYTES = 64 * 2**20
@@ -48,13 +49,7 @@ def sentencepiece_entries(path: Path, config: Mapping[str, Any]) -> dict[str, An
     says what begins and ends a text. Raises CheckpointError for a damaged file,
     UnsupportedModelError for another kind of model.
     """
-    try:
-        n_bytes = path.stat().st_size
-        if n_bytes > MAX_MODEL_BYTES:
-            raise CheckpointError(f"{path}: {n_bytes} bytes; the limit is {MAX_MODEL_BYTES}")
-        data = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    data = read_small_file(path, MAX_MODEL_BYTES)
     if _is_ranks(data):
         raise UnsupportedModelError(
             f"{path}: a list of tiktoken ranks, which does not say how text is split; "

@@ -6,6 +6,7 @@ order, (out, in) for matrices, whatever the file's own order is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,11 @@ class Tensor:
     def nbytes(self) -> int:
         """Bytes of storage, without padding."""
         return int(self.data.nbytes)
+
+    @property
+    def num_values(self) -> int:
+        """Values it holds; 1 for a scalar."""
+        return math.prod(self.shape)
 
     def select_rows(self, order: npt.NDArray[np.int32]) -> Tensor:
         """This tensor with its rows in another order; only for matrices. Copies nothing."""

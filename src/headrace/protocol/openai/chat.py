@@ -18,6 +18,14 @@ from headrace.protocol.openai.sampling import (
     check_stop,
     check_stream_options,
 )
+from headrace.protocol.openai.template import (
+    AddGenerationPrompt,
+    ContinueFinalMessage,
+    OwnTemplate,
+    TemplateVariables,
+    check_turn,
+    opens_turn,
+)
 from headrace.protocol.openai.usage import Usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -77,23 +85,10 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
             "(at most `--max-logprobs`).",
         ),
     ] = 0
-    add_generation_prompt: Annotated[
-        bool | None,
-        Meta(description="Open the assistant's turn. Default: unless continue_final_message."),
-    ] = None
-    continue_final_message: Annotated[
-        bool, Meta(description="Leave the last message open, so that the model goes on with it.")
-    ] = False
-    chat_template: Annotated[
-        str | None,
-        Meta(
-            description="Template in place of the model's own. "
-            "Refused without `--trust-request-chat-template`."
-        ),
-    ] = None
-    chat_template_kwargs: Annotated[
-        dict[str, Any], Meta(description="Further variables for the chat template.")
-    ] = msgspec.field(default_factory=dict)
+    add_generation_prompt: AddGenerationPrompt = None
+    continue_final_message: ContinueFinalMessage = False
+    chat_template: OwnTemplate = None
+    chat_template_kwargs: TemplateVariables = msgspec.field(default_factory=dict)
     add_special_tokens: Annotated[
         bool,
         Meta(description="Let the tokenizer add its own (BOS) tokens to what the template gave."),
@@ -111,8 +106,7 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
     @property
     def opens_turn(self) -> bool:
         """Whether the template is to open the assistant's turn."""
-        asked = self.add_generation_prompt
-        return not self.continue_final_message if asked is None else asked
+        return opens_turn(self.add_generation_prompt, self.continue_final_message)
 
 
 def check_messages(messages: list[Message]) -> None:
@@ -127,16 +121,6 @@ def check_messages(messages: list[Message]) -> None:
         if isinstance(message.content, list):
             for position, part in enumerate(message.content):
                 _check_part(part, f"messages[{index}].content[{position}]")
-
-
-def check_turn(add_generation_prompt: bool | None, continue_final_message: bool) -> None:
-    """Raise RequestError when a turn is to be opened and continued at once."""
-    if add_generation_prompt and continue_final_message:
-        raise RequestError(
-            "add_generation_prompt and continue_final_message exclude each other; "
-            "set one of them to false",
-            param="continue_final_message",
-        )
 
 
 def check_chat(request: ChatCompletionRequest) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from headrace.errors import RequestError
-from headrace.protocol.openai.chat import Messages, check_messages, check_turn
+from headrace.protocol.openai.chat import Messages, check_messages
 from headrace.protocol.openai.sampling import TokenId
+from headrace.protocol.openai.template import (
+    AddGenerationPrompt,
+    ContinueFinalMessage,
+    OwnTemplate,
+    TemplateVariables,
+    check_turn,
+    opens_turn,
+)
 
 _MODEL = "A served name; may be left out, as one model is served."
 
@@ -30,23 +38,10 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
             "Default: true for a prompt, false for messages."
         ),
     ] = None
-    add_generation_prompt: Annotated[
-        bool | None,
-        Meta(description="Open the assistant's turn. Default: unless continue_final_message."),
-    ] = None
-    continue_final_message: Annotated[
-        bool, Meta(description="Leave the last message open, so that the model goes on with it.")
-    ] = False
-    chat_template: Annotated[
-        str | None,
-        Meta(
-            description="Template in place of the model's own. "
-            "Refused without `--trust-request-chat-template`."
-        ),
-    ] = None
-    chat_template_kwargs: Annotated[
-        dict[str, Any], Meta(description="Further variables for the chat template.")
-    ] = msgspec.field(default_factory=dict)
+    add_generation_prompt: AddGenerationPrompt = None
+    continue_final_message: ContinueFinalMessage = False
+    chat_template: OwnTemplate = None
+    chat_template_kwargs: TemplateVariables = msgspec.field(default_factory=dict)
     return_token_strs: Annotated[bool, Meta(description="Also return the tokens as strings.")] = (
         False
     )
@@ -54,8 +49,7 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def opens_turn(self) -> bool:
         """Whether the template is to open the assistant's turn."""
-        asked = self.add_generation_prompt
-        return not self.continue_final_message if asked is None else asked
+        return opens_turn(self.add_generation_prompt, self.continue_final_message)
 
 
 def check_tokenize(request: TokenizeRequest) -> None:

@@ -44,7 +44,7 @@ LEFT_OUT: Final = Missing.LEFT_OUT
 class Key:
     """An entry `<architecture>.{gguf}` of GGUF and its key in config.json; one value, two names.
 
-    kind: "size" is a whole number of at least 1, "positive" and "number" are finite floats.
+    kind: "size" is a whole number of at least 1, "positive" a finite float above 0.
     in_gguf, in_config: what is taken where that side is silent; REFUSED stops the reading, LEFT_OUT
         leaves the key out on the other side too. A value of in_config is transformers' default.
     same_as: key of config.json whose value is taken where GGUF is silent, and where config.json is
@@ -54,7 +54,7 @@ class Key:
 
     gguf: str
     config: str
-    kind: Literal["size", "positive", "number"] = "size"
+    kind: Literal["size", "positive"] = "size"
     in_gguf: Any = REFUSED
     in_config: Any = REFUSED
     same_as: str | None = None

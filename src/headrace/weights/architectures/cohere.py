@@ -72,7 +72,6 @@ COHERE2 = Architecture(
     block=_BLOCK,
     top=_TOP,
     keys=(*_KEYS, Key("attention.sliding_window", "sliding_window", in_config=4096)),
-    rope_theta=500000.0,
     accepted={
         **SILU,
         "attention_bias": (False,),
@@ -83,7 +82,7 @@ COHERE2 = Architecture(
         "use_embedding_sharing": (True,),
         "use_gated_activation": (True,),
         "use_parallel_block": (True,),
-        "use_parallel_embedding": (True,),
+        "use_parallel_embedding": (),
         "use_qk_norm": (False,),
     },
     reads=_read_cohere2,

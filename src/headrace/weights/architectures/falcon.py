@@ -81,7 +81,11 @@ FALCON = Architecture(
     layers="transformer.h",
     head_dim=False,
     implied={"activation": "gelu", "alibi": False, "bias": False},
-    accepted={"auto_map": ()},
+    accepted={
+        "auto_map": (),
+        "apply_residual_connection_post_layernorm": (False,),
+        "ff_factor": (),
+    },
     variants={
         "attn_norm_2": Variant(
             block={"attn_norm": "ln_mlp"},

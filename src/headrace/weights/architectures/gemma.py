@@ -13,9 +13,10 @@ from typing import Any
 from headrace.weights.architectures.architecture import LEFT_OUT, Architecture, Key
 from headrace.weights.architectures.gguf_keys import GGUFKeys
 from headrace.weights.architectures.shared import ATTENTION, GATED_MLP, HEAD_NORMS, RMS_EPS, TOP
-from headrace.weights.architectures.windows import FULL, read_layer_types, write_layer_types
+from headrace.weights.architectures.windows import read_layer_types, write_layer_types
 from headrace.weights.checkpoint import Conventions
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL
 
 _BLOCK = {
     "attn_norm": "input_layernorm",
@@ -76,6 +77,8 @@ def _write_gemma2(config: ConfigReader, entries: dict[str, Any]) -> None:
             config.refuse(key, None, "numbers: llama.cpp takes its own where a file has none")
     _write_scalar("gemma2", config)
     write_layer_types(config, entries, 2)
+    window = entries["attention.sliding_window"]
+    config.expect("sliding_window_size", int, (window,), window)
 
 
 GEMMA2 = Architecture(

@@ -85,15 +85,6 @@ class GGUFKeys:
             raise self.error(key, value, "a positive number is required")
         return float(shortest(value))
 
-    def number(self, key: str) -> float | None:
-        """A finite number, or None."""
-        value = self.take(key)
-        if value is None:
-            return None
-        if not isinstance(value, float) or not math.isfinite(value):
-            raise self.error(key, value, "a finite number is required")
-        return float(shortest(value))
-
     def flags(self, key: str, count: int) -> list[bool] | None:
         """`count` booleans, one per layer, or None."""
         value = self.take(key)

@@ -12,9 +12,9 @@ from typing import Any
 
 from headrace.weights.architectures.gguf_keys import GGUFKeys, is_whole
 from headrace.weights.config_reader import ConfigReader
+from headrace.weights.rope_config import FULL, WINDOWED
 
 PATTERN = "attention.sliding_window_pattern"
-WINDOWED, FULL = "sliding_attention", "full_attention"
 
 
 def read_layer_types(keys: GGUFKeys, config: dict[str, Any]) -> None:

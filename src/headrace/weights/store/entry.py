@@ -84,10 +84,7 @@ def _with_tensors(entry: StoredModel, tensors: Iterable[Tensor]) -> StoredModel:
     parameters = 0
     for tensor in tensors:
         bytes_by_codec[tensor.codec.name] += tensor.nbytes
-        count = 1
-        for size in tensor.shape:
-            count *= size
-        parameters += count
+        parameters += tensor.num_values
     codec = bytes_by_codec.most_common(1)[0][0] if bytes_by_codec else None
     return replace(entry, codec=codec, parameters=parameters)
 

@@ -8,6 +8,7 @@ the size and time it had. The file may be deleted, damaged or unwritable: header
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 from headrace import __version__
 from headrace.weights.atomic_file import atomic_file
 from headrace.weights.store.entry import StoredModel, read_facts
+from headrace.weights.user_path import user_path
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class FactsFile:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         root = environ.get("XDG_CACHE_HOME") or "~/.cache"
-        self.path = Path(root).expanduser() / "headrace" / "models.json"
+        self.path = user_path(root) / "headrace" / "models.json"
         self._before = _read(self.path)
         self._facts: dict[str, _Facts] = {}
 
@@ -51,7 +53,7 @@ class FactsFile:
         """`entry` with its facts, remembered or read. One that is broken is read every time."""
         if entry.broken is not None:
             return entry
-        key = str(entry.path.resolve())
+        key = os.path.realpath(entry.path)  # other than resolve(), bears links that go in circles
         known = self._before.get(key)
         if known is None or (known.size_bytes, known.modified_s) != _state(entry):
             entry = read_facts(entry)

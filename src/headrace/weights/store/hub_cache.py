@@ -18,6 +18,7 @@ from headrace.weights.hf_names import INDEX
 from headrace.weights.json_file import read_json_object
 from headrace.weights.store.model_files import choose_files
 from headrace.weights.store.model_name import DEFAULT_REVISION, HubModel
+from headrace.weights.user_path import user_path
 
 _PREFIX = "models--"
 _SEPARATOR = "--"
@@ -45,14 +46,14 @@ class CachedRevision:
 
     def files(self) -> list[str]:
         """Paths, relative to the folder, of the files that can be read."""
-        return [name for name in self.entries() if (self.folder / name).is_file()]
+        return [name for name in self.entries() if _is_file(self.folder / name)]
 
     def entries(self) -> list[str]:
-        """Paths of all files, also of links whose blob is gone."""
+        """Paths of all files, also of links whose blob is gone; the hub's are printable."""
         return sorted(
             path.relative_to(self.folder).as_posix()
             for path in self.folder.rglob("*")
-            if path.is_symlink() or path.is_file()
+            if _is_file(path, links=True) and path.name.isprintable()
         )
 
 
@@ -60,11 +61,11 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     """Where the cache is, by the variables huggingface_hub goes by."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environ.get(name):
-            return Path(environ[name]).expanduser()
+            return user_path(environ[name])
     if environ.get("HF_HOME"):
-        return Path(environ["HF_HOME"]).expanduser() / "hub"
+        return user_path(environ["HF_HOME"]) / "hub"
     root = environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "huggingface" / "hub"
+    return user_path(root) / "huggingface" / "hub"
 
 
 def is_offline(environ: Mapping[str, str]) -> bool:
@@ -91,9 +92,9 @@ def cached_revisions(cache: Path, repo: str) -> list[CachedRevision]:
     """What there is of `repo`, the revision called main first."""
     root = repo_folder(cache, repo)
     refs: dict[str, list[str]] = {}
-    for name, commit in _refs(root / "refs"):
-        refs.setdefault(commit, []).append(name)
     try:
+        for name, commit in _refs(root / "refs"):
+            refs.setdefault(commit, []).append(name)
         folders = sorted(path for path in (root / "snapshots").iterdir() if path.is_dir())
     except OSError:
         return []
@@ -130,8 +131,16 @@ def entry_of(revision: CachedRevision, model: HubModel) -> Path:
     if chosen.entry is not None:
         return revision.folder / chosen.entry
     if not names & _TOKENIZERS:
-        raise FetchError(f"{model}: its tokenizer is not in the cache; headrace pull {model}")
+        raise FetchError(f"{model}: its tokenizer is not in the cache (tokenizer.json)")
     return revision.folder
+
+
+def _is_file(path: Path, *, links: bool = False) -> bool:
+    """Whether it is a file (links: or a link to nothing); false in a folder closed to this user."""
+    try:
+        return path.is_file() or (links and path.is_symlink())
+    except OSError:
+        return False
 
 
 def _refs(folder: Path) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
+from huggingface_hub import HfApi, ModelInfo, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.constants import HF_HUB_DISABLE_XET, MAX_HTTP_DOWNLOAD_SIZE
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -76,20 +76,15 @@ class HubClient:
         """What the repository holds at the revision; one request."""
         api = HfApi(endpoint=self.endpoint, library_name=_LIBRARY, library_version=__version__)
         with saying(model, self.endpoint, self.cache):
-            info = api.model_info(model.repo, revision=model.revision, files_metadata=True)
-        if info.sha is None or not _DIGEST.fullmatch(info.sha):
+            try:
+                info = api.model_info(model.repo, revision=model.revision, files_metadata=True)
+                listing = Listing(_digest(info.sha) or "", _files(info))
+            except (AttributeError, KeyError, TypeError) as error:
+                # JSON of another shape: the library takes it apart without looking.
+                raise FetchError(f"{model}: {self.endpoint} gave no listing of a hub") from error
+        if not listing.commit:
             raise FetchError(f"{self.endpoint} gave no commit of {model.repo}; it is no hub")
-        files = {
-            one.rfilename: RemoteFile(
-                one.rfilename,
-                (one.lfs.size if one.lfs else one.size) or 0,
-                _digest(one.lfs.sha256 if one.lfs else None),
-                _digest(one.blob_id),
-            )
-            for one in info.siblings or ()
-            if _is_inside(one.rfilename)
-        }
-        return Listing(info.sha, files)
+        return listing
 
     def held(self, model: HubModel, commit: str, file: RemoteFile) -> bool:
         """Whether the cache has the file, under this commit or by its digest."""
@@ -239,14 +234,40 @@ def _counter(on_bytes: OnBytes) -> Any:
     return Counter
 
 
-def _digest(text: str | None) -> str | None:
+def _files(info: ModelInfo) -> dict[str, RemoteFile]:
+    return {
+        one.rfilename: RemoteFile(
+            one.rfilename,
+            _size(one.lfs.size if one.lfs else one.size),
+            _digest(one.lfs.sha256 if one.lfs else None),
+            _digest(one.blob_id),
+        )
+        for one in info.siblings or ()
+        if _is_inside(one.rfilename)
+    }
+
+
+def _size(value: object) -> int:
+    """A size of a listing, 0 where it is not stated; TypeError where it is none."""
+    if value is None:
+        return 0
+    if not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is no size")
+    return value
+
+
+def _digest(text: object) -> str | None:
     """A digest of a listing; None where it is none, since it becomes a file's name."""
-    return text if text is not None and _DIGEST.fullmatch(text) else None
+    return text if isinstance(text, str) and _DIGEST.fullmatch(text) else None
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name of a listing stays in the repository's folder."""
-    return not name.startswith("/") and not {"", ".", ".."} & set(name.split("/"))
+    """Whether a name of a listing is one, and stays in the repository's folder."""
+    return (
+        name.isprintable()
+        and not name.startswith("/")
+        and not {"", ".", ".."} & set(name.split("/"))
+    )
 
 
 def _damaged(model: HubModel, file: RemoteFile) -> FetchError:

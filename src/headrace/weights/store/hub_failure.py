@@ -60,12 +60,21 @@ def saying(model: HubModel, endpoint: str, cache: Path) -> Iterator[None]:
         ) from error
     except hub_errors.HfHubHTTPError as error:
         status = error.response.status_code
-        remedy = "try again later" if status >= 500 or status == 429 else "check HF_TOKEN"
+        remedy = "check HF_TOKEN"
+        if status >= 500 or status == 429:
+            remedy = "try again later"
+        elif status == 404:
+            remedy = "check the name, and HF_ENDPOINT if it is set"
         raise FetchError(f"{model}: {endpoint} answered {status}; {remedy}") from error
     except hub_errors.OfflineModeIsEnabled as error:
         raise FetchError(f"{model}: the network is switched off (HF_HUB_OFFLINE)") from error
     except hub_errors.HFValidationError as error:
         raise FetchError(f"{model}: not a repository's name: {error}") from error
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+        raise FetchError(
+            f"{model}: {endpoint!r} is no address of a hub; set HF_ENDPOINT to http:// or https:// "
+            "and a host, or to nothing"
+        ) from error
     except (httpx2.HTTPError, hub_errors.LocalEntryNotFoundError, ConnectionError) as error:
         cause = error.__cause__ or error
         raise FetchError(
@@ -75,3 +84,14 @@ def saying(model: HubModel, endpoint: str, cache: Path) -> Iterator[None]:
     except OSError as error:
         what = error.strerror or str(error).splitlines()[0]
         raise FetchError(f"{model}: cannot be fetched to {cache}: {what}") from error
+    except UnicodeEncodeError as error:
+        raise FetchError(
+            f"{model}: HF_TOKEN has letters that no token has; copy it anew from "
+            f"{endpoint}/settings/tokens"
+        ) from error
+    except ValueError as error:
+        # Its text may be the address of a proxy, with a password.
+        raise FetchError(
+            f"{model}: {endpoint} cannot be asked, or answers nothing a hub does "
+            f"({type(error).__name__}); check HF_ENDPOINT, HTTP_PROXY and HTTPS_PROXY"
+        ) from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from headrace.errors import CheckpointError, FetchError
 from headrace.weights.json_file import read_json_object
 from headrace.weights.store.model_name import OllamaModel
+from headrace.weights.user_path import user_path
 
 _MODEL = "application/vnd.ollama.image.model"
 _ADAPTER = "application/vnd.ollama.image.adapter"
@@ -38,8 +39,8 @@ class OllamaEntry:
 def ollama_folders(environ: Mapping[str, str]) -> list[Path]:
     """Where Ollama's models may be: OLLAMA_MODELS, or the places it takes by itself."""
     if environ.get("OLLAMA_MODELS"):
-        return [Path(environ["OLLAMA_MODELS"]).expanduser()]
-    return [Path("~/.ollama/models").expanduser(), Path(_SERVICE_FOLDER)]
+        return [user_path(environ["OLLAMA_MODELS"])]
+    return [user_path("~/.ollama/models"), Path(_SERVICE_FOLDER)]
 
 
 def ollama_models(folder: Path) -> Iterator[OllamaModel]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.embedded import EMBEDDED_NAME
@@ -11,15 +14,16 @@ from headrace.errors import FetchError
 from headrace.weights.store.gguf_group import choose_group, gguf_groups
 from headrace.weights.store.hub_cache import (
     cache_folder,
+    cached_repos,
     cached_revisions,
     find_revision,
     repo_folder,
 )
-from headrace.weights.store.model_name import DEFAULT_REVISION, HubModel, hub_model, is_explicit
+from headrace.weights.store.model_name import HubModel, hub_model, is_explicit
 from headrace.weights.store.resolve import locate_model
 
 if TYPE_CHECKING:
-    from huggingface_hub import DeleteCacheStrategy, HFCacheInfo
+    from huggingface_hub import HFCacheInfo
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,16 @@ class Removal:
     name: str
     what: str
     freed_bytes: int
-    _strategy: DeleteCacheStrategy
+    _remove: Callable[[], object]
 
     def execute(self) -> None:
-        """Remove it; there is no way back but fetching."""
-        self._strategy.execute()
+        """Remove it; there is no way back but fetching. Raises FetchError where that fails."""
+        try:
+            self._remove()
+        except OSError as error:
+            raise FetchError(
+                f"{self.name}: {error.filename} cannot be removed: {error.strerror}"
+            ) from error
 
 
 def plan_removal(model: str, environ: Mapping[str, str]) -> Removal:
@@ -47,22 +56,51 @@ def plan_removal(model: str, environ: Mapping[str, str]) -> Removal:
         raise FetchError(_refusal(model, environ))
     cache = cache_folder(environ)
     revisions = cached_revisions(cache, named.repo)
-    if not revisions:
-        raise FetchError(f"{model}: {named.repo} is not in {cache}; see headrace list")
-    from huggingface_hub import scan_cache_dir
+    try:
+        if not revisions and _is_unfinished(cache, named):
+            return _of_unfinished(named, repo_folder(cache, named.repo))
+        if not revisions:
+            raise FetchError(f"{model}: {named.repo} is not in {cache}; see headrace list")
+        from huggingface_hub import scan_cache_dir
 
-    info = scan_cache_dir(cache)
+        info = scan_cache_dir(cache)
+    except OSError as error:
+        raise FetchError(
+            f"{model}: the cache cannot be gone through: {error.filename}: {error.strerror}; "
+            "mend or remove that yourself"
+        ) from error
     if all(repo.repo_id != named.repo for repo in info.repos):
         raise FetchError(
             f"{model}: what the cache has of {named.repo} is damaged; headrace pull mends it, or "
             f"remove {repo_folder(cache, named.repo)} yourself"
         )
-    if named.quant is None and named.file is None and named.revision == DEFAULT_REVISION:
+    if _is_whole_repo(named):
         commits = [one.commit for one in revisions]
         what = f"{named.repo}, all {len(commits)} revisions" if len(commits) > 1 else named.repo
         strategy = info.delete_revisions(*commits)
-        return Removal(str(named), what, strategy.expected_freed_size, strategy)
+        return Removal(str(named), what, strategy.expected_freed_size, strategy.execute)
     return _of_one_revision(model, named, info, environ)
+
+
+def _is_whole_repo(model: HubModel) -> bool:
+    """Whether nothing but the repository was named."""
+    return model == HubModel(model.repo)
+
+
+def _is_unfinished(cache: Path, named: HubModel) -> bool:
+    """Whether a repository has a folder but not one revision; OSError where nobody can tell."""
+    if not _is_whole_repo(named) or named.repo not in cached_repos(cache):
+        return False
+    snapshots = repo_folder(cache, named.repo) / "snapshots"
+    return not snapshots.is_dir() or not any(snapshots.iterdir())
+
+
+def _of_unfinished(named: HubModel, folder: Path) -> Removal:
+    """A repository of which only parts of files have come: no revision, so unknown to the scan."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    what = f"what an unfinished fetch of {named.repo} left"
+    freed = sum(path.stat().st_size for path in paths)
+    return Removal(str(named), what, freed, partial(shutil.rmtree, folder))
 
 
 def _of_one_revision(
@@ -73,7 +111,7 @@ def _of_one_revision(
         raise FetchError(f"{model}: revision {named.revision} of {named.repo} is not in the cache")
     if named.quant is None and named.file is None:
         strategy = info.delete_revisions(revision.commit)
-        return Removal(str(named), str(named), strategy.expected_freed_size, strategy)
+        return Removal(str(named), str(named), strategy.expected_freed_size, strategy.execute)
     groups = gguf_groups(revision.entries())
     group = choose_group(groups, quant=named.quant, file=named.file, where=model)
     if len(groups) == 1 and not any(name.endswith(".safetensors") for name in revision.entries()):
@@ -91,7 +129,7 @@ def _of_one_revision(
         ]
         strategy = info.delete_files(*files)
     what = ", ".join(group.files)
-    return Removal(str(named), what, strategy.expected_freed_size, strategy)
+    return Removal(str(named), what, strategy.expected_freed_size, strategy.execute)
 
 
 def _refusal(model: str, environ: Mapping[str, str]) -> str:

@@ -32,6 +32,7 @@ from headrace.weights.store.model_name import (
     ollama_model,
 )
 from headrace.weights.store.ollama_store import OllamaEntry, find_entry, ollama_folders
+from headrace.weights.user_path import user_path
 
 if TYPE_CHECKING:
     from headrace.weights.store.fetch import Fetched, OnProgress
@@ -88,9 +89,14 @@ def obtain_model(
 
 def fetch(model: HubModel, environ: Mapping[str, str], on_progress: OnProgress) -> Fetched:
     """Bring the newest commit of a hub model's revision to this disk; raises FetchError."""
-    from headrace.weights.store.fetch import fetch_model
-    from headrace.weights.store.hub_client import HubClient
-
+    try:
+        from headrace.weights.store.fetch import fetch_model
+        from headrace.weights.store.hub_client import HubClient
+    except ValueError as error:  # huggingface_hub reads its variables when it is imported
+        raise FetchError(
+            f"{model}: huggingface_hub does not start: {error}; check the variables that begin "
+            "with HF_"
+        ) from error
     client = HubClient(cache_folder(environ), environ.get("HF_ENDPOINT"))
     return fetch_model(model, client, on_progress)
 
@@ -101,7 +107,7 @@ def _named(model: str, environ: Mapping[str, str]) -> Located | HubModel:
         return Located(embedded_model(), "embedded")
     explicit = is_explicit(model)
     on_hub = None if explicit == "ollama" else hub_model(model)
-    path = Path(model).expanduser()
+    path = user_path(model)
     if explicit is None and _exists(path):
         note = None
         if on_hub is not None and path.is_dir():

@@ -1,0 +1,148 @@
+"""Every family in kinds with blocks: kernels beside the reference, and each request's logits alone.
+
+Activations are rounded to 8 bits where both backends multiply kinds with blocks. Sums in another
+order differ by 1e-7 of a value, which now and then rounds one activation the other way; a step of
+1/127 of a block's largest value is then what tells the two apart, and the bounds are of that size.
+They find what is wrong throughout, as matrices in the wrong order are; the exact comparisons are
+those in F32 (`test_parity`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from headrace.models import load_model
+from headrace.ops import make_ops
+from headrace.ops.interface import Ops
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs import get_codec
+from headrace.weights.tensor import Tensor
+from tests.models.cases import Session, prompt
+from tests.models.test_batches import run_mixed
+from tests.tiny import tiny_checkpoint, tiny_config
+from tests.tiny_families import tiny_family_names
+
+# Shares of the logits' standard deviation, some two and three times the most that was seen.
+RMS_BOUND, LARGEST_BOUND = 0.05, 0.4
+
+LENGTHS = (1, 17, 90, 40)
+
+
+def levels() -> list[str]:
+    try:
+        from headrace.ops.cpu import CpuOps
+    except ImportError:
+        return []
+    return CpuOps.levels()
+
+
+needs_kernels = pytest.mark.skipif(not levels(), reason="the cpu backend is not built here")
+
+
+def wide(family: str, codec: str, **changes: Any) -> Checkpoint:
+    """A model whose rows are of whole super-blocks of 256."""
+    keys = tiny_config(family)
+    if "n_embd" in keys:
+        shape = {"n_embd": 256, "n_inner": 1024}
+    elif "intermediate_size" in keys:
+        shape = {"hidden_size": 256, "intermediate_size": 256}
+    else:
+        shape = {"hidden_size": 256}
+    if "head_dim" in keys:
+        shape["head_dim"] = 64
+    if get_codec(codec).can_encode:
+        return tiny_checkpoint(family, codec, **shape, **changes)
+    # Rows of Q8_0 stand where a folder's would be turned, as in GGUF files.
+    checkpoint = tiny_checkpoint(family, "Q8_0", **shape, **changes)
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: random_q4_k(rng, tensor) if tensor.codec.name == "Q8_0" else tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
+    return replace(checkpoint, tensors=tensors)
+
+
+def random_q4_k(rng: np.random.Generator, tensor: Tensor) -> Tensor:
+    """Blocks of random bits whose values have the spread of the tensor's and lie around 0."""
+    rows, width = tensor.shape
+    codec = get_codec("Q4_K")
+    data = rng.integers(0, 256, (rows, codec.row_bytes(width)), np.uint8)
+    blocks = data.reshape(rows, width // codec.block_elements, codec.block_bytes)
+    # d * scale * q - dmin * min, with scale and min 0 to 63 and q 0 to 15: d and dmin as float16.
+    blocks[..., :4] = np.array([1.0, 7.5], np.float16).view(np.uint8)
+    plain = Tensor(tensor.name, tensor.shape, codec, data)
+    share = float(tensor.to_f32().std()) / float(plain.to_f32().std())
+    blocks[..., :4] = np.array([share, 7.5 * share], np.float16).view(np.uint8)
+    return plain
+
+
+def run(checkpoint: Checkpoint, ops: Ops, count: int = 40) -> npt.NDArray[np.float32]:
+    return Session(load_model(checkpoint, ops), ops).feed(prompt(0)[:count])
+
+
+def apart(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> tuple[float, float]:
+    """Root mean square and largest of the difference, in standard deviations of the logits."""
+    difference = (one - other) / other.std()
+    return float(np.sqrt(np.mean(difference**2))), float(np.abs(difference).max())
+
+
+@needs_kernels
+@pytest.mark.parametrize("codec", ["Q8_0", "Q4_0", "Q4_K"])
+@pytest.mark.parametrize("family", tiny_family_names())
+def test_kernels_compute_what_the_reference_does(family: str, codec: str, reference: Ops) -> None:
+    checkpoint = wide(family, codec)
+    assert load_model(checkpoint, reference).weight_codec == codec
+    expected = run(checkpoint, reference)
+    assert np.isfinite(expected).all() and expected.std() > 0.01
+    for level in levels():
+        rms, largest = apart(run(checkpoint, make_ops("cpu", cpu_level=level, threads=2)), expected)
+        assert rms < RMS_BOUND and largest < LARGEST_BOUND, level
+
+
+@pytest.mark.parametrize(
+    ("family", "change"),
+    [
+        ("mistral", {"sliding_window": 4}),
+        ("gemma2", {"final_logit_softcapping": 1.0}),
+        ("cohere2", {"layer_types": ["full_attention", "sliding_attention"]}),
+        ("llama", {"rope_theta": 1e6}),
+        ("glm", {"partial_rotary_factor": 1.0}),
+    ],
+)
+def test_a_rule_left_out_is_not_lost_in_the_bounds(
+    family: str, change: dict[str, Any], reference: Ops
+) -> None:
+    rms, _ = apart(*(run(wide(family, "Q4_K", **keys), reference) for keys in (change, {})))
+    assert rms > 4 * RMS_BOUND
+
+
+@needs_kernels
+@pytest.mark.parametrize("codec", ["Q8_0", "Q4_K", "BF16"])
+@pytest.mark.parametrize("level", levels())
+def test_windows_and_softcaps_leave_each_request_alone(level: str, codec: str) -> None:
+    """Chunks, company, blocks and threads do not show, in layers with and without a window."""
+    ops, other = (make_ops("cpu", cpu_level=level, threads=count) for count in (2, 1))
+    checkpoint = wide(
+        "gemma2", codec, sliding_window=24, num_hidden_layers=3,
+        attn_logit_softcapping=2.0, final_logit_softcapping=1.5,
+    )  # fmt: skip
+    model = load_model(checkpoint, ops)
+    rng = np.random.default_rng(7)
+    requests = [rng.integers(0, 288, n).tolist() for n in LENGTHS]
+    kinds: dict[str, Any] = {"k_codec": "bf16", "v_codec": "bf16"}
+    alone = [Session(model, ops, **kinds).feed(ids) for ids in requests]
+    longest = requests[2]
+    single = load_model(checkpoint, other)
+    assert np.array_equal(Session(single, other, **kinds).feed(longest), alone[2])
+    for size in (1, 7, 33):
+        chunks = Session(model, ops, **kinds).feed_in_chunks(longest, size)
+        assert np.array_equal(chunks, alone[2]), size
+    for budget in (5, 64):
+        together = run_mixed(model, ops, requests, "bf16", budget)
+        for mine, expected in zip(together, alone, strict=True):
+            assert np.array_equal(mine, expected), budget

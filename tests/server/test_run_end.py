@@ -1,0 +1,138 @@
+"""`serve` as a process: signals, engines and clients that go away, and what is said then."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.server import run
+from tests.server.serve_process import Process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_a_stream_end(
+    started: Callable[..., Process], model: Path, number: int
+) -> None:
+    process = started(model).wait_ready()
+    body = {"prompt": "Once", "max_tokens": 100, "ignore_eos": True, "stream": True}
+    with httpx.stream("POST", f"{process.url}/v1/completions", json=body, timeout=30) as reply:
+        lines = reply.iter_lines()
+        next(lines)
+        process.process.send_signal(number)
+        rest = [line for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    code, err = process.end(number)
+    assert code == 0
+    assert "Traceback" not in err
+
+
+def test_a_second_signal_ends_streams_with_an_error(
+    started: Callable[..., Process], model: Path
+) -> None:
+    process = started(model, max_model_len=512).wait_ready()
+    body = {"prompt": ["Once"] * 60, "max_tokens": 500, "ignore_eos": True, "stream": True}
+    with httpx.stream("POST", f"{process.url}/v1/completions", json=body, timeout=30) as reply:
+        lines = reply.iter_lines()
+        next(lines)
+        process.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        process.process.send_signal(signal.SIGTERM)
+        rest = [line for line in lines if line]
+    assert "engine_dead" in rest[-1]
+    code, err = process.end()
+    assert code == 0
+    assert "Traceback" not in err
+
+
+def _children(pid: int) -> list[int]:
+    """Processes started by `pid` (fields of /proc/N/stat after the name: state, parent, …)."""
+    stats = (path.read_text() for path in Path("/proc").glob("[0-9]*/stat"))
+    fields = ((stat.split()[0], stat.rpartition(")")[2].split()) for stat in stats)
+    return [int(number) for number, rest in fields if int(rest[1]) == pid]
+
+
+def test_an_engine_that_is_killed(started: Callable[..., Process], model: Path) -> None:
+    process = started(model).wait_ready()
+    body = {"prompt": ["Once"] * 60, "max_tokens": 500, "ignore_eos": True, "stream": True}
+    with httpx.stream("POST", f"{process.url}/v1/completions", json=body, timeout=30) as reply:
+        lines = reply.iter_lines()
+        next(lines)
+        for child in _children(process.process.pid):
+            os.kill(child, signal.SIGKILL)
+        rest = [line for line in lines if line]
+    assert "engine_dead" in rest[-1]
+    assert "SIGKILL" in rest[-1]
+    health = httpx.get(f"{process.url}/health")
+    assert (health.status_code, health.json()["status"]) == (503, "dead")
+    assert process.post("/v1/completions", prompt="x").status_code == 503
+    code, err = process.end()
+    assert code == 0
+    assert "Traceback" not in err
+
+
+def test_a_client_that_never_reads_is_cut_at_the_end(
+    started: Callable[..., Process], model: Path
+) -> None:
+    process = started(model).wait_ready()
+    fields = {"max_tokens": 500, "ignore_eos": True, "stream": True, "logprobs": 20}
+    body = json.dumps({"prompt": ["Once"] * 60, **fields}).encode()
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", int(process.url.rpartition(":")[2])))
+        sock.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        assert _generates(process, 10_000)
+        process.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        code, err = process.end()
+    assert code == 0
+    complaints = [line for line in err.splitlines() if " INFO " not in line]
+    assert len(complaints) == 1, err
+    assert "1 connection(s) were cut" in complaints[0]
+
+
+def _generates(process: Process, num_tokens: int) -> bool:
+    """Whether so many tokens are there soon: more than the buffers on the way take."""
+    for _ in range(500):
+        text = httpx.get(f"{process.url}/metrics").text
+        (line,) = re.findall(r"^vllm:generation_tokens_total.* ([\d.e+]+)$", text, re.M)
+        if float(line) >= num_tokens:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_an_interrupt_before_the_loop_runs_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "listen", interrupted)
+    assert run.serve(EngineConfig(), ServerConfig()) == 130
+
+
+def test_a_signal_while_loading(started: Callable[..., Process], model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = started(model, port=port)
+    for _ in range(2000):
+        try:
+            health = httpx.get(f"http://127.0.0.1:{port}/health", timeout=30)
+            break
+        except httpx.ConnectError:
+            time.sleep(0.005)
+    assert health.json()["status"] in ("loading", "ok")
+    code, err = process.end()
+    assert code == 0
+    assert "Traceback" not in err

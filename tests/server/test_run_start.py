@@ -1,0 +1,121 @@
+"""`serve` as a process: what it says when it starts, and what it cannot serve."""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headrace.server import run
+from tests.server.serve_process import READY_TIMEOUT_S, Process
+
+
+def test_what_it_says_when_ready(running: Process, model: Path) -> None:
+    assert running.ready["model"] == model.stem
+    assert running.ready["url"].startswith("http://127.0.0.1:")
+    assert running.ready["ready_s"] > 0
+    assert running.ready["max_model_len"] == 512
+    assert {"spawn", "import", "weights"} <= set(running.ready["phases_s"])
+    assert {"import", "open", "tokenizer"} == set(running.ready["server_phases_s"])
+    for phases in (running.ready["phases_s"], running.ready["server_phases_s"]):
+        assert all(0 <= seconds < running.ready["ready_s"] for seconds in phases.values())
+    assert httpx.get(f"{running.url}/health").json()["status"] == "ok"
+
+
+def test_how_far_loading_is_can_be_asked(started: Callable[..., Process], model: Path) -> None:
+    """The server listens long before the engine is there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    process = started(model, port=port)
+    seen = []
+    for _ in range(2000):
+        try:
+            body = httpx.get(f"http://127.0.0.1:{port}/health").json()
+        except httpx.TransportError:
+            time.sleep(0.005)
+            continue
+        if body["status"] == "ok":
+            break
+        assert body["status"] == "loading"
+        assert 0 <= body["progress"] <= 1
+        seen.append(body["phase"])
+    process.wait_ready()
+    assert seen
+    known = [*process.ready["phases_s"]]
+    assert sorted(seen, key=known.index) == seen
+
+
+def test_the_line_for_people(started: Callable[..., Process], model: Path) -> None:
+    process = started(model, as_json=False).wait_ready()
+    assert process.ready.startswith(f"headrace serves {model.stem} at http://127.0.0.1:")
+    assert "/v1 (ready in " in process.ready
+
+
+def test_stdout_that_takes_nothing_is_no_obstacle(
+    started: Callable[..., Process], model: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = started(model, port=port, stdout=Path("/dev/full"))
+    for _ in range(2000):
+        with suppress(httpx.TransportError):
+            if httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200:
+                break
+        time.sleep(0.01)
+    time.sleep(0.1)
+    code, err = process.end()
+    assert code == 0, err
+    assert "cannot write to stdout ([Errno 28]" in err
+    assert f"http://127.0.0.1:{port}" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("stdout", [None, "closed"])
+def test_without_stdout_the_line_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stdout: str | None
+) -> None:
+    stream = None if stdout is None else io.StringIO()
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr(sys, "stdout", stream)
+    with caplog.at_level(logging.WARNING):
+        run._print("headrace serves")
+    assert any("headrace serves" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"model": "nothing.gguf"}, "nothing.gguf"),
+        ({"host": "203.0.113.1"}, "--host 203.0.113.1"),
+        ({"chat_template": "nothing.jinja"}, "--chat-template nothing.jinja"),
+        ({"max_model_len": 100_000}, "max_model_len"),
+    ],
+)
+def test_what_cannot_be_served(
+    started: Callable[..., Process], model: Path, settings: dict[str, Any], said: str
+) -> None:
+    process = started(settings.pop("model", model), **settings)
+    out, err = process.process.communicate(timeout=READY_TIMEOUT_S)
+    assert process.process.returncode == 1
+    assert out == ""
+    assert said in err.splitlines()[-1]
+
+
+def test_a_port_in_use(started: Callable[..., Process], model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = started(model, port=port)
+        _, err = process.process.communicate(timeout=READY_TIMEOUT_S)
+    assert process.process.returncode == 1
+    assert f"--port {port}" in err
+    assert "--port 0" in err
