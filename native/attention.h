@@ -1,11 +1,11 @@
 // Causal attention of some tokens of one request, seen by one kv head, with an online softmax.
 //
 // Spans of 64 positions at multiples of 64 are visited in ascending order, from the one in which a
-// window begins. For each row (one q head
-// of one token) and span: 64 scores, their maximum, p = exp(score - maximum), then the sums of p
-// and of p * v, older sums scaled by exp(old maximum - new). Which rows are computed together
-// changes nothing: every row's sums are its own. Positions past a token's own and before its window
-// are left out of its sums (not multiplied by zero: what lies there may be anything).
+// window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
+// p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
+// new). Which rows are computed together changes nothing: every row's sums are its own. Positions
+// past a token's own and before its window are left out of its sums (not multiplied by zero: what
+// lies there may be anything).
 
 #pragma once
 
@@ -278,8 +278,8 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   start_rows(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
-  const int64_t known = positions[tokens - 1] + 1, opening = positions[0] + 1 - a.window;
-  const int64_t first = opening > 0 ? opening : 0;
+  const int64_t last = positions[tokens - 1], opening = positions[0] - a.window + 1;
+  const int64_t known = last + 1, first = opening > 0 ? opening : 0;
   const bool stream = rows <= kStreamRows;
   SpanGroups span = {}, next = {};
   find_groups(a, item, first / kSpan * kSpan, first, known, &next);

@@ -1,4 +1,4 @@
-// Sixteen lanes in two AVX2 registers. Include once, in level_avx2.cpp. Names and meanings are those
+// Sixteen lanes in two AVX2 registers. Include first in level_avx2.cpp. Names and meanings are those
 // of vec_avx512.h.
 
 #pragma once

@@ -1,4 +1,4 @@
-// Sixteen lanes in one AVX-512 register. Include once, in level_avx512.cpp.
+// Sixteen lanes in one AVX-512 register. Include first in a level's unit.
 //
 // What a level has to offer the kernels: the types and functions below, all with internal linkage.
 // vec_portable.h has the same names with the same meaning in plain C++.

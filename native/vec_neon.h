@@ -1,5 +1,5 @@
 // Sixteen lanes in four NEON registers (base ARMv8-A; the dot product of ARMv8.2 where
-// HEADRACE_DOTPROD says so). Include once, in a level's unit. Names and meanings are those of
+// HEADRACE_DOTPROD says so). Include first in a level's unit. Names and meanings are those of
 // vec_avx512.h.
 
 #pragma once

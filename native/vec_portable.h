@@ -1,4 +1,4 @@
-// Sixteen lanes in plain C++ (the compiler's vector types), for any machine. Include once, in
+// Sixteen lanes in plain C++ (the compiler's vector types), for any machine. Include first in
 // level_portable.cpp. Names and meanings are those of vec_avx512.h; a product and a sum are two
 // roundings here.
 
