@@ -20,6 +20,7 @@ constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
+constexpr int kProbeChains = 6;
 
 struct F {
   __m256 a, b;

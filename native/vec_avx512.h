@@ -24,6 +24,8 @@ constexpr int kBlockPanels = 2;
 constexpr int kStreamRows = 8;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
 constexpr int kSpanRows = 4;
+// Chains of the probe: as registers they hide latency (4) times multiplies per cycle (2), and fit.
+constexpr int kProbeChains = 12;
 
 using F = __m512;      // 16 x f32
 using I = __m512i;     // 16 x 32 bits

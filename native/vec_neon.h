@@ -25,6 +25,7 @@ constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
+constexpr int kProbeChains = 6;
 
 struct F {
   float32x4_t a, b, c, d;

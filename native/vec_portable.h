@@ -18,6 +18,7 @@ constexpr int kBlockRows = 2;
 constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 2;
 constexpr int kSpanRows = 2;
+constexpr int kProbeChains = 3;
 
 typedef float F __attribute__((vector_size(64)));
 typedef int32_t I __attribute__((vector_size(64)));
