@@ -13,11 +13,14 @@ void at_least_one(const char* field, int64_t value) {
   }
 }
 
-// The product, or more than a Buffer takes.
+// The product; throws where it is beyond any memory.
 template <size_t N>
 int64_t bytes_of(const int64_t (&factors)[N], int64_t bytes) {
   for (const int64_t factor : factors) {
-    if (__builtin_mul_overflow(bytes, factor, &bytes)) return INT64_MAX;
+    if (__builtin_mul_overflow(bytes, factor, &bytes)) {
+      throw std::invalid_argument("num_layers, num_kv_heads, head_dim and num_blocks of a KV cache "
+                                  "give more bytes than can be counted; ask for fewer blocks");
+    }
   }
   return bytes;
 }

@@ -48,22 +48,26 @@ static float multiply_floats(int64_t rounds) {
   return total;
 }
 
+// Loops over chains are unrolled, or the chains would lie in memory.
 static float multiply_bytes(int64_t rounds) {
   const uint8_t ones[64] = {1};
   const Quads w = quads(load_bytes(ones));
-  int8_t x[kProbeChains][4];
+  int8_t x[kProbeChains][4] = {};
   ISum n[kProbeChains];
+#pragma GCC unroll 12
   for (int i = 0; i < kProbeChains; ++i) {
     n[i] = isum(i);
-    for (int j = 0; j < 4; ++j) x[i][j] = static_cast<int8_t>(i + j);
+    x[i][0] = static_cast<int8_t>(i);
   }
   for (int64_t round = 0; round < rounds; ++round) {
-    // Bytes that could have changed: products of others would be computed once for all rounds.
-    asm volatile("" : : "r"(x) : "memory");
+    // Bytes that could have changed: where a dot product is several instructions, products of others
+    // would be computed once, and only added in every round.
+    if constexpr (!kDotIsOne) asm volatile("" : : "r"(x) : "memory");
 #pragma GCC unroll 12
-    for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x[i]);
+    for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);
   }
   float total = 0;
+#pragma GCC unroll 12
   for (int i = 0; i < kProbeChains; ++i) total += sum(to_float(n[i]));
   return total;
 }

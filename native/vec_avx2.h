@@ -42,6 +42,7 @@ static_assert(2 * 127 * kQuantBound <= kHighestSum);
 static_assert(2 * 128 * kQuantBound <= kHighestSum && 2 * 255 * kQuantBound > kHighestSum);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = true;
+constexpr bool kDotIsOne = false;
 
 HEADRACE_INLINE I whole(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 HEADRACE_INLINE I as_bits(F x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }

@@ -39,6 +39,8 @@ using ISum = __m512i;   // 16 exact integer sums
 constexpr bool kSignedBytes = false;
 // Whether dot4_wide is another computation than dot4: the kernels are compiled twice where it is.
 constexpr bool kWideDiffers = false;
+// Whether dot4 is one instruction, its sum included.
+constexpr bool kDotIsOne = true;
 
 HEADRACE_INLINE M first(int64_t n) { return static_cast<M>(n >= 16 ? 0xffff : (1u << n) - 1); }
 

@@ -47,6 +47,11 @@ constexpr int kQuantBound = 127;  // activations: prepare never makes a -128
 static_assert(128 * kQuantBound <= 32767);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = false;
+#ifdef HEADRACE_DOTPROD
+constexpr bool kDotIsOne = true;
+#else
+constexpr bool kDotIsOne = false;
+#endif
 
 template <class To, class From, class Fn>
 HEADRACE_INLINE To each(const From& x, const Fn& fn) {
