@@ -1,4 +1,4 @@
-// Activations, value by value, and the table lookup that scales and adds what it reads.
+// Activations, value by value.
 //
 // Normal distribution and sigmoids are computed by their small side, so that nothing cancels in the
 // negative tails. Coefficients are relative minimax fits over the ranges named, in float64, rounded.
@@ -103,22 +103,6 @@ static void activate(const ActivationArgs& a, int64_t begin, int64_t end) {
   if (a.kind == Activation::gelu) activate_pieces<Gelu>(a, begin, end);
   if (a.kind == Activation::gelu_tanh) activate_pieces<GeluTanh>(a, begin, end);
   if (a.kind == Activation::softcap) activate_pieces<Softcap>(a, begin, end);
-}
-
-// residual + scale * the row looked up, a row at a time while it is in the cache.
-static void embed_scaled(const EmbedArgs& a, int64_t row_begin, int64_t row_end) {
-  const F scale = splat(a.scale);
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    embed(a, row, row + 1);
-    if (a.scale == 1.0f && a.residual == nullptr) continue;
-    float* y = a.y + row * a.width;
-    for (int64_t i = 0; i < a.width; i += kLanes) {
-      const int64_t left = a.width - i;
-      F v = mul(load_left(y + i, left), scale);
-      if (a.residual != nullptr) v = add(v, load_left(a.residual + row * a.width + i, left));
-      store_n(y + i, v, left);
-    }
-  }
 }
 
 }  // namespace

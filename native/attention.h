@@ -1,11 +1,11 @@
 // Causal attention of some tokens of one request, seen by one kv head, with an online softmax.
 //
 // Spans of 64 positions at multiples of 64 are visited in ascending order, from the one in which a
-// window begins. For each row (one q head
-// of one token) and span: 64 scores, their maximum, p = exp(score - maximum), then the sums of p
-// and of p * v, older sums scaled by exp(old maximum - new). Which rows are computed together
-// changes nothing: every row's sums are its own. Positions past a token's own and before its window
-// are left out of its sums (not multiplied by zero: what lies there may be anything).
+// window begins. For each row (one q head of one token) and span: 64 scores, their maximum,
+// p = exp(score - maximum), then the sums of p and of p * v, older sums scaled by exp(old maximum -
+// new). Which rows are computed together changes nothing: every row's sums are its own. Positions
+// past a token's own and before its window are left out of its sums (not multiplied by zero: what
+// lies there may be anything).
 
 #pragma once
 
@@ -75,7 +75,9 @@ HEADRACE_APART void score_groups(const SpanGroups& span, int64_t g, const float*
       C::pair(c, q + begin + 2 * p, d, k, apart);
       k += Pairs::kPair;
     }
+#pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
       for (int j = 0; j < NP; ++j) {
         float* sum = scores + i * kSpan + (g + j) * kLanes;
         const F tile = add(c.e[i][j], c.o[i][j]);
@@ -163,7 +165,9 @@ HEADRACE_APART void mix_panels(const SpanGroups& span, const Seen& seen, int64_t
       }
       if (t < n) C::single(c, p + at + n - 1, kSpan, v, kPanel);
     }
+#pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 8
       for (int j = 0; j < NP; ++j) {
         float* sum = mixed + i * width + (panel + j) * kLanes;
         const F older = begin == first_tile ? mul(load(sum), splat(keep[i])) : load(sum);
@@ -278,8 +282,8 @@ static void attention(const AttentionArgs& a, const AttentionItem& item, void* s
   start_rows(a, item, s);
 
   const int32_t* positions = a.batch.positions + item.begin;
-  const int64_t known = positions[tokens - 1] + 1, opening = positions[0] + 1 - a.window;
-  const int64_t first = opening > 0 ? opening : 0;
+  const int64_t last = positions[tokens - 1], opening = positions[0] - a.window + 1;
+  const int64_t known = last + 1, first = opening > 0 ? opening : 0;
   const bool stream = rows <= kStreamRows;
   SpanGroups span = {}, next = {};
   find_groups(a, item, first / kSpan * kSpan, first, known, &next);

@@ -24,8 +24,8 @@ constexpr int64_t kAttentionRows = 48;
 constexpr int64_t kAttentionValues = kAttentionRows * 256;
 
 struct Session {
-  explicit Session(ThreadPool& pool) : lock(pool.mutex()) {}
-  std::lock_guard<std::mutex> lock;
+  explicit Session(ThreadPool& pool) : lock(pool.acquire()) {}
+  std::unique_lock<std::mutex> lock;
   FlushDenormals flush;
 };
 
@@ -86,6 +86,7 @@ Operand Backend::operand(const PackedMatrix& weight, const float* x, int64_t row
 void Backend::linear(const PackedMatrix& weight, const float* x, int64_t rows,
                      const NormWeights& norm, const float* residual, float scale, float* y) {
   const Session session(pool_);
+  if (rows == 0 || weight.out == 0) return;
   const Product& product = kernels_.product(weight.codec, rows >= kManyRows);
   reserve_scratch(product.scratch_bytes);
   const LinearArgs args{weight, operand(weight, x, rows, norm, product.half_operand), y,
@@ -180,9 +181,8 @@ void Backend::attention(const AttentionArgs& args) {
     }
   }
   const auto cost = [&](const AttentionItem& item) {
-    const int64_t first = batch.positions[item.begin] + 1 - args.window;
-    return (item.end - item.begin) *
-           (batch.positions[item.end - 1] + 1 - std::max<int64_t>(0, first));
+    const int64_t opening = batch.positions[item.begin], last = batch.positions[item.end - 1];
+    return (item.end - item.begin) * (last + 1 - std::max<int64_t>(0, opening + 1 - args.window));
   };
   std::stable_sort(items_.begin(), items_.end(), [&](const auto& a, const auto& b) {
     return cost(a) > cost(b);

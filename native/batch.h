@@ -13,8 +13,21 @@ namespace headrace {
 
 // Positions a token sees: all of them where Python says 0. Far from where sums could overflow.
 inline int64_t window_of(int64_t window) {
+  constexpr int64_t kAll = int64_t{1} << 40;
   if (window < 0) refuse("window " + std::to_string(window) + " is negative; 0 means none");
-  return window == 0 ? int64_t{1} << 40 : window;
+  return window == 0 || window > kAll ? kAll : window;
+}
+
+// Heads of an attention or rope call.
+inline void check_head_counts(int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  const auto check = [](const char* field, int64_t value) {
+    if (value >= 1 && value <= kMostHeads) return;
+    refuse(std::string(field) + " " + std::to_string(value) + " is not in [1, " +
+           std::to_string(kMostHeads) + "]");
+  };
+  check("num_heads", heads);
+  check("num_kv_heads", kv_heads);
+  check("head_dim", head_dim);
 }
 
 // The arrays of a RaggedBatch, checked against a cache and, in block tables, as far back as the
@@ -23,8 +36,8 @@ class Batch {
  public:
   Batch(const KvCache& cache, int64_t tokens, int64_t window, nanobind::handle positions,
         nanobind::handle query_start, nanobind::handle block_tables)
-      : window_(window), positions_(positions, "positions", 1), query_start_(query_start, "query_start", 1),
-        block_tables_(block_tables, "block_tables", 2) {
+      : window_(window), positions_(positions, "positions", 1),
+        query_start_(query_start, "query_start", 1), block_tables_(block_tables, "block_tables", 2) {
     positions_.require(0, tokens);
     if (query_start_.size(0) < 1) refuse("query_start is empty");
     const int64_t requests = query_start_.size(0) - 1;
@@ -58,7 +71,7 @@ class Batch {
              "), what its block table covers");
     }
     const int32_t* table = block_tables_.data() + request * width;
-    const int64_t opening = position[begin] + 1 - window_;
+    const int64_t opening = position[begin] - window_ + 1;
     for (int64_t i = opening > 0 ? opening / size : 0; i <= position[end - 1] / size; ++i) {
       if (table[i] < 0 || table[i] >= cache.blocks()) {
         refuse("block id " + std::to_string(table[i]) + where + " is not in [0, " +
@@ -75,14 +88,15 @@ class Batch {
 
 // Heads and layer of an attention call, against the cache it uses.
 inline void check_heads(const KvCache& cache, int64_t layer, int64_t heads, int64_t kv_heads,
-                 int64_t head_dim) {
+                        int64_t head_dim) {
+  check_head_counts(heads, kv_heads, head_dim);
   const KvLayer kv = cache.layer(0);
   if (kv.heads != kv_heads || kv.head_dim != head_dim) {
     refuse("the cache holds " + std::to_string(kv.heads) + " heads of " +
            std::to_string(kv.head_dim) + ", attention has " + std::to_string(kv_heads) + " of " +
            std::to_string(head_dim));
   }
-  if (heads < 1 || heads % kv_heads != 0) {
+  if (heads % kv_heads != 0) {
     refuse("num_heads " + std::to_string(heads) + " is not a multiple of num_kv_heads " +
            std::to_string(kv_heads));
   }

@@ -46,8 +46,13 @@ struct Chains {
   F o[MR][NP];
 
   HEADRACE_INLINE void clear(Chains& c) {
+#pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
-      for (int j = 0; j < NP; ++j) c.e[i][j] = c.o[i][j] = zero();
+#pragma GCC unroll 8
+      for (int j = 0; j < NP; ++j) {
+        c.e[i][j] = zero();
+        c.o[i][j] = zero();
+      }
     }
   }
 

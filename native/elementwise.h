@@ -1,16 +1,12 @@
-// Exponential, rotary embedding, table lookup, and the writing of K and V.
+// Exponential, the largest of a row, rotary embedding, and the writing of K and V.
 
 #pragma once
 
 #include "kernels.h"
 #include "norm.h"
-#include "operands.h"
-#include "stored.h"
-#include "unpack.h"
 
 namespace {
 
-using headrace::EmbedArgs;
 using headrace::KvLayer;
 using headrace::KvWriteArgs;
 using headrace::RopeArgs;
@@ -70,74 +66,6 @@ static void rope(const RopeArgs& a, int64_t row_begin, int64_t row_end) {
         store_n(head + i, fnma(high, s, mul(low, c)), left);
         store_n(head + a.half + i, fma(low, s, mul(high, c)), left);
       }
-    }
-  }
-}
-
-// Sixteen times a half, as a vector has no other way to one.
-HEADRACE_INLINE F splat_half(uint16_t half) {
-  uint16_t same[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) same[i] = half;
-  return load_f16(same);
-}
-
-// One stored block, decoded as gguf-py does: (d * scale) * (q - zero) - m * min.
-template <Codec C>
-static void embed_block(const uint8_t* from, float* y) {
-  using P = Packed<C>;
-  StoredBlock block;
-  read_block<C>(from, block);
-  F d = zero();
-  if constexpr (P::kFacts.scales == Scales::exponent) {
-    uint8_t same[kLanes];
-    __builtin_memset(same, block.d, sizeof same);
-    d = load_half_e8m0(same);
-  } else {
-    d = splat_half(block.d);
-  }
-  const F m = P::kMins ? splat_half(block.m) : zero();
-  constexpr bool kScaled = P::kFacts.scales == Scales::bytes || P::kFacts.scales == Scales::nibbles;
-  for (int64_t i = 0; i < P::kTiles * kTile; i += kLanes) {
-    const int64_t group = i * P::kGroups / kTile;
-    uint8_t q[kLanes];
-    __builtin_memcpy(q, block.q + i / 4, kLanes);
-    if constexpr (P::kFacts.table != Table::none) {
-      for (int64_t j = 0; j < kLanes; ++j) q[j] = headrace::table_of(P::kFacts.table)[q[j]];
-    }
-    F scale = d, min = m;
-    if constexpr (kScaled) {
-      scale = mul(d, splat(static_cast<float>(static_cast<int8_t>(block.scales[group]))));
-      if constexpr (P::kMins) min = mul(m, splat(static_cast<float>(block.mins[group])));
-    }
-    F v = mul(scale, sub(load_u8(q), splat(static_cast<float>(P::kFacts.zero))));
-    if constexpr (P::kMins) v = sub(v, min);
-    store(y + i, v);
-  }
-}
-
-static void embed(const EmbedArgs& a, int64_t row_begin, int64_t row_end) {
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    const int64_t id = a.ids[row];
-    const uint8_t* from = a.table + (a.order == nullptr ? id : a.order[id]) * a.row_bytes;
-    float* y = a.y + row * a.width;
-    if (headrace::is_quantised(a.codec)) {
-      headrace::with_quantised(a.codec, [&]<Codec C>() {
-        const CodecFacts& f = facts(C);
-        for (int64_t b = 0; b < a.width / f.stored_elements; ++b) {
-          embed_block<C>(from + b * f.stored_bytes, y + b * f.stored_elements);
-        }
-      });
-      continue;
-    }
-    if (a.codec == Codec::f32) {
-      __builtin_memcpy(y, from, static_cast<uint64_t>(a.width) * sizeof(float));
-      continue;
-    }
-    for (int64_t i = 0; i < a.width; i += kLanes) {
-      const int64_t left = a.width - i, n = left < kLanes ? left : kLanes;
-      uint16_t half[kLanes] = {};
-      __builtin_memcpy(half, from + 2 * i, static_cast<uint64_t>(n) * 2);
-      store_n(y + i, a.codec == Codec::f16 ? load_f16(half) : load_bf16(half), n);
     }
   }
 }

@@ -2,7 +2,7 @@
 //
 // Everything here is plain data: levels are compiled with different instruction sets, so nothing
 // inline may be shared between them through external linkage. Kernels run on one thread, allocate
-// nothing, throw nothing and trust their arguments; ops.cpp splits the work, module.cpp checks it.
+// nothing, throw nothing and trust their arguments; backend.cpp splits the work, module.cpp checks them.
 // docs/kernels.md defines the arithmetic.
 
 #pragma once
@@ -15,6 +15,8 @@ namespace headrace {
 
 // Positions whose scores share one maximum in attention; spans start at multiples of it.
 constexpr int64_t kSpan = 64;
+// Heads, and values of a head, at most: products of them are far from where integers overflow.
+constexpr int64_t kMostHeads = 1 << 16;
 // Columns of a row that the smallest piece of an activation's work takes.
 constexpr int64_t kActivationColumns = 1024;
 

@@ -13,6 +13,18 @@ void at_least_one(const char* field, int64_t value) {
   }
 }
 
+// The product; throws where it is beyond any memory.
+template <size_t N>
+int64_t bytes_of(const int64_t (&factors)[N], int64_t bytes) {
+  for (const int64_t factor : factors) {
+    if (__builtin_mul_overflow(bytes, factor, &bytes)) {
+      throw std::invalid_argument("num_layers, num_kv_heads, head_dim and num_blocks of a KV cache "
+                                  "give more bytes than can be counted; ask for fewer blocks");
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 KvCache::KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_size,
@@ -22,6 +34,10 @@ KvCache::KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_
   at_least_one("num_kv_heads", heads);
   at_least_one("head_dim", head_dim);
   at_least_one("num_blocks", blocks);
+  if (head_dim > kMostHeads) {
+    throw std::invalid_argument("head_dim " + std::to_string(head_dim) + " is above " +
+                                std::to_string(kMostHeads));
+  }
   if (head_dim % 2 != 0) {
     throw std::invalid_argument("head_dim " + std::to_string(head_dim) +
                                 " is odd; it must be even");
@@ -38,9 +54,9 @@ KvCache::KvCache(int64_t layers, int64_t heads, int64_t head_dim, int64_t block_
   first_.block_size = block_size;
   first_.k_group_bytes = head_dim * kLanes * (k_bf16 ? 2 : 4);
   first_.v_group_bytes = first_.d_panels * kLanes * kLanes * (v_bf16 ? 2 : 4);
-  const int64_t groups = layers * blocks * heads * (block_size / kLanes);
-  k_ = Buffer(groups * first_.k_group_bytes);
-  v_ = Buffer(groups * first_.v_group_bytes);
+  const int64_t factors[] = {layers, blocks, heads, block_size / kLanes};
+  k_ = Buffer(bytes_of(factors, first_.k_group_bytes));
+  v_ = Buffer(bytes_of(factors, first_.v_group_bytes));
 }
 
 KvLayer KvCache::layer(int64_t index) const {

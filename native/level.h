@@ -5,6 +5,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "elementwise.h"
+#include "embed.h"
 #include "kernels.h"
 #include "linear.h"
 #include "norm.h"
@@ -23,7 +24,7 @@ constexpr headrace::Kernels kKernels = {
     .prepare = prepare,
     .product = product,
     .norm = norm,
-    .embed = embed_scaled,
+    .embed = embed,
     .rope = rope,
     .activate = activate,
     .kv_write = kv_write,

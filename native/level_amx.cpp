@@ -1,43 +1,10 @@
-// The level avx512 with tile products for many rows of BF16 and quantised weights.
-
 #include "vec_avx512.h"
 //
 #include "linear_amx.h"
 
 namespace headrace {
-
-const Kernels& avx512_kernels();
-
-namespace {
-
-using Products = AmxProducts<HardwareTiles>;
-
-const Product& product(Codec codec, bool many_rows) {
-  if (many_rows && codec == Codec::bf16) return Products::kBf16;
-  if (many_rows && is_quantised(codec)) return Products::kInt8;
-  return avx512_kernels().product(codec, many_rows);
-}
-
-float probe_multiply(Operands kind, int64_t rounds) {
-  return kind == Operands::f32 ? avx512_kernels().probe_multiply(kind, rounds)
-                               : probe_tiles<HardwareTiles>(kind == Operands::int8, rounds);
-}
-
-Kernels extended() {
-  Kernels kernels = avx512_kernels();
-  kernels.level = "amx";
-  kernels.product = product;
-  kernels.probe_multiply = probe_multiply;
-  kernels.probe_ops[static_cast<int>(Operands::bf16)] = kTileOpsBf16;
-  kernels.probe_ops[static_cast<int>(Operands::int8)] = kTileOpsInt8;
-  return kernels;
-}
-
-}  // namespace
-
 const Kernels& amx_kernels() {
-  static const Kernels kernels = extended();
+  static const Kernels kernels = AmxLevel<HardwareTiles>::kernels("amx");
   return kernels;
 }
-
 }  // namespace headrace

@@ -12,9 +12,16 @@
 #include "linear_int8.h"
 #include "row_blocks.h"
 
+namespace headrace {
+const Kernels& avx512_kernels();
+}  // namespace headrace
+
 namespace {
 
 using headrace::is_quantised;
+using headrace::Kernels;
+using headrace::Operands;
+using headrace::Product;
 
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileRowBytes = 64;
@@ -255,12 +262,32 @@ static float probe_tiles(bool int8, int64_t rounds) {
 constexpr int64_t kTileOpsBf16 = 4 * kTileRows * kLanes * kTile * 2;
 constexpr int64_t kTileOpsInt8 = 2 * kTileOpsBf16;
 
+// The level avx512 with tile products for many rows of BF16 and quantised weights.
 template <class Tiles>
-struct AmxProducts {
-  static constexpr headrace::Product kBf16 = {
+struct AmxLevel {
+  static constexpr Product kBf16 = {
       .half_operand = true, .scratch_bytes = sizeof(AmxScratch), .linear = linear_amx<Tiles>};
-  static constexpr headrace::Product kInt8 = {
+  static constexpr Product kInt8 = {
       .half_operand = false, .scratch_bytes = sizeof(AmxScratch), .linear = linear_amx<Tiles>};
+
+  static const Product& product(Codec codec, bool many_rows) {
+    if (many_rows && codec == Codec::bf16) return kBf16;
+    if (many_rows && is_quantised(codec)) return kInt8;
+    return headrace::avx512_kernels().product(codec, many_rows);
+  }
+  static float probe_multiply(Operands kind, int64_t rounds) {
+    return kind == Operands::f32 ? headrace::avx512_kernels().probe_multiply(kind, rounds)
+                                 : probe_tiles<Tiles>(kind == Operands::int8, rounds);
+  }
+  static Kernels kernels(const char* level) {
+    Kernels kernels = headrace::avx512_kernels();
+    kernels.level = level;
+    kernels.product = product;
+    kernels.probe_multiply = probe_multiply;
+    kernels.probe_ops[static_cast<int>(Operands::bf16)] = kTileOpsBf16;
+    kernels.probe_ops[static_cast<int>(Operands::int8)] = kTileOpsInt8;
+    return kernels;
+  }
 };
 
 }  // namespace

@@ -38,6 +38,7 @@ static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int
   F c[MR][NP];
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 16
     for (int j = 0; j < NP; ++j) c[i][j] = zero();
   }
   for (int64_t p = 0; p < pairs; ++p, x += 2, w += kPairOutputs) {
@@ -45,14 +46,17 @@ static void pair_block(const uint16_t* x, int64_t stride, const uint16_t* w, int
       prefetch(reinterpret_cast<const char*>(w + j * panel) + kPrefetchBytes);
     }
     I of[NP];
+#pragma GCC unroll 16
     for (int j = 0; j < NP; ++j) of[j] = load_pairs(w + j * panel);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 16
       for (int j = 0; j < NP; ++j) c[i][j] = add_pairs(c[i][j], of[j], x + i * stride);
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < MR; ++i) {
+#pragma GCC unroll 16
     for (int j = 0; j < NP; ++j) {
       float* sum = sums + (i * kBlockPanels + j) * kLanes;
       store(sum, add(load(sum), c[i][j]));

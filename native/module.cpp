@@ -7,63 +7,23 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 #include <vector>
 
+#include "arguments.h"
 #include "backend.h"
 #include "batch.h"
 #include "levels.h"
-#include "view.h"
 
 namespace nb = nanobind;
 
 namespace headrace {
 namespace {
 
-Codec codec_of(const std::string& name) {
-  std::string names;
-  for (int i = 0; i < kCodecs; ++i) {
-    if (name == kCodecFacts[i].name) return static_cast<Codec>(i);
-    names += (i == 0 ? "" : ", ") + std::string(kCodecFacts[i].name);
-  }
-  refuse("codec " + name + " is unknown; supported: " + names);
-}
-
-// A stored table of rows, with the arrays it lies in kept alive.
-class Rows {
- public:
-  Rows(const std::string& codec, int64_t width, nb::object data, nb::object order)
-      : codec_(codec_of(codec)), width_(width), data_(data, "data", 2),
-        order_(order, "row_order", 1) {
-    const CodecFacts& f = facts(codec_);
-    if (width % f.stored_elements != 0) {
-      refuse("rows of width " + std::to_string(width) + " cannot be " + f.name +
-             ": not a multiple of its block of " + std::to_string(f.stored_elements));
-    }
-    data_.require(1, row_bytes(codec_, width));
-    if (order_) order_.view().require_below(data_.size(0));
-  }
-
-  Codec codec() const { return codec_; }
-  int64_t width() const { return width_; }
-  int64_t count() const { return order_ ? order_.view().size(0) : data_.size(0); }
-  const uint8_t* data() const { return data_.data(); }
-  const int32_t* order() const { return order_.data(); }
-  const uint8_t* row(int64_t i) const {
-    return data() + (order_ ? order_.data()[i] : i) * row_bytes(codec_, width_);
-  }
-
- private:
-  Codec codec_;
-  int64_t width_;
-  View<uint8_t> data_;
-  OptionalView<int32_t> order_;
-};
-
 PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::object bias) {
   if (parts.empty()) refuse("a linear weight needs at least one part");
   std::vector<const uint8_t*> rows;
   for (const Rows* part : parts) {
+    if (part == nullptr) refuse("a part of a linear weight is None");
     if (part->codec() != parts[0]->codec() || part->width() != parts[0]->width()) {
       refuse("parts of a linear weight must have one codec and one width");
     }
@@ -76,34 +36,10 @@ PackedLinear* pack(Backend& backend, const std::vector<const Rows*>& parts, nb::
     values.assign(view.data(), view.data() + rows.size());
   }
   const nb::gil_scoped_release release;
-  const std::lock_guard lock(backend.pool().mutex());
+  const auto lock = backend.pool().acquire();
   return new PackedLinear(backend.pool(), parts[0]->codec(), parts[0]->width(), rows,
                           std::move(values));
 }
-
-template <class T>
-void check_range(const char* name, T value, bool good, const char* range) {
-  if (!good) refuse(std::string(name) + " " + std::to_string(value) + " is not in " + range);
-}
-
-// A norm's arrays, each of the width it is meant for.
-class NormView {
- public:
-  NormView(nb::handle weight, nb::handle bias, float eps, bool centred)
-      : weight_(weight, "norm weight", 1), bias_(bias, "norm bias", 1), eps_(eps),
-        centred_(centred) {
-    bias_.require(0, width());
-  }
-  int64_t width() const { return weight_ ? weight_.view().size(0) : 0; }
-  void require(int64_t width) const { weight_.require(0, width); }
-  NormWeights view() const { return {weight_.data(), bias_.data(), eps_, centred_}; }
-
- private:
-  OptionalView<float> weight_;
-  OptionalView<float> bias_;
-  float eps_;
-  bool centred_;
-};
 
 void linear(Backend& backend, const PackedLinear& weight, nb::handle x, nb::handle y,
             nb::handle norm_weight, nb::handle norm_bias, float eps, bool centred,
@@ -213,6 +149,7 @@ void rope(Backend& backend, nb::handle qkv, int64_t heads, int64_t kv_heads, int
   const View<float> rows(qkv, "qkv", 2, true), c(cos, "cos", 2), s(sin, "sin", 2);
   const View<int32_t> at(positions, "position", 1);
   const OptionalView<float> q(q_weight, "q norm weight", 1), k(k_weight, "k norm weight", 1);
+  check_head_counts(heads, kv_heads, head_dim);
   rows.require(1, (heads + 2 * kv_heads) * head_dim);
   at.require(0, rows.size(0));
   at.require_below(c.size(0));

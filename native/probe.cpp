@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 
 #include "backend.h"
 #include "float_mode.h"
@@ -20,7 +19,7 @@ double seconds(const Fn& fn) {
 }  // namespace
 
 double Backend::read_bandwidth(int64_t bytes) {
-  const std::lock_guard lock(pool_.mutex());
+  const auto lock = pool_.acquire();
   // Enough in all that handing out the work (microseconds) does not show; what is larger is read
   // once, in pieces, so that a thread that loses its CPU takes fewer.
   constexpr int64_t kAll = 256 << 20, kPiece = 1 << 20;
@@ -50,7 +49,7 @@ double Backend::read_bandwidth(int64_t bytes) {
 double Backend::peak_multiplies(Operands kind) {
   const int64_t ops = kernels_.probe_ops[static_cast<int>(kind)];
   if (ops == 0) return 0;
-  const std::lock_guard lock(pool_.mutex());
+  const auto lock = pool_.acquire();
   // About 20 ms at one round a nanosecond or two; pieces, so that a slow thread takes fewer.
   constexpr int64_t kRounds = 10000, kPieces = 400;
   volatile float kept = 0;

@@ -10,8 +10,6 @@ namespace {
 using headrace::kProbeBytes;
 using headrace::Operands;
 
-// Independent chains: at least latency (4) times multiplies per cycle (2).
-constexpr int kProbeChains = 12;
 // A footprint this large comes from memory or the last cache, where asking ahead pays; below it
 // that would only take the place of loads.
 constexpr int64_t kAskedBytes = 1 << 20;
@@ -37,29 +35,45 @@ static float probe_read(const uint8_t* p, int64_t bytes) {
   return bytes < kAskedBytes ? read_all<false>(p, bytes) : read_all<true>(p, bytes);
 }
 
-static float probe_multiply(Operands kind, int64_t rounds) {
-  const uint8_t ones[64] = {1};
-  const Quads w = quads(load_bytes(ones));
-  const int8_t x[4] = {1, 0, 1, 0};
+static float multiply_floats(int64_t rounds) {
   const F by = splat(0.999f);
   F f[kProbeChains];
-  ISum n[kProbeChains];
-  for (int i = 0; i < kProbeChains; ++i) {
-    f[i] = splat(1.0f + static_cast<float>(i));
-    n[i] = isum(i);
-  }
+  for (int i = 0; i < kProbeChains; ++i) f[i] = splat(1.0f + static_cast<float>(i));
   for (int64_t round = 0; round < rounds; ++round) {
-    if (kind == Operands::int8) {
 #pragma GCC unroll 12
-      for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x);
-    } else {
-#pragma GCC unroll 12
-      for (int i = 0; i < kProbeChains; ++i) f[i] = fma(f[i], by, by);
-    }
+    for (int i = 0; i < kProbeChains; ++i) f[i] = fma(f[i], by, by);
   }
   float total = 0;
-  for (int i = 0; i < kProbeChains; ++i) total += sum(f[i]) + sum(to_float(n[i]));
+  for (int i = 0; i < kProbeChains; ++i) total += sum(f[i]);
   return total;
+}
+
+// Loops over chains are unrolled, or the chains would lie in memory.
+static float multiply_bytes(int64_t rounds) {
+  const uint8_t ones[64] = {1};
+  const Quads w = quads(load_bytes(ones));
+  int8_t x[kProbeChains][4] = {};
+  ISum n[kProbeChains];
+#pragma GCC unroll 12
+  for (int i = 0; i < kProbeChains; ++i) {
+    n[i] = isum(i);
+    x[i][0] = static_cast<int8_t>(i);
+  }
+  for (int64_t round = 0; round < rounds; ++round) {
+    // Bytes that could have changed: where a dot product is several instructions, products of others
+    // would be computed once, and only added in every round.
+    if constexpr (!kDotIsOne) asm volatile("" : : "r"(x) : "memory");
+#pragma GCC unroll 12
+    for (int i = 0; i < kProbeChains; ++i) n[i] = dot4(n[i], w, x[kDotIsOne ? 0 : i]);
+  }
+  float total = 0;
+#pragma GCC unroll 12
+  for (int i = 0; i < kProbeChains; ++i) total += sum(to_float(n[i]));
+  return total;
+}
+
+static float probe_multiply(Operands kind, int64_t rounds) {
+  return kind == Operands::int8 ? multiply_bytes(rounds) : multiply_floats(rounds);
 }
 
 }  // namespace

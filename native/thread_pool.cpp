@@ -1,6 +1,9 @@
 #include "thread_pool.h"
 
+#include <pthread.h>
+
 #include <chrono>
+#include <stdexcept>
 
 #include "float_mode.h"
 
@@ -14,6 +17,15 @@ constexpr std::chrono::microseconds kSpin{60};
 // Looks at the ticket between two looks at the clock.
 constexpr int kLooks = 64;
 
+// How often the line of processes that ends in this one was forked.
+std::atomic<unsigned> fork_count{0};
+
+unsigned forks() {
+  [[maybe_unused]] static const int counting =
+      pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1); });
+  return fork_count.load(std::memory_order_relaxed);
+}
+
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -24,9 +36,9 @@ inline void pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : forks_(forks()) {
   try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { loop(i); });
+    for (int i = 1; i < threads; ++i) team_->workers.emplace_back([this, i] { loop(i); });
   } catch (...) {
     // A thread could not be had; those that run must end before the pool does.
     stop();
@@ -36,32 +48,49 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() { stop(); }
 
+bool ThreadPool::forked() const { return forks_ != forks() && !team_->workers.empty(); }
+
+std::unique_lock<std::mutex> ThreadPool::acquire() {
+  if (forked()) {
+    throw std::runtime_error(
+        "these threads belong to the process this one was forked from; fork() copies none: make "
+        "the backend anew after it, or start processes by spawn");
+  }
+  return std::unique_lock(mutex_);
+}
+
 void ThreadPool::stop() {
+  if (forked()) {
+    // Joining, or destroying what others wait for, would never end.
+    static_cast<void>(team_.release());
+    return;
+  }
   {
-    const std::lock_guard lock(sleep_mutex_);
+    const std::lock_guard lock(team_->mutex);
     stop_.store(true);
   }
-  wake_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  team_->wake.notify_all();
+  for (std::thread& worker : team_->workers) worker.join();
 }
 
 void ThreadPool::run(int64_t items, Task task, const void* fn) {
-  if (items <= 1 || workers_.empty()) {
+  if (items <= 1 || team_->workers.empty()) {
     for (int64_t item = 0; item < items; ++item) task(fn, item, 0);
     return;
   }
   const uint64_t job = static_cast<uint32_t>((ticket_.load(std::memory_order_relaxed) >> 32) + 1);
   // Closed first: a thread that still holds the last job's ticket must not match it with the new
-  // job's number of items.
+  // job's number of items. Whoever sees one of the stores after it sees it closed, so these are
+  // releases, and work() acquires.
   ticket_.store(job << 32 | kClosed);
-  task_.store(task, std::memory_order_relaxed);
-  fn_.store(fn, std::memory_order_relaxed);
-  items_.store(static_cast<uint64_t>(items), std::memory_order_relaxed);
-  done_.store(0, std::memory_order_relaxed);
+  task_.store(task, std::memory_order_release);
+  fn_.store(fn, std::memory_order_release);
+  items_.store(static_cast<uint64_t>(items), std::memory_order_release);
+  done_.store(0, std::memory_order_release);
   ticket_.store(job << 32);
   if (sleeping_.load() > 0) {
-    const std::lock_guard lock(sleep_mutex_);
-    wake_.notify_all();
+    const std::lock_guard lock(team_->mutex);
+    team_->wake.notify_all();
   }
   work(static_cast<uint32_t>(job), 0);
   for (int look = 0; done_.load(std::memory_order_acquire) < static_cast<uint64_t>(items); ++look) {
@@ -78,9 +107,9 @@ void ThreadPool::work(uint32_t job, int thread) {
   uint64_t ticket = ticket_.load(std::memory_order_acquire);
   for (;;) {
     const uint64_t item = ticket & kClosed;
-    const Task task = task_.load(std::memory_order_relaxed);
-    const void* fn = fn_.load(std::memory_order_relaxed);
-    if (ticket >> 32 != job || item >= items_.load(std::memory_order_relaxed)) return;
+    const Task task = task_.load(std::memory_order_acquire);
+    const void* fn = fn_.load(std::memory_order_acquire);
+    if (ticket >> 32 != job || item >= items_.load(std::memory_order_acquire)) return;
     // Success means that the job was still open, so what was read above belongs to it.
     if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
     task(fn, static_cast<int64_t>(item), thread);
@@ -102,9 +131,9 @@ bool ThreadPool::wait_for_job(uint32_t seen, uint32_t& job) {
       pause();
     }
   } while (std::chrono::steady_clock::now() < until);
-  std::unique_lock lock(sleep_mutex_);
+  std::unique_lock lock(team_->mutex);
   sleeping_.fetch_add(1);
-  wake_.wait(lock, [&] { return stop_.load() || open(); });
+  team_->wake.wait(lock, [&] { return stop_.load() || open(); });
   sleeping_.fetch_sub(1);
   return !stop_.load();
 }

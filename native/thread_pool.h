@@ -3,13 +3,14 @@
 // Items are claimed one by one from a counter, so a thread that is late (or was never woken) takes
 // none, and the job does not wait for it. Between jobs a thread spins for a moment, then sleeps and
 // uses no CPU. Every thread computes with denormals flushed. A pool is used from one thread at a
-// time (`mutex`), and not across fork(): threads do not survive it.
+// time (`acquire`), and not across fork(): threads do not survive it.
 
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -23,8 +24,10 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int size() const { return static_cast<int>(workers_.size()) + 1; }
-  std::mutex& mutex() { return mutex_; }
+  int size() const { return static_cast<int>(team_->workers.size()) + 1; }
+  // Held while the pool is used. Throws std::runtime_error in a process that the pool's threads
+  // are not in.
+  std::unique_lock<std::mutex> acquire();
 
   // Calls fn(item, thread) once for each item in [0, items), thread in [0, size()); returns when
   // all are done. fn must not throw. Items beyond 2^32 - 2 are not possible.
@@ -48,6 +51,8 @@ class ThreadPool {
  private:
   // Ends and joins what runs.
   void stop();
+  // Whether this process is a fork of the one that has the workers.
+  bool forked() const;
   using Task = void (*)(const void* fn, int64_t item, int thread);
 
   void run(int64_t items, Task task, const void* fn);
@@ -66,9 +71,14 @@ class ThreadPool {
   std::atomic<bool> stop_{false};
 
   std::mutex mutex_;
-  std::mutex sleep_mutex_;
-  std::condition_variable wake_;
-  std::vector<std::thread> workers_;
+  // Apart, because a forked child has to leave it as it is: what waits there is not in the child.
+  struct Team {
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::vector<std::thread> workers;
+  };
+  std::unique_ptr<Team> team_ = std::make_unique<Team>();
+  unsigned forks_;  // what forks() was when the workers came
 };
 
 }  // namespace headrace

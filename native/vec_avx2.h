@@ -1,4 +1,4 @@
-// Sixteen lanes in two AVX2 registers. Include once, in level_avx2.cpp. Names and meanings are those
+// Sixteen lanes in two AVX2 registers. Include first in level_avx2.cpp. Names and meanings are those
 // of vec_avx512.h.
 
 #pragma once
@@ -20,6 +20,7 @@ constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
+constexpr int kProbeChains = 6;
 
 struct F {
   __m256 a, b;
@@ -41,6 +42,7 @@ static_assert(2 * 127 * kQuantBound <= kHighestSum);
 static_assert(2 * 128 * kQuantBound <= kHighestSum && 2 * 255 * kQuantBound > kHighestSum);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = true;
+constexpr bool kDotIsOne = false;
 
 HEADRACE_INLINE I whole(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 HEADRACE_INLINE I as_bits(F x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }

@@ -1,4 +1,4 @@
-// Sixteen lanes in one AVX-512 register. Include once, in level_avx512.cpp.
+// Sixteen lanes in one AVX-512 register. Include first in a level's unit.
 //
 // What a level has to offer the kernels: the types and functions below, all with internal linkage.
 // vec_portable.h has the same names with the same meaning in plain C++.
@@ -24,6 +24,8 @@ constexpr int kBlockPanels = 2;
 constexpr int kStreamRows = 8;
 // Rows of attention that go together: 4 x 2 panels x (even, odd) and 8 sums that stay in registers.
 constexpr int kSpanRows = 4;
+// Chains of the probe: as registers they hide latency (4) times multiplies per cycle (2), and fit.
+constexpr int kProbeChains = 12;
 
 using F = __m512;      // 16 x f32
 using I = __m512i;     // 16 x 32 bits
@@ -37,6 +39,8 @@ using ISum = __m512i;   // 16 exact integer sums
 constexpr bool kSignedBytes = false;
 // Whether dot4_wide is another computation than dot4: the kernels are compiled twice where it is.
 constexpr bool kWideDiffers = false;
+// Whether dot4 is one instruction, its sum included.
+constexpr bool kDotIsOne = true;
 
 HEADRACE_INLINE M first(int64_t n) { return static_cast<M>(n >= 16 ? 0xffff : (1u << n) - 1); }
 

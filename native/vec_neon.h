@@ -1,5 +1,5 @@
 // Sixteen lanes in four NEON registers (base ARMv8-A; the dot product of ARMv8.2 where
-// HEADRACE_DOTPROD says so). Include once, in a level's unit. Names and meanings are those of
+// HEADRACE_DOTPROD says so). Include first in a level's unit. Names and meanings are those of
 // vec_avx512.h.
 
 #pragma once
@@ -25,6 +25,7 @@ constexpr int kBlockRows = 3;
 constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 3;
 constexpr int kSpanRows = 3;
+constexpr int kProbeChains = 6;
 
 struct F {
   float32x4_t a, b, c, d;
@@ -46,6 +47,11 @@ constexpr int kQuantBound = 127;  // activations: prepare never makes a -128
 static_assert(128 * kQuantBound <= 32767);
 constexpr bool kSignedBytes = true;
 constexpr bool kWideDiffers = false;
+#ifdef HEADRACE_DOTPROD
+constexpr bool kDotIsOne = true;
+#else
+constexpr bool kDotIsOne = false;
+#endif
 
 template <class To, class From, class Fn>
 HEADRACE_INLINE To each(const From& x, const Fn& fn) {

@@ -1,4 +1,4 @@
-// Sixteen lanes in plain C++ (the compiler's vector types), for any machine. Include once, in
+// Sixteen lanes in plain C++ (the compiler's vector types), for any machine. Include first in
 // level_portable.cpp. Names and meanings are those of vec_avx512.h; a product and a sum are two
 // roundings here.
 
@@ -18,6 +18,7 @@ constexpr int kBlockRows = 2;
 constexpr int kBlockPanels = 1;
 constexpr int kStreamRows = 2;
 constexpr int kSpanRows = 2;
+constexpr int kProbeChains = 3;
 
 typedef float F __attribute__((vector_size(64)));
 typedef int32_t I __attribute__((vector_size(64)));
@@ -33,6 +34,7 @@ using ISum = F;  // whole numbers below 2^24 are exact in f32
 
 constexpr bool kSignedBytes = false;
 constexpr bool kWideDiffers = false;
+constexpr bool kDotIsOne = false;
 
 HEADRACE_INLINE F as_float(I x) { return reinterpret_cast<F>(x); }
 HEADRACE_INLINE I as_bits(F x) { return reinterpret_cast<I>(x); }

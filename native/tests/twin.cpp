@@ -14,8 +14,10 @@ float Rounding::multiply_add(float a, float b, float c) const {
   return fused ? std::fma(a, b, c) : a * b + c;
 }
 
-Rounding rounding_of(const Kernels& kernels) { const std::string level = kernels.level;
-  return {level != "portable", level == "avx512_bf16"}; }
+Rounding rounding_of(const Kernels& kernels) {
+  const std::string level = kernels.level;
+  return {level != "portable", level == "avx512_bf16"};
+}
 
 float from_f16(uint16_t bits) {
   const int exponent = bits >> 10 & 31, rest = bits & 1023;

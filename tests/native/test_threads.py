@@ -76,6 +76,43 @@ def test_callers_from_several_threads_wait_for_each_other() -> None:
     assert not wrong
 
 
+FORK = """
+import os, sys, time
+from headrace.ops.cpu import CpuOps
+from tests.ops.cpu.cases import matrix, normal
+
+tensor, x = matrix(1, 512, 256), normal(1, 40, 256)
+ops, alone = CpuOps(threads=3), CpuOps(threads=1)
+weight = ops.linear_weight([tensor])
+expected = ops.linear(x, weight)
+time.sleep({pause})
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for call in (lambda: ops.linear(x, weight), lambda: ops.linear_weight([tensor])):
+    try:
+        call()
+    except RuntimeError as error:
+        assert "fork" in str(error), error
+    else:
+        raise AssertionError("a pool without threads computed")
+assert (CpuOps(threads=2).linear(x, weight) == expected).all()
+assert (alone.linear(x, weight) == expected).all()
+"""
+
+
+@pytest.mark.parametrize("pause", [0, 0.02])
+def test_a_forked_child_is_told_that_threads_do_not_come_along(pause: float) -> None:
+    """It neither hangs nor crashes, at its end neither, whether threads spun or slept."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORK.format(pause=pause)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_pools_and_weights_come_and_go() -> None:
     x = normal(1, 5, 64)
     expected = None

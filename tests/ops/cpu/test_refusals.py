@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.ops.cpu import CpuOps
+from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import KVCacheSpec, Norm, RaggedBatch, SamplingRows
 from tests.ops.cpu.cases import matrix, normal, row_width, shape_of, vector
 
@@ -78,7 +78,8 @@ def test_kv_cache() -> None:
     for change in (
         {"block_size": 8}, {"block_size": 128}, {"block_size": 24}, {"head_dim": 63},
         {"head_dim": 0}, {"num_blocks": 0}, {"num_layers": -1}, {"num_kv_heads": 0},
-        {"k_codec": "q8_0"}, {"v_codec": "f16"},
+        {"k_codec": "q8_0"}, {"v_codec": "f16"}, {"head_dim": 2**60}, {"num_blocks": 2**62},
+        {"num_layers": 2**32, "num_blocks": 2**32}, {"num_kv_heads": 2**54, "num_blocks": 2**10},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(change))):
             OPS.kv_cache(replace(spec, **change))  # type: ignore[arg-type]
@@ -130,6 +131,80 @@ def test_ragged_batches() -> None:
     # An unused entry of a table is never read.
     unused = replace(good, block_tables=np.array([[0, 99], [1, 2]], int32))
     OPS.kv_write(rows, shape, kv, 0, unused)
+
+
+@pytest.mark.parametrize("window", [2**31, 2**40 + 1, 2**63 - 1])
+def test_a_window_beyond_every_position_is_none(window: int) -> None:
+    shape = shape_of(1, 2, 16)
+    kv = OPS.kv_cache(KVCacheSpec(1, 1, 16, 16, 2, "f32", "f32"))
+    rows = normal(1, 20, row_width(shape))
+    batch = RaggedBatch(
+        token_ids=np.zeros(20, np.int32),
+        positions=np.arange(20, dtype=np.int32),
+        query_start=np.array([0, 20], np.int32),
+        block_tables=np.array([[0, 1]], np.int32),
+        logit_rows=np.array([19], np.int32),
+    )
+    wide = replace(shape, window=window)
+    OPS.kv_write(rows, wide, kv, 0, batch)
+    got = OPS.paged_attention(rows, wide, kv, 0, batch)
+    assert (got == OPS.paged_attention(rows, shape, kv, 0, batch)).all()
+
+
+def test_the_last_position_there_is() -> None:
+    """Position 2^31 - 1, through a window: the next one is no int32."""
+    shape = replace(shape_of(1, 1, 16), window=1)
+    kv = OPS.kv_cache(KVCacheSpec(1, 1, 16, 64, 2, "f32", "f32"))
+    table = np.zeros((1, 2**25), np.int32)
+    table[0, -1] = 1
+    batch = RaggedBatch(
+        token_ids=np.zeros(1, np.int32),
+        positions=np.array([2**31 - 1], np.int32),
+        query_start=np.array([0, 1], np.int32),
+        block_tables=table,
+        logit_rows=np.zeros(1, np.int32),
+    )
+    rows = normal(1, 1, 48)
+    OPS.kv_write(rows, shape, kv, 0, batch)
+    assert (OPS.paged_attention(rows, shape, kv, 0, batch) == rows[:, 32:]).all()
+
+
+@pytest.mark.parametrize(
+    "heads,kv_heads", [(-1, 1), (0, 1), (10, -2), (2**58, 1), (200002, -99998)]
+)
+def test_numbers_of_heads(heads: int, kv_heads: int) -> None:
+    """Some of these multiply to the width of the rows."""
+    native = _native.Backend("auto", 1)
+    width = (heads + 2 * kv_heads) * 16 % 2**64
+    rows = np.zeros((1, width if width < 10000 else 96), np.float32)
+    table = np.ones((4, 8), np.float32)
+    zero = np.zeros(1, np.int32)
+    cache = _native.KvCache(1, 1, 16, 16, 1, False, False)
+    batch = (zero, np.array([0, 1], np.int32), zero[None])
+    with pytest.raises(ValueError, match=r"num_(kv_)?heads .* is not in \[1, 65536\]"):
+        native.rope(rows, heads, kv_heads, 16, table, table, zero, None, 0.0, None, 0.0)
+    with pytest.raises(ValueError, match="heads"):
+        native.kv_write(cache, 0, rows, heads, kv_heads, 16, 0, *batch)
+    with pytest.raises(ValueError, match="heads"):
+        native.attention(cache, 0, rows, rows, heads, kv_heads, 16, 1.0, 0, 0.0, *batch)
+
+
+def test_stored_rows() -> None:
+    native = _native.Backend("auto", 1)
+    nothing = np.zeros((4, 0), np.uint8)
+    for width in (-4, 2**62, 2**40 + 32):
+        with pytest.raises(ValueError, match=f"width {width}"):
+            _native.Rows("F32", width, nothing, None)
+    with pytest.raises(ValueError, match="None"):
+        native.pack([None], None)  # type: ignore[list-item]
+    # No outputs, no inputs and no rows are no mistake.
+    for out, width, rows in ((0, 32, 3), (4, 0, 3), (4, 32, 0), (0, 0, 0)):
+        stored = _native.Rows("Q8_0", width, np.zeros((out, width // 32 * 34), np.uint8), None)
+        y = np.ones((rows, out), np.float32)
+        weight = native.pack([stored], None)
+        x = np.ones((rows, width), np.float32)
+        native.linear(weight, x, y, None, None, 0.0, False, None, 1.0)
+        assert (y == 0).all()
 
 
 def test_rope() -> None:

@@ -3,7 +3,8 @@
 Arrays are C-contiguous NumPy arrays. This file gives shapes and memory to kernels and nothing
 else: what they compute is defined in docs/kernels.md, arguments are checked by the native module.
 The interpreter lock is released while kernels run. One call at a time uses the pool; calls from
-other threads wait. An instance does not survive os.fork(), which copies no threads.
+other threads wait. os.fork() copies no threads: an instance with more than one raises
+RuntimeError in the child, which can make its own.
 """
 
 from __future__ import annotations
