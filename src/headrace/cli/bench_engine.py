@@ -133,7 +133,7 @@ def engine(
     else:
         _print_results(results, info, markdown)
     if roofline is not None:
-        _write_roofline(roofline, results, info, model or "embedded model")
+        _write_roofline(roofline, results, info, _title(model))
 
 
 def _print_results_json(results: Sequence[Result], info: EngineInfo) -> None:
@@ -216,6 +216,11 @@ def _check_roofline(path: Path, info: EngineInfo) -> None:
         )
     if not path.parent.is_dir():
         raise ConfigError(f"--roofline {path}: there is no folder {path.parent}; make it first")
+
+
+def _title(model: str) -> str:
+    """A file by its name alone: pictures are passed on, folders are nobody's business."""
+    return (Path(model).name if Path(model).exists() else model) or "embedded model"
 
 
 def _write_roofline(path: Path, results: Sequence[Result], info: EngineInfo, name: str) -> None:

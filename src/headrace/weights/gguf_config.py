@@ -122,7 +122,8 @@ def _read_key(key: Key, keys: GGUFKeys, config: dict[str, Any]) -> None:
         value = config[key.same_as]
     if value is None:
         if key.in_gguf is REFUSED:
-            raise keys.error(key.gguf, None, f"a {key.kind} is required")
+            number = "integer" if key.kind == "size" else "number"
+            raise keys.error(key.gguf, None, f"a positive {number} is required")
         if key.in_gguf is LEFT_OUT:
             return
         value = key.in_gguf
