@@ -48,10 +48,14 @@ MAX_TIMES = 2000
 
 @dataclass(frozen=True)
 class Limits:
-    """bytes per second; operations per second, a multiply and an add being two."""
+    """bytes per second; operations per second, a multiply and an add being two.
+
+    bf16: that of f32 at levels that have no such multiply.
+    """
 
     read: float
     f32: float
+    bf16: float
     int8: float
 
 
@@ -125,6 +129,7 @@ def products(bench: Bench) -> Iterator[Line]:
             )
     for codec in bench.codecs:
         limit = "int8" if get_codec(codec).block_elements > 1 else "f32"
+        limit = "bf16" if codec == "BF16" else limit
         for out, width in ((2 * FFN, HIDDEN), (HIDDEN, FFN)):
             weight = ops.linear_weight([random_matrix(out, width, codec)])
             for rows in (32, 512):
@@ -245,9 +250,11 @@ one = np.ones((1, 32), np.float32)
 def measure_limits(level: str, threads: int) -> Limits:
     """The best of five: a limit is what the machine can do when nothing is in the way."""
     native = _native.Backend(level, threads)
+    f32 = max(native.peak_multiplies("f32") for _ in range(5))
     return Limits(
         read=max(native.read_bandwidth(1000) for _ in range(5)),
-        f32=max(native.peak_multiplies("f32") for _ in range(5)),
+        f32=f32,
+        bf16=max(native.peak_multiplies("bf16") for _ in range(5)) or f32,
         int8=max(native.peak_multiplies("int8") for _ in range(5)),
     )
 
@@ -284,7 +291,8 @@ def main(
     if not as_json:
         print(
             f"level {ops.level}, {ops.num_threads} threads: read {limits.read / 1e9:.1f} GB/s, "
-            f"f32 {limits.f32 / 1e9:.0f} GOPS, int8 {limits.int8 / 1e9:.0f} GOPS"
+            f"f32 {limits.f32 / 1e9:.0f} GOPS, bf16 {limits.bf16 / 1e9:.0f} GOPS, "
+            f"int8 {limits.int8 / 1e9:.0f} GOPS"
         )
         columns = [*("median us", "min us", "max us"), *("median", "best")]
         print(" " * 44, *(f"{name:>11s}" for name in columns[:3]), end=" ")

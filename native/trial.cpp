@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +99,8 @@ bool passes_trial(const Kernels& kernels) {
   if (child == 0) {
     // Whoever handles faults in this process must not take one of the child for its own.
     for (int fault : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGALRM}) signal(fault, SIG_DFL);
+    const rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
     alarm(kSeconds);
     const FlushDenormals flush;
     for (const auto& trial : trials) {
