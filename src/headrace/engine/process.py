@@ -84,6 +84,7 @@ class Link:
         except ConnectionError:
             pass  # the parent died with words of ours unread: as good as its end
         except Exception:
+            # Of a thread nobody joins: left to itself it would end, and the engine be deaf.
             logger.exception("reading from the parent failed")
             os._exit(1)
         # Nobody is left to answer, and the main thread may be deep in a long step.
