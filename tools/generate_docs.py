@@ -30,7 +30,9 @@ def _values(flag: Flag) -> str:
 def _flag(flag: Flag) -> str:
     if flag.kind == "bool":
         return f"`{flag.flag}`, `--no-{flag.flag.removeprefix('--')}`"
-    return "`MODEL` (positional)" if flag.name == "model" else f"`{flag.flag}`"
+    if flag.name == "model":
+        return "`MODEL` (positional)"
+    return ", ".join(f"`{name}`" for name in (flag.flag, *flag.aliases))
 
 
 def flags_page() -> str:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit, TokenLogprob
+from headrace.engine.status import EngineStatus
 from headrace.errors import EngineDeadError
 from tests.tiny import EOS
 
@@ -49,10 +50,21 @@ class MockEngine:
     ended: threading.Event = field(default_factory=threading.Event)
     """Set when a request has ended, in whatever way; clear it to wait for the next."""
 
-    async def generate(self, submit: Submit) -> AsyncGenerator[Output, None]:
+    @property
+    def status(self) -> EngineStatus:
+        return EngineStatus() if self.alive else EngineStatus("failed", failure="the mock is dead")
+
+    async def reset_prefix_cache(self) -> int:
+        return 7
+
+    async def generate(
+        self, submit: Submit, *, on_started: Callable[[float], None] | None = None
+    ) -> AsyncGenerator[Output, None]:
         if not self.alive:
             raise EngineDeadError("the mock is dead")
         self.submitted.append(submit)
+        if on_started is not None:
+            on_started(0.25)
         done = False
         try:
             async for output in self.reply(submit):

@@ -17,7 +17,7 @@ import httpx
 READY_TIMEOUT_S = 60
 
 MAIN = (
-    "import json, sys; from headrace.config.settings import EngineConfig, ServerConfig; "
+    "import json, sys; from headrace.config import EngineConfig, ServerConfig; "
     "from headrace.server.run import serve; a = json.loads(sys.argv[1]); "
     "sys.exit(serve(EngineConfig(**a['engine']), ServerConfig(**a['server']), as_json=a['json']))"
 )

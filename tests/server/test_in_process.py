@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config import EngineConfig, ServerConfig
 from headrace.engine.params import SamplingParams
 from headrace.llm import LLM
 from headrace.server.load import load_text

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config import EngineConfig, ServerConfig
 from headrace.embedded import embedded_model
 from headrace.errors import CheckpointError, ConfigError
 from headrace.server.load import default_name, default_names, fingerprint, load_text, weights_digest

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config import EngineConfig, ServerConfig
 from headrace.server import run
 from tests.server.serve_process import Process
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config import EngineConfig, ServerConfig
 from headrace.errors import ConfigError, RequestError, TemplateError
 from headrace.server.load import TextSide, load_text
 from headrace.server.templates import (

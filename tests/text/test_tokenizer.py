@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config import EngineConfig, ServerConfig
 from headrace.errors import CheckpointError, UnsupportedModelError
 from headrace.llm import LLM
 from headrace.server.load import load_text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from headrace.config import (
     ServerConfig,
     build,
     flags_of,
+    from_environment,
     parse_int,
     read_file,
 )
@@ -40,6 +42,10 @@ def integer(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         raise click.BadParameter(message, ctx=ctx, param=param) from None
 
 
+def _integer_or_auto(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    return value if value == "auto" else integer(ctx, param, value)
+
+
 def _help(flag: Flag) -> str:
     notes = [flag.limits] if flag.limits else []
     if flag.repeated:
@@ -52,12 +58,13 @@ def _help(flag: Flag) -> str:
 
 
 def _option(flag: Flag) -> click.Option:
-    names = [flag.flag, flag.name]
+    names = [flag.flag, *flag.aliases, flag.name]
     if flag.kind == "bool":
         names[0] += "/--no-" + flag.flag.removeprefix("--")
         return click.Option(names, default=None, help=_help(flag))
     if flag.kind == "int":
-        return click.Option(names, metavar="INTEGER", callback=integer, help=_help(flag))
+        callback = _integer_or_auto if flag.auto else integer
+        return click.Option(names, metavar="INTEGER", callback=callback, help=_help(flag))
     kind: Any = click.Choice(flag.choices) if flag.choices else _TYPES[flag.kind]
     return click.Option(names, type=kind, multiple=flag.repeated, default=None, help=_help(flag))
 
@@ -95,7 +102,7 @@ def collect(
     among: tuple[type[msgspec.Struct], ...] = (),
     overrides: dict[str, Any] | None = None,
 ) -> C:
-    """`config` from the flags typed, the --config file and defaults, in this order of weight.
+    """`config` from flags, the --config file, the environment and defaults, in order of weight.
 
     among: every config the command takes, whose settings the file may therefore name.
     overrides: values the command itself knows (the model argument); they count as typed flags.
@@ -108,7 +115,9 @@ def collect(
     }
     typed |= {name: value for name, value in (overrides or {}).items() if value is not None}
     config_file: Path | None = ctx.params.get("config_file")
-    values = read_file(config_file, among or (config,)) if config_file else {}
+    values = from_environment(config, os.environ)
+    if config_file:
+        values |= read_file(config_file, among or (config,))
     values |= typed
     source = "settings" if config_file is None else f"settings (flags and {config_file})"
     chosen = {name: value for name, value in values.items() if name in names}

@@ -1,8 +1,9 @@
 """Typed settings: the one source of flags, --help, the YAML file and docs/flags.md."""
 
 from headrace.config.flags import Flag, flags_of
-from headrace.config.load import build, parse_int, read_file
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config.load import build, from_environment, parse_int, read_file
+from headrace.config.server_settings import ServerConfig
+from headrace.config.settings import EngineConfig
 
 __all__ = [
     "EngineConfig",
@@ -10,6 +11,7 @@ __all__ = [
     "ServerConfig",
     "build",
     "flags_of",
+    "from_environment",
     "parse_int",
     "read_file",
 ]

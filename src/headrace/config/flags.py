@@ -21,6 +21,8 @@ class Flag(NamedTuple):
     name: the field's name; the flag is `--` + name with dashes.
     kind: what one value is. choices: the values a "choice" takes, as text.
     repeated: may be given several times. optional: None (absent) has a meaning of its own.
+    aliases: other flags for it. secret: its value is never shown. env: the environment variable it
+    is read from where no flag and no file gives it. auto: "auto" stands for None.
     """
 
     name: str
@@ -31,6 +33,10 @@ class Flag(NamedTuple):
     default: Any
     help: str
     limits: str
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+    env: str | None = None
+    auto: bool = False
 
     @property
     def flag(self) -> str:
@@ -62,7 +68,8 @@ def flags_of(config: type[msgspec.Struct]) -> Iterator[Flag]:
         kind, choices, repeated, optional, nested = _shape(inner, f"{config.__name__}.{field.name}")
         default = None if field.default is msgspec.NODEFAULT else field.default
         limits = ", ".join(limit for meta in metas + nested if (limit := _limits(meta)))
-        yield Flag(field.name, kind, choices, repeated, optional, default, text, limits)
+        extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
+        yield Flag(field.name, kind, choices, repeated, optional, default, text, limits, **extra)
 
 
 class _Shape(NamedTuple):

@@ -37,6 +37,17 @@ def parse_int(text: str) -> int:
     return int(number)
 
 
+def from_environment(config: type[msgspec.Struct], environ: Mapping[str, str]) -> dict[str, Any]:
+    """What `environ` says of settings that may be there: secrets, mostly. Empty ones are absent."""
+    found: dict[str, Any] = {}
+    for flag in flags_of(config):
+        value = environ.get(flag.env or "", "").strip()
+        if value:
+            parts = [part.strip() for part in value.split(",")]
+            found[flag.name] = [part for part in parts if part] if flag.repeated else value
+    return found
+
+
 def build(config: type[C], values: Mapping[str, Any], *, source: str) -> C:
     """`config` from plain values; unknown names, wrong types and limits raise ConfigError."""
     try:
@@ -114,6 +125,8 @@ def _value(flag: Flag | None, value: Any) -> Any:
         return value
     if flag.repeated and not isinstance(value, (list, tuple)):
         value = [value]
+    if flag.auto and value == "auto":
+        return None
     if flag.kind == "int" and isinstance(value, str):
         try:
             return parse_int(value)
@@ -135,7 +148,8 @@ def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: 
     expected = (
         f"one of {', '.join(flag.choices)}" if flag.choices else text.removeprefix("Expected ")
     )
-    return f"{flag.flag} is {values.get(name)!r}; expected {expected}"
+    given = "not usable" if flag.secret else repr(values.get(name))
+    return f"{flag.flag} is {given}; expected {expected}"
 
 
 def _nearest(name: str, known: set[str]) -> str:

@@ -31,8 +31,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_model_len: Annotated[
         Positive | None,
         Meta(
-            description="Most tokens of prompt and output together; "
-            "default: the model's own length, or what the KV cache holds if that is less.",
+            description="Most tokens of prompt and output together; default, also written `auto`: "
+            "the model's own length, or what the KV cache holds if that is less.",
+            extra={"auto": True},
         ),
     ] = None
     block_size: Annotated[
@@ -43,6 +44,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             description="Memory of the KV cache; default: a quarter of what is available, "
             "at most enough for --max-num-seqs requests of --max-model-len.",
+            extra={"aliases": ("--kv-cache-memory",)},
         ),
     ] = None
     num_gpu_blocks_override: Annotated[
@@ -65,6 +67,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_num_seqs: Annotated[
         Positive, Meta(description="Most requests that run at the same time.")
     ] = 64
+    scheduling_policy: Annotated[
+        Literal["fcfs", "priority"],
+        Meta(
+            description="Who comes first: fcfs, whoever came first; priority, the request with the "
+            "lower `priority`, which may also take the place of a running one. With fcfs a request "
+            "with a priority is refused."
+        ),
+    ] = "fcfs"
     max_logprobs: Annotated[
         int, Meta(ge=0, description="Most log probabilities per token a request may ask for.")
     ] = 20
@@ -97,48 +107,3 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     offline: Annotated[
         bool, Meta(description="Never fetch a model: take only what is on this disk.")
     ] = False
-
-
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The HTTP face of an engine."""
-
-    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[
-        int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    ] = 8000
-    served_model_name: Annotated[
-        tuple[Annotated[str, Meta(min_length=1)], ...],
-        Meta(
-            description="Names clients may use; the first is in replies. Default: the file's or "
-            "folder's name, or the one MODEL was given by; for the model that ships in the "
-            "package, headrace-code."
-        ),
-    ] = ()
-    chat_template: Annotated[
-        str | None, Meta(description="File with a chat template that replaces the model's own.")
-    ] = None
-    chat_template_name: Annotated[
-        str | None,
-        Meta(
-            description="Which of the model's named chat templates to use. Default: `default`, "
-            "and `tool_use` where there are tools and the model has one."
-        ),
-    ] = None
-    default_chat_template_kwargs: Annotated[
-        str | None,
-        Meta(
-            description="Variables for the chat template, as a JSON object; those of a request's "
-            "`chat_template_kwargs` go before them."
-        ),
-    ] = None
-    trust_request_chat_template: Annotated[
-        bool,
-        Meta(
-            description="Take `chat_template` from requests. A template is code: its work is "
-            "bounded, and still it is somebody else's."
-        ),
-    ] = False
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        Meta(description="Least level logged."),
-    ] = "info"

@@ -9,7 +9,7 @@ of NumPy among them, except bool. Ranges, lengths and ids of the model are the m
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import Any
 
@@ -126,6 +126,29 @@ def _integer_or_none(value: object, param: str) -> int | None:
     return None if value is None else _integer(value, param, "an integer or None")
 
 
+def _ids_or_none(value: object, param: str) -> tuple[int, ...] | None:
+    return None if value is None else _stop_ids(value, param)
+
+
+def _sequences(value: object, param: str) -> tuple[tuple[int, ...], ...]:
+    given = _items(value, param, f"a list of which each is {TOKEN_IDS}")
+    return tuple(_stop_ids(one, f"{param}[{index}]") for index, one in enumerate(given))
+
+
+def _texts(value: object, param: str) -> tuple[str, ...]:
+    given = _items(value, param, "a list of texts")
+    return tuple(text(one, f"{param}[{index}]") for index, one in enumerate(given))
+
+
+def _bias(value: object, param: str) -> dict[int, float]:
+    if not isinstance(value, Mapping):
+        raise _unexpected(param, value, "a mapping from token ids to numbers")
+    return {
+        _integer(token_id, f"{param} key", "a token id"): _number(bias, f"{param}[{token_id!r}]")
+        for token_id, bias in value.items()
+    }
+
+
 def _number(value: object, param: str) -> float:
     if isinstance(value, int) and not isinstance(value, bool):
         return value  # of any size; its range is checked later
@@ -146,6 +169,10 @@ _CONVERTERS: dict[Any, Callable[[Any, str], object]] = {
     bool: _boolean,
     int | None: _integer_or_none,
     tuple[int, ...]: _stop_ids,
+    tuple[int, ...] | None: _ids_or_none,
+    tuple[tuple[int, ...], ...]: _sequences,
+    tuple[str, ...]: _texts,
+    dict[int, float]: _bias,
 }
 
 _FIELDS = {one.name: _CONVERTERS[one.type] for one in msgspec.structs.fields(SamplingParams)}

@@ -32,12 +32,17 @@ from headrace.engine.messages import (
     FromCore,
     Loading,
     Output,
+    Pong,
+    PrefixCacheReset,
     Ready,
+    ResetPrefixCache,
     Shutdown,
+    Started,
     Stats,
     Submit,
     ToCore,
 )
+from headrace.engine.status import EngineStatus
 from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
 
@@ -72,6 +77,8 @@ class EngineClient:
         self._serving = False
         self._failure = ""
         self._streams: dict[str, Unread | None] = {}
+        self._on_started: dict[str, Callable[[float], None]] = {}
+        self._resets: dict[int, asyncio.Future[int]] = {}
         self._burial: asyncio.Task[None] | None = None
 
     @classmethod
@@ -109,13 +116,21 @@ class EngineClient:
         return self._serving
 
     @property
+    def status(self) -> EngineStatus:
+        """Of this one process, which nobody starts again."""
+        return EngineStatus() if self._serving else EngineStatus("failed", failure=self._failure)
+
+    @property
     def pid(self) -> int:
         """Of the engine process."""
         return self._process.pid
 
-    def generate(self, submit: Submit) -> AsyncGenerator[Output, None]:
+    def generate(
+        self, submit: Submit, *, on_started: Callable[[float], None] | None = None
+    ) -> AsyncGenerator[Output, None]:
         """The outputs of a new request; the last has a finish_reason. Closing it early cancels.
 
+        on_started: called once, with the seconds it waited, when the request leaves the queue.
         To a reader that is behind, many outputs come as one; when it is too far behind
         (UNREAD_BYTES), the request is cancelled and ends with "error".
         Raises RequestError at once for a request that cannot be served or an id in use (with the
@@ -123,7 +138,16 @@ class EngineClient:
         now or while iterating.
         """
         self._check(submit)
-        return self._stream(submit)
+        return self._stream(submit, on_started)
+
+    async def reset_prefix_cache(self) -> int:
+        """Forget every cached block that no request holds; how many. Raises EngineDeadError."""
+        if not self._serving:
+            raise EngineDeadError(self._failure or "the engine is not ready")
+        number = max(self._resets, default=0) + 1
+        self._resets[number] = asyncio.get_running_loop().create_future()
+        self._send(ResetPrefixCache(number))
+        return await self._resets[number]
 
     def cancel(self, request_id: str) -> None:
         """Give a request up; its stream ends with "abort". Unknown and ended ids do nothing."""
@@ -139,11 +163,15 @@ class EngineClient:
             self._transport.close()
         await self._bury()
 
-    async def _stream(self, submit: Submit) -> AsyncGenerator[Output, None]:
+    async def _stream(
+        self, submit: Submit, on_started: Callable[[float], None] | None
+    ) -> AsyncGenerator[Output, None]:
         self._check(submit)
         unread = Unread()
         self._send(submit)
         self._streams[submit.request_id] = unread
+        if on_started is not None:
+            self._on_started[submit.request_id] = on_started
         finished = False
         try:
             while not finished:
@@ -153,6 +181,7 @@ class EngineClient:
                     raise EngineDeadError(self._failure)
                 yield output
         finally:
+            self._on_started.pop(submit.request_id, None)
             if not finished and self._streams.get(submit.request_id) is unread:
                 self._give_up(submit.request_id)
 
@@ -179,6 +208,16 @@ class EngineClient:
             self._deliver(message)
         elif isinstance(message, Stats):
             self.stats = message
+        elif isinstance(message, Started):
+            on_started = self._on_started.pop(message.request_id, None)
+            if on_started is not None:
+                on_started(message.queue_s)
+        elif isinstance(message, PrefixCacheReset):
+            reset = self._resets.pop(message.number, None)
+            if reset is not None and not reset.done():
+                reset.set_result(message.blocks)
+        elif isinstance(message, Pong):
+            pass  # nobody asked yet
         elif isinstance(message, Loading):
             if self._on_loading is not None:
                 self._on_loading(message)
@@ -220,6 +259,10 @@ class EngineClient:
         if not self._ready.done():
             self._ready.set_exception(HeadraceError(self._failure))
             self._ready.exception()  # seen: a start that was cancelled has no one to read it
+        resets, self._resets = self._resets, {}
+        for reset in resets.values():
+            if not reset.done():
+                reset.set_exception(EngineDeadError(self._failure))
         streams, self._streams = self._streams, {}
         for unread in streams.values():
             if unread is not None:

@@ -148,6 +148,10 @@ class EngineCore:
         if request is not None:
             self._dismiss(request, "abort")
 
+    def reset_prefix_cache(self) -> int:
+        """Forget every cached block that no request holds; how many that were."""
+        return self.kv.forget_cached()
+
     def step(self) -> list[Output]:
         """Compute one step and return what it gave, with the last words of cancelled requests."""
         outputs = self._advance()

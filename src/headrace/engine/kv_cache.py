@@ -183,6 +183,14 @@ class KVCache:
         request.num_dropped = 0
         request.num_computed = 0
 
+    def forget_cached(self) -> int:
+        """Free every cached block; how many that were."""
+        forgotten = 0
+        while self._tree.cached:
+            self._free.append(self._tree.evict())
+            forgotten += 1
+        return forgotten
+
     def check(self, running: Iterable[Request]) -> None:
         """Count everything anew from the block tables; AssertionError where it does not add up."""
         holders: Counter[Node] = Counter()

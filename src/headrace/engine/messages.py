@@ -1,6 +1,7 @@
 """What a client and an engine core say to each other: msgpack on the wire, as it is in process.
 
-Client to core: Submit, Cancel, Shutdown. Core to client: Loading, Ready, Output, Stats, Failed.
+Client to core: Submit, Cancel, Ping, ResetPrefixCache, Shutdown.
+Core to client: Loading, Ready, Started, Output, Stats, Pong, PrefixCacheReset, Failed.
 Every Submit is answered by one or more Outputs, the last of which has a finish_reason; a Cancel is
 idempotent and is answered by that last Output ("abort") unless the request had ended before.
 """
@@ -13,16 +14,24 @@ import msgspec
 
 from headrace.engine.params import SamplingParams
 
-FinishReason = Literal["stop", "length", "abort", "error"]
+FinishReason = Literal["stop", "length", "timeout", "abort", "error"]
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """A new request. `cache_salt` separates prefix caches; only equal salts share blocks."""
+    """A new request.
+
+    cache_salt: separates prefix caches; only equal salts share blocks.
+    priority: lower comes first; other than 0 only where the engine schedules by priority.
+    timeout_s: from the moment the core has it; then it ends with "timeout", wherever it is, and
+        keeps what it has said. None: never.
+    """
 
     request_id: str
     prompt_token_ids: list[int]
     params: SamplingParams
     cache_salt: str = ""
+    priority: int = 0
+    timeout_s: float | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -31,8 +40,43 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     request_id: str
 
 
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    """Asks the loop for a Pong, which it gives between steps: whether it turns."""
+
+    number: int
+
+
+class ResetPrefixCache(msgspec.Struct, frozen=True, tag=True):
+    """Forget every block that no running request holds; answered by PrefixCacheReset."""
+
+    number: int
+
+
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
     """End the core; what is running is aborted."""
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """A request left the queue for the first time. queue_s: how long it had waited.
+
+    Comes before its first Output, unless it ends in the queue.
+    """
+
+    request_id: str
+    queue_s: float
+
+
+class Pong(msgspec.Struct, frozen=True, tag=True):
+    """The answer to the Ping of that number."""
+
+    number: int
+
+
+class PrefixCacheReset(msgspec.Struct, frozen=True, tag=True):
+    """The answer to the ResetPrefixCache of that number; blocks: that were forgotten."""
+
+    number: int
+    blocks: int
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +96,8 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     queue_s, prefill_s: on the first token's Output, seconds waited and spent until it; 0 otherwise.
     cache_miss: on the first token's Output, why no more of the prompt was cached ("no_match at
         token 37"; the reasons are those of Stats.miss_reasons); None otherwise or if all was.
+    prompt_logprobs: with the first token (or the last Output, where there is none), one per token
+        of the prompt, None for its first; None where they were not asked for or did not get ready.
     """
 
     request_id: str
@@ -65,14 +111,17 @@ class Output(msgspec.Struct, frozen=True, tag=True):
     queue_s: float = 0.0
     prefill_s: float = 0.0
     cache_miss: str | None = None
+    prompt_logprobs: list[TokenLogprob | None] | None = None
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
     """What an engine says of itself once it can serve. Seconds per load phase in `phases_s`.
 
-    pool_tokens: the longest request for which the KV cache has blocks. weight_codec: of most of
-    the matrices. *_limit_*: what `headrace bench machine` found for this level and thread count,
-    the rate for operands of compute_limit_kind (f32, bf16, int8); None where nothing was measured.
+    pool_tokens: the longest request for which the KV cache has blocks. available_bytes: of memory
+    when the KV cache was sized; kv_budget: in words, where its size is from. weight_codec: of most
+    of the matrices. scheduling_policy: as configured. *_limit_*: what `headrace bench machine`
+    found for this level and thread count, the rate for operands of compute_limit_kind (f32, bf16,
+    int8); None where nothing was measured.
     """
 
     model_type: str
@@ -89,6 +138,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     weight_bytes: int
     kv_bytes: int
     phases_s: dict[str, float]
+    available_bytes: int = 0
+    kv_budget: str = ""
+    scheduling_policy: str = "fcfs"
     read_limit_bytes_per_s: float | None = None
     compute_limit_ops_per_s: float | None = None
     compute_limit_kind: str | None = None
@@ -126,6 +178,9 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """State after a step, for metrics; counters are totals since start, blocks are counts.
 
     step_*: of the last step. busy_s, moved_bytes, operations: of all steps (models/cost.py).
+    preemption_reasons: "blocks" (a running request had to grow) or "priority" (one that comes
+    before it took its place). timeouts: requests that ended with "timeout".
+    step_seconds: how many steps took at most each of telemetry's STEP_S bounds, and the rest last.
     failed_steps: whose batch raised and was run again request by request.
     kv_accounting_errors: times that blocks did not add up when the engine became idle.
     """
@@ -150,10 +205,13 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     prefix_queries_tokens: int = 0
     prefix_hits_tokens: int = 0
     num_preemptions: int = 0
+    preemption_reasons: dict[str, int] = {}
+    timeouts: int = 0
+    step_seconds: list[int] = []
     miss_reasons: dict[str, int] = {}
     failed_steps: int = 0
     kv_accounting_errors: int = 0
 
 
-ToCore = Submit | Cancel | Shutdown
-FromCore = Loading | Ready | Output | Stats | Failed
+ToCore = Submit | Cancel | Ping | ResetPrefixCache | Shutdown
+FromCore = Loading | Ready | Started | Output | Stats | Pong | PrefixCacheReset | Failed

@@ -35,14 +35,27 @@ class Range(NamedTuple):
         return f"{self.low:g} or more, in 64 bits"
 
 
+MAX_LOGIT_BIAS = 100.0
+"""OpenAI's limit: at 100 a token is as good as certain, at -100 as good as forbidden."""
+
+SAMPLERS = ("penalties", "temperature", "min_p", "top_k", "top_p")
+"""What turns logits into a choice, in the order it is applied by default, which is vLLM's.
+Bias and masks (logit_bias, allowed_token_ids, bad_words, min_tokens) always come before."""
+
 RANGES = {
     "temperature": Range(0, MAX_TEMPERATURE),
     "top_k": Range(-1, MAX_INT),
     "top_p": Range(0, 1),
     "min_p": Range(0, 1),
+    "repetition_penalty": Range(1e-3, 1e3),
+    "frequency_penalty": Range(-2, 2),
+    "presence_penalty": Range(-2, 2),
     "seed": Range(-MAX_INT - 1, MAX_INT),
     "choice": Range(0, MAX_INT),
     "max_tokens": Range(1, MAX_INT),
+    "min_tokens": Range(0, MAX_INT),
+    "priority": Range(-MAX_INT - 1, MAX_INT),
+    "timeout_s": Range(0, 1e9),
 }
 
 
@@ -50,20 +63,42 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How one request is sampled and when it ends. Numbers are within `RANGES`.
 
     temperature: 0 is greedy. top_k: 0 and -1 keep all. top_p: 0 keeps the likeliest token alone.
+    repetition_penalty: logits of tokens that the prompt or the output has are divided by it where
+        they are positive and multiplied where negative (CTRL, arXiv:1909.05858); 1 is none.
+    frequency_penalty, presence_penalty: taken off a token's logit for each time, and once if ever,
+        that the output has it (OpenAI's formula); 0 is none.
+    logit_bias: added to the logits of these ids, within +-MAX_LOGIT_BIAS.
+    allowed_token_ids: nothing else is drawn, not even an end id; None allows all, () is refused.
+    bad_words_token_ids: sequences of ids that never come out whole: the last of one is masked where
+        the output ends with the others.
+    min_tokens: end ids and stop_token_ids are masked until the output has so many tokens.
+    samplers: the order of `SAMPLERS` to apply; what is left out is not applied, and its parameter
+        then has to be the neutral one.
     seed: of the request's own random stream; None lets the engine draw one.
     choice: which of several answers to one request this is; each has its own random stream.
-    max_tokens: new tokens at most; None means up to the model's length.
+    max_tokens: new tokens at most; None means up to the model's length, 0 only reads the prompt.
     stop_token_ids: end the request, beside the model's own end ids unless `ignore_eos`.
     logprobs: None for none, k >= 0 for the chosen token and the k most likely.
+    prompt_logprobs: the same for each token of the prompt but the first, which follows nothing.
+        Such a request computes its whole prompt; what is cached of it is not used.
     """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words_token_ids: tuple[tuple[int, ...], ...] = ()
+    samplers: tuple[str, ...] = SAMPLERS
     seed: int | None = None
     choice: int = 0
     max_tokens: int | None = 16
+    min_tokens: int = 0
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None

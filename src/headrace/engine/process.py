@@ -29,7 +29,11 @@ from headrace.engine.messages import (
     FromCore,
     Loading,
     Output,
+    Ping,
+    Pong,
+    PrefixCacheReset,
     Ready,
+    ResetPrefixCache,
     Shutdown,
     Submit,
 )
@@ -172,10 +176,14 @@ def serve(core: EngineCore, link: Link) -> None:
         link.send(said)
 
 
-def _obey(core: EngineCore, message: Submit | Cancel) -> list[FromCore]:
+def _obey(core: EngineCore, message: Submit | Cancel | Ping | ResetPrefixCache) -> list[FromCore]:
     if isinstance(message, Cancel):
         core.cancel(message.request_id)
         return []
+    if isinstance(message, Ping):
+        return [Pong(message.number)]
+    if isinstance(message, ResetPrefixCache):
+        return [PrefixCacheReset(message.number, core.reset_prefix_cache())]
     try:
         core.submit(message)
     except RequestError as error:

@@ -1,34 +1,41 @@
-"""What the server needs of an engine; `headrace.engine.client.EngineClient` is the real one."""
+"""What the server needs of an engine; `headrace.engine.supervised` has the real one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 from headrace.engine.messages import EngineInfo, Output, Stats, Submit
+from headrace.engine.status import EngineStatus
 
 
 class EngineLike(Protocol):
-    """An engine that is ready. Used from one event loop."""
+    """An engine that has been ready once. Used from one event loop."""
 
     @property
     def info(self) -> EngineInfo:
-        """What does not change while it runs."""
+        """What does not change while it runs; of the latest one where it was restarted."""
 
     @property
     def stats(self) -> Stats:
-        """The latest known state."""
+        """The latest known state; counters begin anew with a restart."""
 
     @property
-    def alive(self) -> bool:
-        """Whether its loop runs; False for ever once it has ended."""
+    def status(self) -> EngineStatus:
+        """Whether it serves, and if not, what of it."""
 
-    def generate(self, submit: Submit) -> AsyncGenerator[Output, None]:
+    def generate(
+        self, submit: Submit, *, on_started: Callable[[float], None] | None = None
+    ) -> AsyncGenerator[Output, None]:
         """Outputs of a new request, the last with a finish_reason. Closing it early cancels.
 
-        Raises RequestError at once for a request it cannot serve, EngineDeadError when it has
-        ended, now or while iterating. Nothing is submitted before the first iteration.
+        on_started: called once, with the seconds it waited, when the request leaves the queue.
+        Raises RequestError at once for a request it cannot serve, EngineDeadError when it does not
+        serve, now or while iterating. Nothing is submitted before the first iteration.
         """
+
+    async def reset_prefix_cache(self) -> int:
+        """Forget every cached block that no request holds; how many. Raises EngineDeadError."""
 
     async def close(self) -> None:
         """End it; open streams raise EngineDeadError."""

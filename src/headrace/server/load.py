@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from headrace import __version__
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config.server_settings import ServerConfig
+from headrace.config.settings import EngineConfig
 from headrace.config.text_file import read_text_file
 from headrace.embedded import EMBEDDED_NAME
 from headrace.engine.messages import EngineInfo

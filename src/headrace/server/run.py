@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from headrace.config.settings import EngineConfig, ServerConfig
+from headrace.config.server_settings import ServerConfig
+from headrace.config.settings import EngineConfig
 from headrace.errors import HeadraceError
 from headrace.server.listen import listen, url_of
 from headrace.server.loading_line import LoadingLine

@@ -84,7 +84,7 @@ class ServerState:
                 labels=labels,
                 facts=engine.info,
                 counts=lambda: engine.stats,
-                alive=lambda: engine.alive,
+                alive=lambda: engine.status.alive,
                 prefix_caching=prefix_caching,
                 version=__version__,
                 started_s=float(model.created_s),

@@ -34,7 +34,7 @@ async def health(call: Call) -> Response:
         return _down("loading", uptime_s, error, phase=at.phase, progress=round(at.progress, 3))
     serving = state.serving()
     engine = serving.model.engine
-    if not engine.alive:
+    if not engine.status.alive:
         return _down("dead", uptime_s, unavailable("the engine has ended", "engine_dead"))
     steps = engine.stats.steps
     if not serving.pulse.beats(steps):
