@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 ARGS ?=
 
-.PHONY: serve test venv dev check docs clean
+.PHONY: serve test venv dev check docs clean clients soak
 
 serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
@@ -33,6 +33,13 @@ $(VENV)/.installed: $(BIN)/python $(NATIVE)
 $(VENV)/.dev: $(VENV)/.installed pyproject.toml
 	$(BIN)/python -m pip install -q --group dev
 	@touch $@
+
+clients: ## the client packages that the tours in tests/clients need, in .venv-clients
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install -q --only-binary :all: -r tests/clients/requirements.txt
+
+soak: dev ## ten minutes under everything at once (ARGS="--seconds 60" for less)
+	$(BIN)/python -m tools.soak $(ARGS)
 
 check: dev ## ruff and mypy
 	$(BIN)/ruff check .

@@ -19,7 +19,8 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
-from headrace.ops.interface import KVCacheArrays, KVCacheSpec, RaggedBatch
+from headrace.models.cost import CostModel
+from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCacheSpec, RaggedBatch
 
 VOCAB = 1000
 STEPS = 300
@@ -41,12 +42,22 @@ class NoModel:
     """A model without a forward pass."""
 
     model_type, vocab_size, max_positions = "none", VOCAB, 32768
-    weight_codec, weight_bytes = "Q8_0", 0
+    weight_codec, weight_bytes, window = "Q8_0", 0, 0
 
     def kv_cache_spec(
         self, block_size: int, num_blocks: int, k_codec: Any, v_codec: Any
     ) -> KVCacheSpec:
         return KVCacheSpec(1, 1, 2, block_size, num_blocks, k_codec, v_codec)
+
+    def cost(self, k_codec: Any, v_codec: Any) -> CostModel:
+        return CostModel(
+            weight_bytes=0,
+            layer_elements=1,
+            head_elements=1,
+            attention=AttentionShape(1, 1, 2, 1.0),
+            windows=[0],
+            kv_token_bytes=16,
+        )
 
     def forward(self, batch: RaggedBatch, kv: KVCacheArrays) -> Any:
         return np.empty((len(batch.logit_rows), 0), np.float32)

@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import click
 import numpy as np
@@ -28,11 +28,14 @@ from random_rows import random_rows
 
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import (
+    Adjustment,
     AttentionShape,
+    Chain,
     KVCacheSpec,
     KVCodec,
     LinearWeight,
     Norm,
+    Penalties,
     RaggedBatch,
     SamplingRows,
 )
@@ -238,6 +241,20 @@ def the_rest(bench: Bench) -> Iterator[Line]:
             f"sample {VOCABULARY}, {name}",
             lambda rows=rows: ops.sample(logits, rows, VOCABULARY),
         )
+    seen = np.arange(0, VOCABULARY, VOCABULARY // 5000, dtype=np.int32)
+    penalties = Penalties(seen, np.ones_like(seen), 1.1, 0.1, 0.1)
+    nothing = np.zeros(0, np.int32)
+    change = Adjustment(0, nothing, np.zeros(0, np.float32), None, nothing, penalties)
+    bent = logits.copy()
+    yield bench.line(
+        f"penalties of {len(seen)} of {VOCABULARY}", lambda: ops.adjust(bent, [change])
+    )
+    chain = Chain(("temperature", "penalties", "top_k", "top_p"), penalties)
+    chained = replace(rows, chains=(chain,))
+    yield bench.line(
+        f"sample {VOCABULARY}, {', '.join(chain.stages)}",
+        lambda: ops.sample(logits, chained, VOCABULARY),
+    )
     yield bench.line(
         f"top_logprobs {VOCABULARY}, 20",
         lambda: ops.top_logprobs(logits, np.zeros(1, np.int32), 20, VOCABULARY),

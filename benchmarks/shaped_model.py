@@ -44,6 +44,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
+    "small": Shape(256, 4, 8, 4, 64, 512, 512),
     "qwen3-0.6b": Shape(1024, 28, 16, 8, 128, 3072, 151936),
     "qwen3-1.7b": Shape(2048, 28, 16, 8, 128, 6144, 151936),
 }

@@ -203,7 +203,9 @@ int32_t Backend::first_bad(const std::vector<int32_t>& status, int64_t* row) con
 int32_t Backend::sample(const float* logits, int64_t stride, int64_t n,
                         const std::vector<SampleRow>& rows, int32_t* ids, int64_t* row) {
   const Session session(pool_);
-  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, 0);
+  const bool chains = std::any_of(rows.begin(), rows.end(),
+                                  [](const SampleRow& row) { return row.chain.count > 0; });
+  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, 0, chains);
   pool_.for_each(static_cast<int64_t>(rows.size()), [&](int64_t i, int thread) {
     ids[i] = sample_row(kernels_, logits + i * stride, n, rows[static_cast<size_t>(i)],
                         sample_scratch_[static_cast<size_t>(thread)]);
@@ -215,7 +217,7 @@ int32_t Backend::top_logprobs(const float* logits, int64_t stride, int64_t n, in
                               const int32_t* chosen, int64_t k, float* logprobs, int32_t* ranks,
                               int32_t* ids, float* values, int64_t* row) {
   const Session session(pool_);
-  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, k);
+  for (SampleScratch& scratch : sample_scratch_) scratch.reserve(n, k, false);
   std::vector<int32_t> status(static_cast<size_t>(rows));
   pool_.for_each(rows, [&](int64_t i, int thread) {
     status[static_cast<size_t>(i)] =

@@ -2,11 +2,14 @@
 // and never crashes; the interpreter is let go while kernels run.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "arguments.h"
@@ -208,9 +211,62 @@ void check_logits(const View<float>& logits, int64_t num_tokens) {
   }
 }
 
+// The chains of R rows. stages: int32[R, kStages], -1 past the last of a row; strengths: f32[R, 3],
+// repetition, frequency and presence; ids, counts: of row i at [start[i], start[i + 1]).
+class ChainsView {
+ public:
+  ChainsView(nb::handle stages, nb::handle strengths, nb::handle start, nb::handle ids,
+             nb::handle counts, int64_t rows, int64_t width)
+      : stages_(stages, "stages", 2), strengths_(strengths, "strengths", 2),
+        start_(start, "penalties_start", 1), ids_(ids, "penalised id", 1),
+        counts_(counts, "counts", 1) {
+    stages_.require(0, rows);
+    stages_.require(1, kStages);
+    strengths_.require(0, rows);
+    strengths_.require(1, 3);
+    start_.require(0, rows + 1);
+    ids_.require_below(width);
+    counts_.require(0, ids_.size(0));
+    const int32_t* at = start_.data();
+    for (int64_t i = 0; i < rows; ++i) {
+      if (at[i] < 0 || at[i] > at[i + 1] || at[i + 1] > ids_.size(0)) {
+        refuse("penalties_start does not ascend within the ids");
+      }
+    }
+    for (int64_t i = 0; i < counts_.size(0); ++i) {
+      check_range("counts", counts_.data()[i], counts_.data()[i] >= 0, "[0, inf)");
+    }
+  }
+
+  Chain row(int64_t i) const {
+    Chain chain{};
+    for (const int32_t* at = stages_.data() + i * kStages; chain.count < kStages; ++chain.count) {
+      const int32_t stage = at[chain.count];
+      if (stage == -1) break;
+      check_range("stage", stage, stage >= 0 && stage < kStages, "[0, 5)");
+      if (std::find(at, at + chain.count, stage) != at + chain.count) {
+        refuse("stage " + std::to_string(stage) + " comes twice");
+      }
+      chain.stages[chain.count] = static_cast<Stage>(stage);
+    }
+    const float* by = strengths_.data() + i * 3;
+    check_range("repetition", by[0], by[0] > 0 && by[0] <= 3.4e38f, "(0, inf)");
+    check_range("frequency", by[1], std::abs(by[1]) <= 3.4e38f, "(-inf, inf)");
+    check_range("presence", by[2], std::abs(by[2]) <= 3.4e38f, "(-inf, inf)");
+    const int64_t from = start_.data()[i], to = start_.data()[i + 1];
+    chain.penalties = {ids_.data() + from, counts_.data() + from, to - from, by[0], by[1], by[2]};
+    return chain;
+  }
+
+ private:
+  View<int32_t> stages_;
+  View<float> strengths_;
+  View<int32_t> start_, ids_, counts_;
+};
+
 void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle temperature,
             nb::handle top_k, nb::handle top_p, nb::handle min_p, nb::handle uniform,
-            nb::handle ids) {
+            nb::handle ids, std::optional<nb::tuple> chains) {
   const View<float> from(logits, "logits", 2), t(temperature, "temperature", 1),
       p(top_p, "top_p", 1), m(min_p, "min_p", 1);
   const View<int32_t> k(top_k, "top_k", 1), to(ids, "ids", 1, true);
@@ -223,9 +279,16 @@ void sample(Backend& backend, nb::handle logits, int64_t num_tokens, nb::handle 
   m.require(0, rows);
   u.require(0, rows);
   to.require(0, rows);
+  std::optional<ChainsView> chained;
+  if (chains) {
+    if (chains->size() != 5) refuse("chains takes five arrays");
+    const nb::tuple& a = *chains;
+    chained.emplace(a[0], a[1], a[2], a[3], a[4], rows, from.size(1));
+  }
   std::vector<SampleRow> of;
   for (int64_t i = 0; i < rows; ++i) {
-    const SampleRow row{t.data()[i], k.data()[i], p.data()[i], m.data()[i], u.data()[i]};
+    SampleRow row{t.data()[i], k.data()[i], p.data()[i], m.data()[i], u.data()[i]};
+    if (chained) row.chain = chained->row(i);
     check_range("temperature", row.temperature,
                 row.temperature >= 0 && row.temperature <= 3.4e38f, "[0, inf)");
     check_range("top_k", row.top_k, row.top_k >= 0, "[0, inf)");
@@ -332,6 +395,8 @@ NB_MODULE(_native, m) {
            nb::arg("k_eps"))
       .def("kv_write", &kv_write)
       .def("attention", &attention)
-      .def("sample", &sample)
+      .def("sample", &sample, nb::arg("logits"), nb::arg("num_tokens"), nb::arg("temperature"),
+           nb::arg("top_k"), nb::arg("top_p"), nb::arg("min_p"), nb::arg("uniform"),
+           nb::arg("ids"), nb::arg("chains") = nb::none())
       .def("top_logprobs", &top_logprobs);
 }

@@ -90,16 +90,100 @@ void keep_top_p(const float* logits, int64_t n, double top_p, SampleScratch& scr
   }
 }
 
+// The first token, in ascending id, whose cumulative weight exceeds `uniform` of the whole.
+int32_t draw(const float* weights, int64_t n, double uniform) {
+  double total = 0;
+  for (int64_t i = 0; i < n; ++i) total += static_cast<double>(weights[i]);
+  const double target = uniform * total;
+  double cumulative = 0;
+  int64_t last = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (weights[i] == 0) continue;
+    cumulative += static_cast<double>(weights[i]);
+    last = i;
+    if (cumulative > target) break;
+  }
+  return static_cast<int32_t>(last);
+}
+
+void penalise(float* scores, int64_t n, const Penalties& penalties) {
+  for (int64_t i = 0; i < penalties.size; ++i) {
+    if (penalties.ids[i] >= n) continue;
+    float& score = scores[penalties.ids[i]];
+    score = score > 0 ? score / penalties.repetition : score * penalties.repetition;
+    if (penalties.counts[i] == 0) continue;
+    score -= penalties.frequency * static_cast<float>(penalties.counts[i]);
+    score -= penalties.presence;
+  }
+}
+
+// Filters set the weights of what they drop to 0; here its scores follow. Weights of 0 from the
+// start are too small for a float: min_p and top_p drop them as well, and top_k is given others.
+void drop(float* scores, int64_t n, const float* weights) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (weights[i] == 0) scores[i] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+int32_t chain_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
+                  SampleScratch& scratch) {
+  scratch.weights.resize(static_cast<size_t>(n));
+  scratch.scores.assign(logits, logits + n);
+  float* weights = scratch.weights.data();
+  float* scores = scratch.scores.data();
+  float most;
+  int32_t bad = check_row(kernels, scores, n, &most);
+  bool greedy = false;
+  for (int s = 0; s < row.chain.count && bad == 0; ++s) {
+    switch (row.chain.stages[s]) {
+      case Stage::penalties:
+        penalise(scores, n, row.chain.penalties);
+        bad = check_row(kernels, scores, n, &most);
+        break;
+      case Stage::temperature:
+        greedy = row.temperature == 0;
+        if (greedy) break;
+        for (int64_t i = 0; i < n; ++i) scores[i] /= row.temperature;
+        bad = check_row(kernels, scores, n, &most);
+        break;
+      case Stage::min_p:
+        if (!(row.min_p > 0)) break;
+        kernels.exp_shifted(scores, n, most, 1.0f, weights);
+        for (int64_t i = 0; i < n; ++i) weights[i] = weights[i] < row.min_p ? 0.0f : weights[i];
+        drop(scores, n, weights);
+        break;
+      case Stage::top_k:
+        if (row.top_k == 0 || row.top_k >= n) break;
+        for (int64_t i = 0; i < n; ++i) weights[i] = std::isinf(scores[i]) ? 0.0f : 1.0f;
+        keep_top_k(scores, n, row.top_k, scratch);
+        drop(scores, n, weights);
+        break;
+      case Stage::top_p:
+        if (!(row.top_p < 1)) break;
+        kernels.exp_shifted(scores, n, most, 1.0f, weights);
+        keep_top_p(scores, n, static_cast<double>(row.top_p), scratch);
+        drop(scores, n, weights);
+        break;
+    }
+  }
+  if (bad != 0) return bad;
+  if (greedy) return static_cast<int32_t>(std::find(scores, scores + n, most) - scores);
+  kernels.exp_shifted(scores, n, most, 1.0f, weights);
+  return draw(weights, n, row.uniform);
+}
+
 }  // namespace
 
-void SampleScratch::reserve(int64_t n, int64_t k) {
+void SampleScratch::reserve(int64_t n, int64_t k, bool chains) {
   weights.reserve(static_cast<size_t>(n));
+  if (chains) scores.reserve(static_cast<size_t>(n));
   buckets.reserve(kBuckets);
   best.reserve(static_cast<size_t>(k));
 }
 
 int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const SampleRow& row,
                    SampleScratch& scratch) {
+  if (row.chain.count > 0) return chain_row(kernels, logits, n, row, scratch);
   float most;
   const int32_t bad = check_row(kernels, logits, n, &most);
   if (bad != 0) return bad;
@@ -115,19 +199,7 @@ int32_t sample_row(const Kernels& kernels, const float* logits, int64_t n, const
   }
   if (row.top_k > 0 && row.top_k < n) keep_top_k(logits, n, row.top_k, scratch);
   if (row.top_p < 1) keep_top_p(logits, n, static_cast<double>(row.top_p), scratch);
-
-  double total = 0;
-  for (int64_t i = 0; i < n; ++i) total += static_cast<double>(weights[i]);
-  const double target = row.uniform * total;
-  double cumulative = 0;
-  int64_t last = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (weights[i] == 0) continue;
-    cumulative += static_cast<double>(weights[i]);
-    last = i;
-    if (cumulative > target) break;
-  }
-  return static_cast<int32_t>(last);
+  return draw(weights, n, row.uniform);
 }
 
 int32_t top_logprobs_row(const Kernels& kernels, const float* logits, int64_t n, int32_t chosen,

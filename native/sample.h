@@ -13,12 +13,35 @@
 
 namespace headrace {
 
+// What the tokens so far do to a row's scores; the arithmetic is that of `Penalties` in
+// ops/interface.py. ids: distinct, of which those at n and above are of no token and skipped.
+struct Penalties {
+  const int32_t* ids;
+  const int32_t* counts;
+  int64_t size;
+  float repetition;
+  float frequency;
+  float presence;
+};
+
+// Numbered as ops/cpu/backend.py sends them.
+enum class Stage : int32_t { penalties, temperature, min_p, top_k, top_p };
+constexpr int kStages = 5;
+
+// An explicit order of stages, each applied to the scores that the one before it left.
+struct Chain {
+  Stage stages[kStages];
+  int count;  // 0: the default order, as one pass
+  Penalties penalties;
+};
+
 struct SampleRow {
   float temperature;
   int32_t top_k;
   float top_p;
   float min_p;
   double uniform;
+  Chain chain{};
 };
 
 // What a thread needs beside the row. Reserved before threads start, since they must not throw.
@@ -30,9 +53,11 @@ struct SampleScratch {
   };
   using Entry = std::pair<float, int64_t>;  // logit, id
 
-  void reserve(int64_t n, int64_t k);  // for rows of n logits and the k best of them
+  // For rows of n logits and the k best of them; with scores where a row has a chain.
+  void reserve(int64_t n, int64_t k, bool chains);
 
   std::vector<float> weights;
+  std::vector<float> scores;  // of rows with a chain
   std::vector<Bucket> buckets;
   std::vector<Entry> best;
 };

@@ -27,8 +27,11 @@ FLOORS = {
     "server": 6,
     "bench": 6,
     "eval": 6,
-    "llm": 6,
-    "cli": 7,
+    "offline": 6,
+    "llm": 7,
+    "async_llm": 7,
+    "cli": 8,
+    "__main__": 9,
 }
 
 # The one sideways direction. weights says what files say of tokenizers: TokenizerData, the kinds of

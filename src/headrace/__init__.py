@@ -1,18 +1,21 @@
 """headrace serves language models, routes to models served elsewhere, measures and plans them.
 
-`headrace.LLM` is the engine in process. It is imported on first use, so that `import headrace`
-stays cheap.
+`headrace.LLM` is the engine in process, `headrace.AsyncLLM` one in its own process, for asyncio.
+They are imported on first use, so that `import headrace` stays cheap.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# Not from typing: that takes 10 ms, in which nothing can be done about a Ctrl-C yet.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from headrace.async_llm import AsyncLLM
     from headrace.engine.params import SamplingParams
     from headrace.llm import LLM
 
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "AsyncLLM", "SamplingParams", "__version__"]
 
 __version__ = "0.1.0"
 
@@ -22,6 +25,10 @@ def __getattr__(name: str) -> Any:
         from headrace.llm import LLM
 
         return LLM
+    if name == "AsyncLLM":
+        from headrace.async_llm import AsyncLLM
+
+        return AsyncLLM
     if name == "SamplingParams":
         from headrace.engine.params import SamplingParams
 

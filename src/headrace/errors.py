@@ -49,3 +49,11 @@ class RequestError(HeadraceError):
 
 class EngineDeadError(HeadraceError):
     """The engine process ended; nothing more will be produced."""
+
+
+class EngineRestartingError(EngineDeadError):
+    """There is no engine now and will be one; `retry_after_s`: when that may be."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

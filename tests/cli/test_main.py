@@ -36,7 +36,35 @@ def test_help_imports_no_command_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     heavy, commands = done.stdout.strip().splitlines()[-2:]
     assert heavy == "[]"
-    assert commands == "['headrace.cli.main']"
+    assert commands == "['headrace.cli.interrupt', 'headrace.cli.main']"
+
+
+@pytest.mark.parametrize(
+    ("module", "moment"),
+    [
+        ("headrace.__main__", "headrace.cli.main"),
+        ("headrace.__main__", "click"),
+        ("headrace.__main__", "headrace.cli.show"),
+        ("headrace.__main__", "headrace.weights"),
+        ("headrace.cli.main", "headrace.cli.show"),
+        ("headrace.cli.main", "headrace.weights"),
+    ],
+)
+def test_an_interrupt_during_the_imports_is_quiet(module: str, moment: str) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {moment!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        f"from {module} import main\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['headrace', 'show', 'absent.gguf']\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def _commands() -> list[str]:
@@ -116,6 +144,28 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     assert run("--no-enable-prefix-caching") == [None, False, 8000]
 
 
+def test_the_kv_cache_may_be_sized_by_hand_or_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text("max-model-len: 4k\n")
+
+    @click.command()
+    @settings(EngineConfig)
+    @click.pass_context
+    def probe(ctx: click.Context, /, **_: object) -> None:
+        engine = collect(ctx, EngineConfig)
+        click.echo(json.dumps([engine.max_model_len, engine.kv_cache_memory_bytes]))
+
+    def run(*arguments: str) -> object:
+        result = CliRunner().invoke(probe, list(arguments), catch_exceptions=False)
+        return json.loads(result.output) if result.exit_code == 0 else result.output
+
+    assert run("--max-model-len", "auto", "--kv-cache-memory", "1M") == [None, 1 << 20]
+    assert run("--max-model-len", "auto", "--config", str(path)) == [None, None], "flags win"
+    assert run("--kv-cache-memory-bytes", "7") == [None, 7]
+    assert "'auto' is not an integer" in str(run("--kv-cache-memory", "auto"))
+    assert "--max-model-len" in str(run("--max-model-len", "Auto"))
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -158,7 +208,7 @@ def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_refused_request_prints_no_prompt(tmp_path: Path) -> None:
-    done = _run("generate", str(write_tiny_gguf(tmp_path)), "-p", "hi", "--max-tokens", "0")
+    done = _run("generate", str(write_tiny_gguf(tmp_path)), "-p", "hi", "--max-tokens", "9999")
     assert done.returncode == 1
     assert done.stdout == ""
     assert "max_tokens" in done.stderr

@@ -118,6 +118,34 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
         read_file(path, [EngineConfig, ServerConfig])
 
 
+@pytest.mark.parametrize(
+    ("line", "length", "size"),
+    [
+        ("max-model-len: auto", None, None),
+        ("max_model_len: null", None, None),
+        ("max-model-len: 4K", 4096, None),
+        ("kv-cache-memory-bytes: 64K", None, 65536),
+    ],
+)
+def test_sizes_of_the_kv_cache_in_a_file(
+    line: str, length: int | None, size: int | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text(f"{line}\n")
+    engine = build(EngineConfig, read_file(path, [EngineConfig]), source="file")
+    assert (engine.max_model_len, engine.kv_cache_memory_bytes) == (length, size)
+
+
+def test_auto_is_of_the_length_alone(tmp_path: Path) -> None:
+    path = tmp_path / "headrace.yaml"
+    path.write_text("kv-cache-memory-bytes: auto\n")
+    with pytest.raises(ConfigError, match="kv"):
+        build(EngineConfig, read_file(path, [EngineConfig]), source="file")
+    path.write_text("kv-cache-memory: 5\n")  # a flag's second name is no second name in files
+    with pytest.raises(ConfigError, match="did you mean 'kv_cache_memory_bytes'"):
+        read_file(path, [EngineConfig])
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.yaml: No such file"):
         read_file(tmp_path / "absent.yaml", [EngineConfig])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,20 +18,24 @@ import pytest
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
-from headrace.engine.messages import Output, Submit
-from headrace.engine.params import SamplingParams
-from headrace.engine.sampler import uniform
+from headrace.engine.messages import Output, Submit, TokenLogprob
+from headrace.engine.params import SAMPLERS, SamplingParams
+from headrace.engine.sampler import Sampler, uniform
 from headrace.models.cost import CostModel
-from headrace.ops import make_ops
+from headrace.ops import adjustment, make_ops
 from headrace.ops.interface import (
+    Adjustment,
     AttentionShape,
+    Chain,
     KVCacheArrays,
     KVCacheSpec,
     KVCodec,
     Ops,
+    Penalties,
     RaggedBatch,
     SamplingRows,
     TopLogprobs,
+    UnusableLogitsError,
 )
 from headrace.ops.reference import sampling
 
@@ -66,27 +71,122 @@ def states_of(token_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
     return np.array(states, np.uint64)
 
 
+def adjusted(
+    logits: npt.NDArray[np.float32],
+    params: SamplingParams,
+    prompt: Sequence[int],
+    output: Sequence[int],
+) -> None:
+    """Bias and masks by their words, one token after another."""
+    ends = {EOS} if not params.ignore_eos else set()
+    for token_id in range(VOCAB):
+        if token_id in params.logit_bias:
+            logits[token_id] += np.float32(params.logit_bias[token_id])
+        masked = (
+            (params.allowed_token_ids is not None and token_id not in params.allowed_token_ids)
+            or (len(output) < params.min_tokens and token_id in ends | {*params.stop_token_ids})
+            or any(
+                [*output, token_id][-len(word) :] == list(word)
+                for word in params.bad_words_token_ids
+            )
+        )
+        if masked:
+            logits[token_id] = -np.inf
+
+
+def penalised(
+    logits: npt.NDArray[np.float32],
+    params: SamplingParams,
+    prompt: Sequence[int],
+    output: Sequence[int],
+) -> None:
+    """The penalties by their words, one token after another."""
+    by, often, once = (
+        np.float32(one)
+        for one in (params.repetition_penalty, params.frequency_penalty, params.presence_penalty)
+    )
+    for token_id in range(VOCAB):
+        if token_id in prompt or token_id in output:
+            value = logits[token_id]
+            logits[token_id] = value / by if value > 0 else value * by
+        if token_id in output:
+            logits[token_id] -= often * np.float32(list(output).count(token_id))
+            logits[token_id] -= once
+
+
+def order_of(
+    params: SamplingParams, prompt: Sequence[int], output: Sequence[int]
+) -> tuple[Chain | None, bool]:
+    """The chain of a request, and whether its penalties come before that."""
+    idle = {
+        "penalties": (
+            params.repetition_penalty == 1
+            and params.frequency_penalty == params.presence_penalty == 0
+        ),
+        "temperature": params.temperature == 1,
+        "min_p": params.min_p == 0,
+        "top_k": params.top_k in (0, -1),
+        "top_p": params.top_p == 1,
+    }
+    order = [name for name in params.samplers if not idle[name]]
+    first = order[:1] == ["penalties"]
+    order = order[first:]
+    if order == [name for name in SAMPLERS if name in order]:
+        return None, first
+    ids = sorted({*prompt, *output} if params.repetition_penalty != 1 else {*output})
+    penalties = Penalties(
+        np.array(ids, np.int32),
+        np.array([list(output).count(one) for one in ids], np.int32),
+        params.repetition_penalty,
+        params.frequency_penalty,
+        params.presence_penalty,
+    )
+    stages: Any = tuple(order)
+    return Chain(stages, penalties if "penalties" in order else None), first
+
+
 def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[list[int], str]:
     """What the engine has to answer: new token ids and finish_reason. The seed has to be given."""
     params = submit.params
     tokens = list(submit.prompt_token_ids)
     new: list[int] = []
+    if params.max_tokens == 0:
+        return new, "length"
     while True:
+        logits = logits_of(states_of(tokens)[-window:])
+        adjusted(logits, params, submit.prompt_token_ids, new)
+        chain, first = order_of(params, submit.prompt_token_ids, new)
+        if first:
+            penalised(logits, params, submit.prompt_token_ids, new)
         rows = SamplingRows(
             temperature=np.array([params.temperature], np.float32),
-            top_k=np.array([params.top_k], np.int32),
+            top_k=np.array([max(params.top_k, 0)], np.int32),
             top_p=np.array([params.top_p], np.float32),
             min_p=np.array([params.min_p], np.float32),
             uniform=np.array([uniform(params.seed or 0, params.choice, len(tokens))]),
+            chains=(chain,),
         )
-        logits = logits_of(states_of(tokens)[-window:])[None]
-        token_id = int(sampling.sample(logits, rows, NUM_TOKENS)[0])
+        try:
+            token_id = int(sampling.sample(logits[None], rows, NUM_TOKENS)[0])
+        except UnusableLogitsError:
+            return new, "error"
         tokens.append(token_id)
         new.append(token_id)
         if token_id in params.stop_token_ids or (token_id == EOS and not params.ignore_eos):
             return new, "stop"
         if len(new) == params.max_tokens or len(tokens) >= max_len:
             return new, "length"
+
+
+def prompt_scores(submit: Submit, *, window: int = 0) -> list[TokenLogprob | None]:
+    """What prompt_logprobs have to be."""
+    prompt = submit.prompt_token_ids
+    states = states_of(prompt)
+    logits = [logits_of(states[: at + 1][-window:]) for at in range(len(prompt) - 1)]
+    sampler = Sampler(MockOps(), NUM_TOKENS)  # type: ignore[arg-type]
+    rivals = submit.params.prompt_logprobs or 0
+    return [None, *(sampler.score(row[None], [token], rivals)[0]
+                    for row, token in zip(logits, prompt[1:], strict=True))]  # fmt: skip
 
 
 class MockOps:
@@ -99,6 +199,9 @@ class MockOps:
 
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]
+
+    def adjust(self, logits: npt.NDArray[np.float32], adjustments: list[Adjustment]) -> None:
+        adjustment.adjust(logits, adjustments)
 
     def sample(
         self, logits: npt.NDArray[np.float32], rows: SamplingRows, num_tokens: int
@@ -222,7 +325,13 @@ def make_core(model: MockModel | None = None, **settings: object) -> EngineCore:
 
 
 def submit(
-    request_id: str, prompt: Sequence[int], *, cache_salt: str = "", **params: object
+    request_id: str,
+    prompt: Sequence[int],
+    *,
+    cache_salt: str = "",
+    priority: int = 0,
+    timeout_s: float | None = None,
+    **params: object,
 ) -> Submit:
     """A Submit; greedy, 4 tokens and no end id unless `params` say otherwise."""
     chosen: dict[str, object] = {"temperature": 0.0, "max_tokens": 4, "ignore_eos": True, **params}
@@ -231,6 +340,8 @@ def submit(
         list(prompt),
         SamplingParams(**chosen),  # type: ignore[arg-type]
         cache_salt=cache_salt,
+        priority=priority,
+        timeout_s=timeout_s,
     )
 
 
@@ -243,6 +354,13 @@ class Collected:
     @property
     def token_ids(self) -> list[int]:
         return [token for output in self.outputs for token in output.token_ids]
+
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprob | None] | None:
+        """Given once at most."""
+        given = [one.prompt_logprobs for one in self.outputs if one.prompt_logprobs is not None]
+        assert len(given) <= 1, "prompt_logprobs came twice"
+        return given[0] if given else None
 
     @property
     def finish_reason(self) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.engine.core import EngineCore
+from headrace.engine.plan import StepPlan
 from headrace.engine.request import Request
-from headrace.engine.scheduler import StepPlan
 
 
 def request(core: EngineCore, name: str) -> Request:

@@ -48,6 +48,19 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
         ("ignore_eos", None, "True or False"),
         ("logprobs", 2.0, "an integer or None"),
         ("logprobs", True, "an integer or None"),
+        ("prompt_logprobs", "3", "an integer or None"),
+        ("repetition_penalty", "1.1", "a number"),
+        ("frequency_penalty", None, "a number"),
+        ("presence_penalty", False, "a number"),
+        ("min_tokens", 1.0, "an integer"),
+        ("logit_bias", None, "a mapping from token ids to numbers"),
+        ("logit_bias", [(1, 2.0)], "a mapping from token ids to numbers"),
+        ("allowed_token_ids", 5, "a list of token ids"),
+        ("allowed_token_ids", "ab", "a list of token ids"),
+        ("bad_words_token_ids", None, "a list of which each is a list of token ids"),
+        ("bad_words_token_ids", "ab", "a list of which each is a list of token ids"),
+        ("samplers", "top_p", "a list of texts"),
+        ("samplers", None, "a list of texts"),
     ],
 )
 def test_parameters_of_another_type_are_named(
@@ -74,6 +87,22 @@ def test_parameters_of_another_type_are_named(
 def test_a_stop_id_of_another_type_is_named_with_its_place(llm: LLM, value: Any) -> None:
     with pytest.raises(RequestError, match=r"stop_token_ids\[1\] is .*; expected a token id"):
         llm.generate("a", SamplingParams(stop_token_ids=(3, value)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("logit_bias", {"5": 1.0}, r"logit_bias key is '5'; expected a token id"),
+        ("logit_bias", {True: 1.0}, r"logit_bias key is True; expected a token id"),
+        ("logit_bias", {5: "1"}, r"logit_bias\[5\] is '1'; expected a number"),
+        ("bad_words_token_ids", [[1], 2], r"bad_words_token_ids\[1\] is 2; expected a list"),
+        ("bad_words_token_ids", [[1, 2.0]], r"bad_words_token_ids\[0\]\[1\] is 2.0; expected a t"),
+        ("samplers", ["top_p", 3], r"samplers\[1\] is 3; expected a text"),
+    ],
+)
+def test_parts_of_another_type_are_named(field: str, value: Any, words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        arguments.sampling_params(SamplingParams(**{field: value}))
 
 
 @pytest.mark.parametrize(
@@ -179,14 +208,25 @@ def test_numbers_of_numpy_become_those_of_messages() -> None:
         seed=np.uint32(9),  # type: ignore[arg-type]
         stop_token_ids=[np.int16(3), 4],  # type: ignore[arg-type]
         ignore_eos=np.bool_(True),  # type: ignore[arg-type]
+        logit_bias={np.int32(4): np.float32(0.5), 6: 1},  # type: ignore[dict-item]
+        allowed_token_ids=np.array([1, 2]),  # type: ignore[arg-type]
+        bad_words_token_ids=[np.array([5, 6]), (7,)],  # type: ignore[arg-type]
+        samplers=["temperature", "top_p", "top_k"],  # type: ignore[arg-type]
     )
     converted = arguments.sampling_params(given)
     assert converted == SamplingParams(
-        temperature=0.5, top_k=7, top_p=1, seed=9, stop_token_ids=(3, 4), ignore_eos=True
-    )
+        temperature=0.5, top_k=7, top_p=1, seed=9, stop_token_ids=(3, 4), ignore_eos=True,
+        logit_bias={4: 0.5, 6: 1}, allowed_token_ids=(1, 2), bad_words_token_ids=((5, 6), (7,)),
+        samplers=("temperature", "top_p", "top_k"),
+    )  # fmt: skip
     assert type(converted.temperature) is float
     assert type(converted.seed) is int
     assert type(converted.ignore_eos) is bool
+
+
+def test_numbers_of_any_length_are_left_to_the_limits() -> None:
+    huge = SamplingParams(logit_bias={1 << 50000: 1 << 50000}, top_k=1 << 50000)
+    assert arguments.sampling_params(huge) == huge
 
 
 def test_what_is_right_is_taken_as_it_is() -> None:

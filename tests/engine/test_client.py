@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from headrace.config.settings import EngineConfig
+from headrace.engine import client as client_module
 from headrace.engine import wire
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import Cancel, Output, Submit
@@ -180,11 +181,12 @@ async def test_messages_that_cannot_be_read_harm_only_themselves(client: EngineC
     assert transport is not None
     transport.write(wire._frame(b"\xc1 not msgpack"))
     transport.write(wire._frame(b""))
+    transport.write(wire._frame(b"\x81\xa4type\xa1\xff"))
     transport.write(wire._frame(wire._encoder.encode({"type": "Nonsense", "x": [1, 2]})))
     transport.write(wire._frame(wire._encoder.encode([1, 2, 3])))
     bad = {"type": "Submit", "request_id": "bad", "prompt_token_ids": "text", "params": {}}
     unread = Unread()
-    client._streams["bad"] = unread
+    client._streams["bad"] = client_module._Stream(unread)
     transport.write(wire._frame(wire._encoder.encode(bad)))
     async with asyncio.timeout(PATIENCE_S):
         refused = await unread.take()

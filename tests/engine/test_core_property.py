@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from headrace.engine.messages import Submit
+from headrace.engine.scheduler import PROMPT_LOGIT_ROWS, RESERVE_AFTER_PREEMPTIONS
 from tests.engine.mock import (
     NUM_TOKENS,
     Collected,
@@ -23,6 +26,7 @@ from tests.engine.mock import (
     collect,
     drain,
     make_core,
+    prompt_scores,
     submit,
 )
 
@@ -41,10 +45,18 @@ class Engine(RuleBasedStateMachine):
         max_num_seqs=st.integers(1, 8),
         caching=st.sampled_from([True, True, True, False]),
         window=st.sampled_from([0, 0, 2, 5, 16, 17, 40, 70]),
+        policy=st.sampled_from(["fcfs", "priority"]),
     )
     def start(
-        self, num_blocks: int, budget: int, max_num_seqs: int, caching: bool, window: int
+        self,
+        num_blocks: int,
+        budget: int,
+        max_num_seqs: int,
+        caching: bool,
+        window: int,
+        policy: str,
     ) -> None:
+        self.policy = policy
         self.model = MockModel(window=window)
         self.budget = budget
         self.max_num_seqs = max_num_seqs
@@ -54,6 +66,7 @@ class Engine(RuleBasedStateMachine):
             max_num_batched_tokens=budget,
             max_num_seqs=max_num_seqs,
             enable_prefix_caching=caching,
+            scheduling_policy=policy,
         )
         self.submitted: dict[str, Submit] = {}
         self.cancelled: set[str] = set()
@@ -64,10 +77,13 @@ class Engine(RuleBasedStateMachine):
         stem=st.integers(0, len(STEMS) - 1),
         shared=st.one_of(st.integers(0, 20), st.integers(0, 80)),
         tail=st.lists(st.integers(0, NUM_TOKENS - 1), max_size=20),
-        max_tokens=st.integers(1, 60),
+        max_tokens=st.one_of(st.just(0), st.integers(1, 60)),
         temperature=st.sampled_from([0.0, 1.0]),
         salt=st.sampled_from(["", "", "other"]),
         copies=st.integers(1, 3),
+        priority=st.integers(-2, 2),
+        timeout_s=st.sampled_from([None, None, None, None, None, 0.002, 0.05, 0.3]),
+        prompt_logprobs=st.sampled_from([None, None, 0, 2]),
     )
     def add(
         self,
@@ -78,6 +94,9 @@ class Engine(RuleBasedStateMachine):
         temperature: float,
         salt: str,
         copies: int,
+        priority: int,
+        timeout_s: float | None,
+        prompt_logprobs: int | None,
     ) -> object:
         names = []
         for _ in range(copies):
@@ -93,6 +112,9 @@ class Engine(RuleBasedStateMachine):
                 temperature=temperature,
                 seed=len(self.submitted) % 3,
                 ignore_eos=len(self.submitted) % 4 != 0,
+                priority=priority if self.policy == "priority" else 0,
+                timeout_s=timeout_s,
+                prompt_logprobs=prompt_logprobs,
             )
             self.core.submit(one)
             self.submitted[name] = one
@@ -105,6 +127,12 @@ class Engine(RuleBasedStateMachine):
         self.core.cancel(name)
         self.cancelled.add(name)
 
+    @rule()
+    def reset_prefix_cache(self) -> None:
+        cached = self.core.stats().blocks_cached
+        assert self.core.reset_prefix_cache() == cached
+        assert self.core.stats().blocks_cached == 0
+
     @rule(times=st.integers(1, 12))
     def step(self, times: int) -> None:
         for _ in range(times):
@@ -114,7 +142,12 @@ class Engine(RuleBasedStateMachine):
             assert len(self.model.computed) - before <= self.budget
             running = self.core.scheduler.running
             assert len(running) <= self.max_num_seqs
-            assert sum(one.lag > 1 for one in running) <= 1, "two prompts are half computed"
+            half = Counter(one.priority for one in running if one.lag > 1 and not one.unscored)
+            assert all(count == 1 for count in half.values()), "two of a rank are half computed"
+            if not self.model.window:
+                assert all(one.num_preemptions <= RESERVE_AFTER_PREEMPTIONS for one in running)
+            if len(self.model.computed) > before:
+                assert len(self.model.batches[-1].logit_rows) <= PROMPT_LOGIT_ROWS + len(running)
 
     @invariant()
     def blocks_add_up(self) -> None:
@@ -134,12 +167,19 @@ class Engine(RuleBasedStateMachine):
                 one, max_len=self.core.limits.max_model_len, window=self.model.window
             )
             got = self.results[name]
-            if got.finish_reason == "abort":
-                assert name in self.cancelled
+            if got.finish_reason in ("abort", "timeout"):
+                if got.finish_reason == "abort":
+                    assert name in self.cancelled
+                else:
+                    assert one.timeout_s is not None
                 assert got.token_ids == expected[: len(got.token_ids)]
             else:
                 assert (got.token_ids, got.finish_reason) == (expected, reason)
                 assert all(output.error is None for output in got.outputs)
+            if one.params.prompt_logprobs is None or not got.outputs[0].queue_s:
+                assert got.prompt_logprobs is None
+            else:
+                assert got.prompt_logprobs == prompt_scores(one, window=self.model.window)
 
 
 TestEngine = Engine.TestCase

@@ -7,10 +7,16 @@ import math
 import msgspec
 import pytest
 
-from headrace.engine.limits import Limits, check_submit
+from headrace.engine.limits import (
+    MAX_BAD_WORDS_IDS,
+    MAX_STOP_TOKEN_IDS,
+    Limits,
+    check_submit,
+)
 from headrace.engine.messages import Submit
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
+from tests.engine.mock import make_core
 
 LIMITS = Limits(max_model_len=100, pool_tokens=128, vocab_size=50, max_logprobs=5)
 GOOD = Submit("a", [1, 2, 49], SamplingParams())
@@ -43,21 +49,128 @@ def test_a_good_request_passes() -> None:
         ("top_p", math.nan, "nan"),
         ("min_p", -0.1, "-0.1"),
         ("min_p", 1.1, "1.1"),
-        ("max_tokens", 0, "1 or more"),
+        ("max_tokens", -1, "0 or more"),
         ("choice", -1, "-1"),
         ("seed", 2**64, "64 bits"),
         ("stop_token_ids", (3, 50), "[1] is token id 50"),
         ("logprobs", 6, "--max-logprobs"),
         ("logprobs", -1, "-1"),
+        ("prompt_logprobs", 6, "--max-logprobs"),
+        ("prompt_logprobs", -1, "-1"),
+        ("repetition_penalty", 0, "0.001 to 1000"),
+        ("repetition_penalty", math.nan, "nan"),
+        ("frequency_penalty", 2.1, "-2 to 2"),
+        ("presence_penalty", -2.1, "-2 to 2"),
+        ("min_tokens", -1, "0 or more"),
+        ("min_tokens", 17, "more than max_tokens, 16"),
+        ("logit_bias", {50: 1.0}, "token id 50; the model knows 0 to 49"),
+        ("logit_bias", {-1: 1.0}, "token id -1"),
+        ("allowed_token_ids", (), "leave it out"),
+        ("allowed_token_ids", (3, 50), "[1] is token id 50"),
+        ("allowed_token_ids", (3,) * 51, "51 ids; at most 50"),
+        ("stop_token_ids", (3,) * (MAX_STOP_TOKEN_IDS + 1), "at most 1024"),
+        ("bad_words_token_ids", ((1,) * MAX_BAD_WORDS_IDS, (2,)), "16385 ids in all"),
     ],
 )
 def test_parameters_out_of_range_are_named(field: str, value: object, said: str) -> None:
     params = msgspec.structs.replace(SamplingParams(), **{field: value})
     error = refusal(msgspec.structs.replace(GOOD, params=params))
     assert error.param in (field, f"{field}[1]")
+    assert len(str(error)) < 300
     assert error.code == "invalid_value"
     assert str(error).startswith(field)
     assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("params", "param", "said"),
+    [
+        ({"logit_bias": {1: 1.0, 7: 100.5}}, "logit_bias[7]", "is 100.5; it must be -100 to 100"),
+        ({"logit_bias": {7: math.nan}}, "logit_bias[7]", "nan"),
+        ({"logit_bias": {7: -math.inf}}, "logit_bias[7]", "-inf"),
+        ({"bad_words_token_ids": ((1,), ())}, "bad_words_token_ids[1]", "empty"),
+        ({"bad_words_token_ids": ((1,), (3, 50))}, "bad_words_token_ids[1][1]", "token id 50"),
+        ({"samplers": ("top_p", "typical_p")}, "samplers[1]", "'typical_p'; the samplers are pen"),
+        ({"samplers": ("top_p", "top_p")}, "samplers[1]", "'top_p' a second time"),
+        (
+            {"top_p": 0.9, "samplers": ("top_k",)},
+            "top_p",
+            "is 0.9, but samplers (top_k) leaves out 'top_p'",
+        ),
+        (
+            {"presence_penalty": 0.5, "samplers": ("temperature",)},
+            "presence_penalty",
+            "leaves out 'penalties'; add it to samplers, or leave presence_penalty at 0",
+        ),
+        ({"temperature": 0.0, "samplers": ()}, "temperature", "samplers (none) leaves out"),
+    ],
+)
+def test_parts_of_parameters_are_named(params: dict[str, object], param: str, said: str) -> None:
+    error = refusal(Submit("a", [1], SamplingParams(**params)))  # type: ignore[arg-type]
+    assert (error.param, error.code) == (param, "invalid_value")
+    assert str(error).startswith(param)
+    assert said in str(error)
+
+
+def test_numbers_too_long_to_print_are_refused_in_words() -> None:
+    huge = 1 << 50000
+    for params in (
+        {"top_k": huge},
+        {"temperature": -huge},
+        {"logprobs": huge},
+        {"stop_token_ids": (3, huge)},
+        {"logit_bias": {huge: 1.0}},
+        {"logit_bias": {7: huge}},
+    ):
+        error = refusal(Submit("a", [1], SamplingParams(**params)))  # type: ignore[arg-type]
+        assert "an integer of 50001 bits" in str(error)
+
+
+def test_what_bends_a_request_passes_at_its_limits() -> None:
+    for params in (
+        {"logit_bias": {0: 100, 49: -100.0}},
+        {"allowed_token_ids": (0, 49)},
+        {"bad_words_token_ids": ((49, 0), (3,))},
+        {"max_tokens": 5, "min_tokens": 5},
+        {"max_tokens": None, "min_tokens": 99},
+        {"samplers": ()},
+        {"samplers": ("top_p", "temperature"), "top_k": -1, "top_p": 0.5, "temperature": 0.0},
+        {"prompt_logprobs": 5},
+        {"repetition_penalty": 1000, "frequency_penalty": 2, "presence_penalty": -2},
+    ):
+        check_submit(Submit("a", [1], SamplingParams(**params)), LIMITS)  # type: ignore[arg-type]
+
+
+def test_a_priority_is_for_engines_that_look_at_it() -> None:
+    urgent = msgspec.structs.replace(GOOD, priority=-5)
+    error = refusal(urgent)
+    assert error.param == "priority"
+    assert "is -5, but this engine schedules by fcfs" in str(error)
+    assert "--scheduling-policy priority" in str(error)
+    by_priority = msgspec.structs.replace(LIMITS, scheduling_policy="priority")
+    check_submit(urgent, by_priority)
+    beyond = refusal(msgspec.structs.replace(GOOD, priority=2**63), by_priority)
+    assert beyond.param == "priority"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, -1, math.nan, math.inf, 2e9])
+def test_a_deadline_lies_ahead(seconds: float) -> None:
+    error = refusal(msgspec.structs.replace(GOOD, timeout_s=seconds))
+    assert error.param == "timeout_s"
+    assert str(error).startswith(f"timeout_s is {seconds}")
+    check_submit(msgspec.structs.replace(GOOD, timeout_s=0.001), LIMITS)
+
+
+def test_more_least_tokens_than_there_is_room_for() -> None:
+    error = refusal(Submit("a", [1] * 10, SamplingParams(max_tokens=None, min_tokens=91)))
+    assert (error.code, error.param) == ("context_length_exceeded", "min_tokens")
+    assert "101: 10 of prompt and 91 of output" in str(error)
+
+
+def test_limits_are_those_of_the_engine() -> None:
+    info = make_core(scheduling_policy="priority").info()
+    assert Limits.of(info, 7).scheduling_policy == "priority"
+    assert Limits.of(info, 7).vocab_size == info.vocab_size
 
 
 @pytest.mark.parametrize(

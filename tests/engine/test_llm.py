@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace import LLM, SamplingParams
 from headrace.errors import ConfigError, FetchError, RequestError
+from headrace.offline.progress import GenerationProgress
 from tests.engine.mock import real_ops
 from tests.tiny import IM_END, IM_START, write_tiny_gguf, write_tiny_hf
 
@@ -82,7 +84,7 @@ def test_a_stream_adds_up_to_the_result_and_may_be_left_early(llm: LLM) -> None:
 
 
 def test_a_seed_gives_the_same_text_and_choices_differ(llm: LLM) -> None:
-    def draw(**params: int) -> tuple[int, ...]:
+    def draw(**params: Any) -> tuple[int, ...]:
         chosen = SamplingParams(temperature=1.5, max_tokens=20, ignore_eos=True, **params)
         return llm.generate("seed", chosen)[0].token_ids
 
@@ -152,3 +154,85 @@ def test_chat_renders_the_models_template(llm: LLM) -> None:
     injected = llm.encode_chat([{"role": "user", "content": "<|im_end|>"}])
     assert injected.count(IM_END) == 1, "text of a message is never a control token"
     assert llm.chat(messages, GREEDY).token_ids == llm.generate([ids], GREEDY)[0].token_ids
+
+
+def test_n_answers_to_each_prompt(llm: LLM) -> None:
+    hot = SamplingParams(temperature=1.5, seed=5, max_tokens=12, ignore_eos=True)
+    first, second = llm.generate(["one", "two"], hot, n=3)
+    for result, prompt in ((first, "one"), (second, "two")):
+        assert result.choices[0] == result
+        assert len(result.alternatives) == 2
+        alone = [
+            llm.generate(prompt, SamplingParams(**{**_fields(hot), "choice": choice}))[0]
+            for choice in range(3)
+        ]
+        assert [one.token_ids for one in result.choices] == [one.token_ids for one in alone]
+    assert len({one.token_ids for one in first.choices}) == 3
+    (single,) = llm.generate("one", hot)
+    assert single.choices == (single,)
+    with pytest.raises(RequestError, match="n is 0; it must be 1 or more"):
+        llm.generate("one", n=0)
+
+
+def _fields(params: SamplingParams) -> dict[str, Any]:
+    return {name: getattr(params, name) for name in params.__struct_fields__}
+
+
+def test_stop_strings_are_not_searched_within_min_tokens(llm: LLM) -> None:
+    (free,) = llm.generate("at least", GREEDY)
+    stop = llm.tokenizer.decode(free.token_ids[1:2])
+    assert stop, "the second token has to have a text"
+    (early,) = llm.generate("at least", GREEDY, stop=stop)
+    assert len(early.token_ids) <= 2
+    late = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, min_tokens=2)
+    (kept,) = llm.generate("at least", late, stop=stop)
+    assert len(kept.token_ids) > 2
+    assert kept.text.startswith(free.text[:1])
+
+
+def test_progress_and_what_is_wrong_with_an_argument(llm: LLM) -> None:
+    told: list[GenerationProgress] = []
+    llm.generate(["aa", "bbb"], GREEDY, progress=told.append)
+    assert (told[-1].num_finished, told[-1].prompt_tokens) == (2, 5)
+    assert told[-1].output_tokens == 24
+    with pytest.raises(RequestError, match="timeout_s is 'soon'; expected a number"):
+        llm.generate("a", timeout_s="soon")  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="timeout_s is -1"):
+        llm.generate("a", timeout_s=-1)
+    with pytest.raises(RequestError, match="progress is 3"):
+        llm.generate("a", progress=3)  # type: ignore[arg-type]
+    assert llm.stats.num_running == 0
+
+
+def test_a_callable_that_fails_ends_its_call_and_nothing_else(llm: LLM) -> None:
+    def fail(_at: GenerationProgress) -> None:
+        raise ValueError("cannot show it")
+
+    beside = llm.stream("beside", GREEDY)
+    first = next(beside)
+    with pytest.raises(ValueError, match="cannot show it"):
+        llm.generate(["a", "b"], GREEDY, progress=fail)
+    pieces = [first, *beside]
+    assert sum(len(piece.token_ids) for piece in pieces) == 12
+    assert llm.stats.num_running == 0
+
+
+def test_log_probabilities_of_the_prompt(llm: LLM) -> None:
+    params = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True, prompt_logprobs=3)
+    (result,) = llm.generate("scored", params)
+    assert result.prompt_logprobs is not None
+    first, *rest = result.prompt_logprobs
+    assert first is None
+    assert [one.token_id for one in rest if one is not None] == list(b"cored")
+    assert all(one is not None and len(one.top) == 3 and one.logprob <= 0 for one in rest)
+    assert llm.generate("scored", GREEDY)[0].prompt_logprobs is None
+    pieces = [one.prompt_logprobs for one in llm.stream("scored", params)]
+    assert [one for one in pieces if one is not None] == [result.prompt_logprobs]
+
+
+def test_time_and_priority(llm: LLM) -> None:
+    (late,) = llm.generate("late", GREEDY, timeout_s=1e-9)
+    assert late.finish_reason == "timeout"
+    assert llm.stats.num_running == 0
+    with pytest.raises(RequestError, match=r"priority is 1, but .*--scheduling-policy priority"):
+        llm.generate("a", GREEDY, priority=1)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.config.settings import EngineConfig
 from headrace.engine import memory
@@ -117,7 +120,7 @@ def test_block_numbers_have_32_bits() -> None:
 
 
 def test_not_even_one_block_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"only 5 bytes .* available\. Free some memory\.$"):
+    with pytest.raises(ConfigError, match=r"only 5 bytes .* available\. Free some memory, "):
         plan_kv_cache(MockModel(), EngineConfig(num_gpu_blocks_override=1), 5)
 
 
@@ -151,8 +154,71 @@ def test_a_length_beyond_the_model_is_refused() -> None:
 
 
 def test_no_memory_at_all_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"room for 0 tokens.*Use --kv-cache-memory-bytes"):
+    with pytest.raises(ConfigError, match=r"room for 0 tokens.*Use --kv-cache-memory-bytes 512\."):
+        plan_kv_cache(MockModel(), EngineConfig(), 600)
+    with pytest.raises(ConfigError, match=r"room for 0 tokens.*Free some memory, .*not even one"):
         plan_kv_cache(MockModel(), EngineConfig(), 100)
+
+
+def test_the_plan_says_what_memory_there_was_and_where_its_size_is_from() -> None:
+    def of(available: int, **settings: int) -> tuple[int, str]:
+        plan = plan_kv_cache(MockModel(), EngineConfig(**settings), available)  # type: ignore[arg-type]
+        return plan.available_bytes, plan.budget
+
+    a_mib = 1 << 20
+    assert of(a_mib) == (a_mib, f"a quarter of the {a_mib} bytes (1 MiB) of available memory")
+    assert of(1 << 40) == (1 << 40, "enough for --max-num-seqs 64 of 4096 tokens")
+    assert of(a_mib, num_gpu_blocks_override=3) == (a_mib, "--num-gpu-blocks-override 3")
+    assert of(a_mib, kv_cache_memory_bytes=a_mib) == (a_mib, f"--kv-cache-memory-bytes {a_mib}")
+    assert of(memory.UNKNOWN_BYTES, num_gpu_blocks_override=3)[0] == 0
+
+
+@settings(max_examples=400)
+@given(
+    available=st.integers(0, 200 * BLOCK_BYTES),
+    max_model_len=st.none() | st.integers(1, 4096),
+    size=st.one_of(
+        st.just({}),
+        st.builds(lambda n: {"num_gpu_blocks_override": n}, st.integers(1, 300)),
+        st.builds(
+            lambda n: {"kv_cache_memory_bytes": n},
+            st.integers(1, 300 * BLOCK_BYTES) | st.integers(1, 3 * BLOCK_BYTES),
+        ),
+    ),
+    window=st.sampled_from([0, 0, 40, 700]),
+    block_size=st.sampled_from([16, 32, 64]),
+    max_num_batched_tokens=st.sampled_from([16, 512]),
+    max_num_seqs=st.sampled_from([1, 64]),
+)
+def test_every_flag_value_that_an_error_suggests_works(
+    available: int, max_model_len: int | None, size: dict[str, int], window: int, **others: int
+) -> None:
+    model = MockModel(window=window)
+    given_settings: dict[str, Any] = {"max_model_len": max_model_len, **size, **others}
+    try:
+        plan = plan_kv_cache(model, EngineConfig(**given_settings), available)
+    except ConfigError as error:
+        text = str(error)
+    else:
+        assert plan.num_blocks * plan.block_bytes <= available
+        assert plan.max_model_len == (max_model_len or min(4096, plan.pool_tokens))
+        return
+    if "Free some memory" in text:
+        one_block = MockModel().kv_cache_spec(others["block_size"], 1, "f32", "f32").block_bytes
+        assert available < one_block
+        assert "--" not in text.partition("Free some memory")[2]
+        return
+    match = re.search(r"Use (--.*?)( or less)?\.$", text)
+    assert match is not None, text
+    for remedy in match[1].split(" or "):
+        words = remedy.split()
+        flags = {
+            flag.removeprefix("--").replace("-", "_"): int(value)
+            for flag, value in zip(words[::2], words[1::2], strict=True)
+        }
+        plan = plan_kv_cache(model, EngineConfig(**{**given_settings, **flags}), available)
+        length = flags.get("max_model_len", max_model_len)
+        assert plan.max_model_len == (length or min(4096, plan.pool_tokens)), remedy
 
 
 def machine(root: Path, available_mib: int, cgroup: str, files: dict[str, str]) -> Path:

@@ -257,3 +257,50 @@ def test_an_end_id_ends_every_copy_at_the_same_token() -> None:
         if got.finish_reason == "stop":
             assert got.token_ids[-1] == EOS
             assert got.outputs[-1].stop_reason is None
+
+
+@pytest.mark.parametrize("window", [0, 20, 40])
+def test_forgetting_what_is_cached_leaves_what_is_held_and_every_answer_right(window: int) -> None:
+    model = MockModel(window=window)
+    core = make_core(model, num_gpu_blocks_override=40, max_num_batched_tokens=32)
+    before = submit("before", PREFIX[:120], max_tokens=20)
+    core.submit(before)
+    results = drain(core)
+    cached = core.kv.num_cached
+    running = submit("running", [*PREFIX[:64], *PREFIX[200:260]], max_tokens=60)
+    core.submit(running)
+    for _ in range(12):
+        collect(results, core.step())
+        core.check()
+    assert core.kv.num_cached
+    held = core.kv.num_owned
+    assert 0 < core.reset_prefix_cache() <= cached + 10
+    core.check()
+    assert (core.kv.num_cached, core.kv.num_owned) == (0, held)
+    assert core.kv.num_free == 40 - held
+    assert core.reset_prefix_cache() == 0
+    again = submit("again", PREFIX[:120], max_tokens=20)
+    core.submit(again)
+    drain(core, results)
+    for one in (before, running, again):
+        assert results[one.request_id].token_ids == answer(one, window=window)[0]
+    if not window:
+        assert "evicted" not in (results["again"].outputs[0].cache_miss or "")
+    core.reset_prefix_cache()
+    core.check()
+    assert core.kv.num_free == 40
+    assert not core.kv._tree._roots, "nothing is left of the trees"
+
+
+def test_who_waits_for_a_prefix_goes_on_after_the_cache_was_forgotten() -> None:
+    core = make_core(max_num_batched_tokens=16)
+    submits = [submit(str(i), [*PREFIX[:90], i], max_tokens=5) for i in range(4)]
+    for one in submits:
+        core.submit(one)
+    results: dict[str, Collected] = {}
+    while core.has_work:
+        collect(results, core.step())
+        core.reset_prefix_cache()
+        core.check()
+    for one in submits:
+        assert results[one.request_id].token_ids == answer(one)[0]

@@ -151,3 +151,66 @@ def test_extreme_parameters_mean_what_they_say() -> None:
     huge = request(temperature=1.0, top_k=2**62, seed=1)
     free = request(temperature=1.0, seed=1)
     assert sampler().sample(row, [huge]) == sampler().sample(row, [free])
+
+
+BENDING: list[dict[str, object]] = [
+    {"temperature": 0.0, "repetition_penalty": 5.0, "logprobs": 2},
+    {"seed": 1, "temperature": 1.0, "logit_bias": {4: 3.0, 9: -50.0}},
+    {"seed": 2, "temperature": 0.7, "allowed_token_ids": (4, 8, 15, 16, 23), "top_p": 0.9},
+    {"seed": 3, "temperature": 1.5, "top_p": 0.8, "samplers": ("top_p", "temperature")},
+    {"seed": 4, "temperature": 1.0, "top_k": 5},
+    {
+        "seed": 5, "temperature": 0.5, "top_k": 9, "frequency_penalty": 1.5, "logprobs": 1,
+        "samplers": ("temperature", "top_k", "penalties"),
+    },
+    {"temperature": 0.0, "bad_words_token_ids": ((3, 30), (6,)), "min_tokens": 4},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+def test_rows_that_are_adjusted_do_not_depend_on_others_nor_on_the_backend(backend: str) -> None:
+    chosen = sampler() if backend == "mock" else Sampler(real_ops(backend), NUM_TOKENS)
+    rows = logits(len(BENDING))
+    together = chosen.sample(rows.copy(), [bent(params) for params in BENDING])
+    alone = [
+        chosen.sample(rows[index : index + 1].copy(), [bent(params)])[0]
+        for index, params in enumerate(BENDING)
+    ]
+    assert together == alone
+    tokens = [draw.token_id for draw in together]
+    assert tokens == [draw.token_id for draw in sampler().sample(rows, list(map(bent, BENDING)))]
+
+
+def bent(params: dict[str, object]) -> Request:
+    one = request(**params)
+    one.token_ids += [3, 3, 5]
+    one.num_prompt = 3
+    return one
+
+
+@pytest.mark.parametrize("backend", ["mock", "reference", "cpu"])
+def test_a_row_that_fails_leaves_the_others_adjusted_once(backend: str) -> None:
+    """Each is tried alone then, on logits that have their bias and penalties already."""
+    chosen = sampler() if backend == "mock" else Sampler(real_ops(backend), NUM_TOKENS)
+    rows = logits(len(BENDING))
+    expected = chosen.sample(rows.copy(), [bent(params) for params in BENDING])
+    masked = bent({"allowed_token_ids": (3,), "bad_words_token_ids": ((3,),), "logprobs": 1})
+    spoiled = np.concatenate([rows[:1], rows])
+    draws = chosen.sample(spoiled, [masked, *(bent(params) for params in BENDING)])
+    assert draws[1:] == expected
+    assert draws[0].token_id is None
+    assert "its mask allows no token" in (draws[0].error or "")
+
+
+def test_requests_that_ask_for_nothing_are_left_alone() -> None:
+    rows = logits(3)
+    before = rows.copy()
+
+    class NoAdjusting(MockOps):
+        def adjust(self, logits: object, adjustments: object) -> None:
+            raise AssertionError("nothing was asked for")
+
+    requests = [request(temperature=1.0, seed=i, stop_token_ids=(3,), top_k=4) for i in range(3)]
+    Sampler(NoAdjusting(), NUM_TOKENS).sample(rows, requests)  # type: ignore[arg-type]
+    assert (rows == before).all()
+    assert requests[0].adjuster is requests[1].adjuster is requests[2].adjuster

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.engine.core import EngineCore
+from headrace.engine.plan import Row
 from headrace.engine.request import State
-from headrace.engine.scheduler import Row
 from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
 from tests.engine.plans import plans_of, prompt, request, sizes_of
 
@@ -129,7 +129,7 @@ def test_a_waiting_request_older_than_the_one_in_prefill_is_not_passed() -> None
     core.scheduler._stop(older, keep=False)
     older.state = State.WAITING
     older.cache_salt = "nothing of it is cached"
-    core.scheduler.waiting[older] = None
+    core.scheduler.waiting.put_back(older)
     core.submit(submit("short", prompt(5, 3), max_tokens=2))
     plans.clear()
     core.step()

@@ -59,6 +59,21 @@ async def test_nothing_is_lost_however_late_it_is_read(waiting: int, reason: Fin
         assert len(taken) < len(made)
 
 
+async def test_log_probabilities_of_the_prompt_are_weighed_and_survive_joining() -> None:
+    plain, asked = Unread(), Unread()
+    of_prompt = [None, *(TokenLogprob(i, -1.0, 1, [(i, -1.0)] * 20) for i in range(99))]
+    for unread, prompt_logprobs in ((plain, None), (asked, of_prompt)):
+        unread.put(Output("r", [0], prompt_logprobs=prompt_logprobs))
+        for i in range(1, NUM_OUTPUTS):
+            unread.put(Output("r", [i]))
+    assert asked.num_bytes - plain.num_bytes > 100 * 20 * 100
+    output = await asked.take()
+    assert output is not None
+    assert len(output.token_ids) == NUM_OUTPUTS
+    assert output.prompt_logprobs == of_prompt
+    assert asked.num_bytes == 0
+
+
 async def test_a_reader_waits_for_news_and_learns_of_the_end() -> None:
     unread = Unread()
     reader = asyncio.create_task(unread.take())

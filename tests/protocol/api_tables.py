@@ -122,7 +122,9 @@ def _limits(kind: Any) -> str:
     if low is not None:
         return f" {low:g} to {high:g}" if high is not None else f" from {low:g}"
     length = getattr(kind, "max_length", None)
-    return f" (at most {length})" if length is not None else ""
+    if length is None:
+        return ""
+    return f" (at most {length}{' characters' if isinstance(kind, inspect.StrType) else ''})"
 
 
 def with_tables(text: str) -> str:

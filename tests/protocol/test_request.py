@@ -18,7 +18,7 @@ from headrace.protocol.openai.fields import (
     ENDPOINTS,
     TOKENIZE,
 )
-from headrace.protocol.openai.sampling import MAX_STOP_STRINGS
+from headrace.protocol.openai.sampling import MAX_BAD_WORDS, MAX_CHOICES, MAX_STOP_STRINGS
 from headrace.protocol.request import Endpoint, parse_request
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
@@ -113,7 +113,7 @@ def test_a_boolean_is_no_number() -> None:
     assert refusal(CHAT, n=True).param == "n"
     assert refusal(CHAT, frequency_penalty=False).param == "frequency_penalty"
     assert refusal(CHAT, store=0).param == "store"
-    assert parse(CHAT, n=1.0, frequency_penalty=0.0, repetition_penalty=1.0).ignored == ()
+    assert parse(CHAT, best_of=1.0, length_penalty=1.0, frequency_penalty=0).ignored == ()
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
@@ -200,16 +200,61 @@ WRONG = [
     (CHAT, {"response_format": {"type": "json_object"}}, "response_format", "text"),
     (CHAT, {"service_tier": "flex"}, "service_tier", "auto"),
     (CHAT, {"modalities": ["text", "audio"]}, "modalities", "text"),
-    (CHAT, {"stream_options": {"continuous_usage_stats": True}},
-     "stream_options.continuous_usage_stats", "false"),
+    (CHAT, {"stream_options": {"continuous_usage_stats": 1}, "stream": True},
+     "stream_options.continuous_usage_stats", "1"),
+    (CHAT, {"stream_options": {"continuous_usage_stats": True}}, "stream_options",
+     "`stream` is true"),
+    (CHAT, {"n": 0}, "n", "0"),
+    (CHAT, {"n": MAX_CHOICES + 1}, "n", str(MAX_CHOICES)),
+    (CHAT, {"n": "2"}, "n", '"2"'),
+    (CHAT, {"best_of": 2}, "best_of", "1"),
+    (CHAT, {"echo": True}, "echo", "false"),
+    (CHAT, {"repetition_penalty": "1"}, "repetition_penalty", '"1"'),
+    (CHAT, {"frequency_penalty": []}, "frequency_penalty", "[]"),
+    (CHAT, {"presence_penalty": True}, "presence_penalty", "true"),
+    (CHAT, {"logit_bias": [1]}, "logit_bias", "[1]"),
+    (CHAT, {"logit_bias": {"5": "1"}}, "logit_bias[...]", '`float`'),
+    (CHAT, {"allowed_token_ids": []}, "allowed_token_ids", "at least one"),
+    (CHAT, {"allowed_token_ids": [-1]}, "allowed_token_ids[0]", "-1"),
+    (CHAT, {"allowed_token_ids": 5}, "allowed_token_ids", "5"),
+    (CHAT, {"bad_words": "word"}, "bad_words", '"word"'),
+    (CHAT, {"bad_words": ["a", 5]}, "bad_words[1]", "5"),
+    (CHAT, {"bad_words": ["x" * 300]}, "bad_words[0]", "256"),
+    (CHAT, {"bad_words": ["x"] * (MAX_BAD_WORDS + 1)}, "bad_words", str(MAX_BAD_WORDS)),
+    (CHAT, {"samplers": "top_k"}, "samplers", '"top_k"'),
+    (CHAT, {"samplers": [1]}, "samplers[0]", "1"),
+    (CHAT, {"min_tokens": 1.5}, "min_tokens", "1.5"),
+    (CHAT, {"min_tokens": 5, "max_tokens": 4}, "min_tokens", "max_tokens"),
+    (CHAT, {"min_tokens": 5, "max_completion_tokens": 4}, "min_tokens", "max_completion_tokens"),
+    (COMPLETIONS, {"min_tokens": 17}, "min_tokens", "16"),
+    (CHAT, {"prompt_logprobs": -1}, "prompt_logprobs", "-1"),
+    (CHAT, {"prompt_logprobs": True}, "prompt_logprobs", "true"),
+    (CHAT, {"truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "-1"),
+    (CHAT, {"truncate_prompt_tokens": -2}, "truncate_prompt_tokens", "-2"),
+    (CHAT, {"truncate_prompt_tokens": "all"}, "truncate_prompt_tokens", '"all"'),
+    (CHAT, {"priority": 0.5}, "priority", "0.5"),
+    (CHAT, {"timeout_s": "1 s"}, "timeout_s", '"1 s"'),
+    (CHAT, {"request_id": ""}, "request_id", '""'),
+    (CHAT, {"request_id": "a b"}, "request_id", '"a b"'),
+    (CHAT, {"request_id": "ab\n"}, "request_id", "ab"),
+    (CHAT, {"request_id": "x" * 129}, "request_id", "128"),
+    (CHAT, {"request_id": 7}, "request_id", "7"),
+    (CHAT, {"return_tokens_as_token_ids": "yes"}, "return_tokens_as_token_ids", '"yes"'),
+    (CHAT, {"return_metrics": 1}, "return_metrics", "1"),
+    (CHAT, {"spaces_between_special_tokens": False}, "spaces_between_special_tokens", "true"),
     (COMPLETIONS, {"prompt": []}, "prompt", "empty"),
     (COMPLETIONS, {"prompt": 5}, "prompt", "5"),
     (COMPLETIONS, {"prompt": [1, -5]}, "prompt[1]", "-5"),
     (COMPLETIONS, {"prompt": [[1], [2, "x"]]}, "prompt[1][1]", '"x"'),
     (COMPLETIONS, {"logprobs": True}, "logprobs", "true"),
-    (COMPLETIONS, {"echo": True}, "echo", "false"),
+    (COMPLETIONS, {"echo": 1}, "echo", "1"),
+    (COMPLETIONS, {"max_tokens": 0}, "max_tokens", "echo"),
+    (COMPLETIONS, {"max_tokens": -1, "echo": True}, "max_tokens", "-1"),
     (COMPLETIONS, {"suffix": "}"}, "suffix", '"}"'),
-    (COMPLETIONS, {"best_of": 2}, "best_of", "1"),
+    (COMPLETIONS, {"best_of": 2, "n": 3}, "best_of", "3"),
+    (COMPLETIONS, {"best_of": 2, "stream": True}, "best_of", "stream"),
+    (COMPLETIONS, {"best_of": 0}, "best_of", "0"),
+    (COMPLETIONS, {"best_of": MAX_CHOICES + 1}, "best_of", str(MAX_CHOICES)),
     (TOKENIZE, {"messages": HELLO["messages"]}, "messages", "both"),
     (TOKENIZE, {"prompt": None}, "prompt", "either"),
     (DETOKENIZE, {"tokens": None}, "tokens", "required"),
@@ -313,6 +358,18 @@ def test_defaults_are_those_of_openai() -> None:
     assert request.opens_turn
     assert not parse(CHAT, continue_final_message=True).request.opens_turn
     assert not parse(CHAT, add_generation_prompt=False).request.opens_turn
+
+
+def test_one_of_one_is_no_ranking_and_may_be_streamed() -> None:
+    assert not parse(COMPLETIONS, best_of=1, stream=True).request.ranks
+    assert parse(COMPLETIONS, best_of=2, n=2).request.ranks
+    assert parse(COMPLETIONS, n=3).request.candidates == 3
+    assert parse(COMPLETIONS, n=3, best_of=5).request.candidates == 5
+
+
+@pytest.mark.parametrize("fields", [{"echo": True}, {"prompt_logprobs": 0}])
+def test_a_prompt_may_be_read_only(fields: dict[str, Any]) -> None:
+    assert parse(COMPLETIONS, max_tokens=0, **fields).request.max_tokens == 0
 
 
 def test_max_completion_tokens_goes_before_max_tokens() -> None:

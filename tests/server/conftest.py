@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import openai
 import pytest
+import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.config import ServerConfig
 from headrace.server.app import build_app
 from headrace.server.http import HttpServer
 from headrace.server.listen import listen, url_of
@@ -126,7 +128,11 @@ def uvicorn_thread() -> Iterator[Uvicorn]:
         started.set_result((http, asyncio.get_running_loop()))
         await http.ended()
 
-    thread = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
+    def run() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     http, loop = started.result(10)
     yield Uvicorn(url_of(sock), switch, loop)
@@ -137,13 +143,17 @@ def uvicorn_thread() -> Iterator[Uvicorn]:
 
 @pytest.fixture
 def start(uvicorn_thread: Uvicorn, tokenizer: Tokenizer) -> Iterator[Callable[..., Running]]:
-    """`start(engine, loaded=True, keep_alive_s=15, **changes of the model)` gives a server."""
+    """`start(engine, loaded=True, config=ServerConfig(), **changes of the model)` is a server."""
     with ExitStack() as ends:
 
         def run(
-            engine: MockEngine, *, loaded: bool = True, keep_alive_s: float = 15.0, **changes: Any
+            engine: MockEngine,
+            *,
+            loaded: bool = True,
+            config: ServerConfig | None = None,
+            **changes: Any,
         ) -> Running:
-            state = ServerState(keep_alive_s=keep_alive_s)
+            state = ServerState(config=config or ServerConfig())
             ends.callback(state.close)
             if loaded:
                 state.set_model(served_model(engine, **{"tokenizer": tokenizer, **changes}))

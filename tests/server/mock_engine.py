@@ -94,11 +94,14 @@ def says(
 
     async def reply(submit: Submit) -> AsyncIterator[Output]:
         said = [*ids, EOS] if ends and not submit.params.ignore_eos else [*ids]
-        limit = submit.params.max_tokens or MAX_MODEL_LEN
+        wanted = submit.params.max_tokens
+        limit = MAX_MODEL_LEN if wanted is None else wanted
         for index, part in enumerate(cut_up(said[:limit], cut)):
             await asyncio.sleep(delay_s)
             whole = sum(len(p) for p in cut_up(said[:limit], cut)[: index + 1]) == len(said[:limit])
-            yield output(submit, part, _reason(said, limit) if whole else None, cached_tokens)
+            reason = _reason(said, limit) if whole else None
+            told = prompt_logprobs(submit) if index == 0 else None
+            yield output(submit, part, reason, cached_tokens, prompt_logprobs=told)
 
     return reply
 
@@ -123,6 +126,7 @@ def output(
     reason: FinishReason | None = None,
     cached_tokens: int = 0,
     stop_reason: int | None = None,
+    prompt_logprobs: list[TokenLogprob | None] | None = None,
 ) -> Output:
     """An output with log probabilities, if they were asked for."""
     wanted = submit.params.logprobs
@@ -136,7 +140,16 @@ def output(
         cached_tokens=cached_tokens,
         queue_s=0.25,
         prefill_s=0.5,
+        prompt_logprobs=prompt_logprobs,
     )
+
+
+def prompt_logprobs(submit: Submit) -> list[TokenLogprob | None] | None:
+    """What the first output says of the prompt, if it was asked for."""
+    wanted = submit.params.prompt_logprobs
+    if wanted is None:
+        return None
+    return [None, *(logprob(token_id, wanted) for token_id in submit.prompt_token_ids[1:])]
 
 
 def logprob(token_id: int, wanted: int) -> TokenLogprob:

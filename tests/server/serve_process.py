@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from headrace.config import ServerConfig
+
 READY_TIMEOUT_S = 60
 
 MAIN = (
@@ -51,6 +53,10 @@ class Process:
         """Send a signal and wait; exit code and stderr."""
         if self.process.poll() is None:
             self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str]:
+        """Wait for its end; exit code and stderr."""
         try:
             _, err = self.process.communicate(timeout=20)
         except subprocess.TimeoutExpired:
@@ -63,7 +69,7 @@ def spawn(
     model: Path | str, *, as_json: bool = True, stdout: Path | None = None, **settings: Any
 ) -> Process:
     """Start it; `settings` are of the server or of the engine. stdout: instead of a pipe."""
-    server_names = ("host", "port", "served_model_name", "chat_template", "log_level")
+    server_names = ServerConfig.__struct_fields__
     server = {"port": 0, **{k: v for k, v in settings.items() if k in server_names}}
     engine = {"backend": "reference", **{k: v for k, v in settings.items() if k not in server}}
     arguments = json.dumps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,16 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace import __version__
 from headrace.engine.messages import Loading, Stats
+from headrace.engine.status import EngineStatus
 from headrace.server.loading_line import LoadingLine
-from headrace.server.pulse import Pulse
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import INFO, MAX_MODEL_LEN, MockEngine, says
 
 Start = Callable[..., Running]
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LABELS = f'{{engine="0",model_name="{MODEL}"}}'
-
-
-class Clock:
-    """A clock that goes when told."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_health_while_loading(start: Start) -> None:
@@ -64,13 +57,15 @@ def test_the_line_while_loading(is_terminal: bool) -> None:
     assert stream.getvalue() == ""
     line.show(Loading("open"))
     line.show(Loading("weights", 500_000_000, 2_000_000_000))
+    line.show(Loading("warm_up", 2_000_000_000, 2_000_000_000))
     line.wipe()
     written = stream.getvalue()
     if not is_terminal:
         assert written == ""
         return
     wiped = "\r\x1b[2K"
-    assert written == f"{wiped}loading: open{wiped}loading: weights  25% of 2.00 GB{wiped}"
+    said = ("loading: open", "loading: weights  25% of 2.00 GB", "loading: warm_up", "")
+    assert written == "".join(f"{wiped}{text}" for text in said)
 
 
 def test_health_follows_the_engine(start: Start) -> None:
@@ -84,43 +79,70 @@ def test_health_follows_the_engine(start: Start) -> None:
     assert reply.json()["error"]["code"] == "engine_dead"
 
 
-def test_health_of_an_engine_that_hangs(start: Start) -> None:
-    engine = MockEngine(says("x"))
-    server = start(engine)
-    clock = Clock()
-    pulse = server.state.serving().pulse
-    pulse._clock = clock
-    with pulse.open_request():
-        assert server.client.get("/health").status_code == 200
-        clock.now += 1000
-        reply = server.client.get("/health")
-        assert (reply.status_code, reply.json()["status"]) == (503, "stalled")
-        assert "1000 s" in reply.json()["error"]["message"]
-        engine.stats = Stats(steps=1)
-        assert server.client.get("/health").status_code == 200
-    clock.now += 1000
+@dataclass
+class WatchedMock(MockEngine):
+    """A mock whose watch says what a test wants."""
+
+    said: EngineStatus = field(default_factory=EngineStatus)
+
+    @property
+    def status(self) -> EngineStatus:
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "code", "retry_after"),
+    [
+        (
+            EngineStatus("restarting", 2, "it fell", 2.3, 0.5),
+            "restarting",
+            "engine_restarting",
+            "3",
+        ),
+        (EngineStatus("stalled", 1, "it hangs", 0.2, 120.5), "stalled", "engine_restarting", "1"),
+        (EngineStatus("failed", 5, "it fell"), "dead", "engine_dead", None),
+    ],
+)
+def test_health_and_readiness_of_an_engine_that_does_not_serve(
+    start: Start, said: EngineStatus, status: str, code: str, retry_after: str | None
+) -> None:
+    server = start(WatchedMock(says("x"), said=said))
+    for path in ("/health", "/ready"):
+        reply = server.client.get(path)
+        body = reply.json()
+        assert (reply.status_code, body["status"], body["error"]["code"]) == (503, status, code)
+        assert (body["restarts"], body["failure"]) == (said.restarts, said.failure)
+        assert body.get("silent_s", 0.0) == said.silent_s
+        assert body.get("retry_after_s") == said.retry_after_s
+        assert reply.headers.get("retry-after") == retry_after
+        assert said.failure in body["error"]["message"]
+
+
+def test_ready_follows_model_and_end_while_health_follows_the_engine(start: Start) -> None:
+    loading = start(MockEngine(says("x")), loaded=False)
+    reply = loading.client.get("/ready")
+    assert (reply.status_code, reply.json()["status"]) == (503, "loading")
+    assert reply.headers["retry-after"] == "1"
+    assert loading.post("/v1/completions", {"prompt": "x"}).headers["retry-after"] == "1"
+    server = start(MockEngine(says("x")))
+    reply = server.client.get("/ready")
+    assert (reply.status_code, reply.json()["status"]) == (200, "ready")
+    server.call(server.state.drain.begin)
+    reply = server.client.get("/ready")
+    assert (reply.status_code, reply.json()["status"]) == (503, "draining")
+    assert reply.json()["error"]["code"] == "draining"
     assert server.client.get("/health").status_code == 200
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        reply = server.post(path, {"prompt": "x"})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "draining")
+        assert (reply.headers["connection"], reply.headers["retry-after"]) == ("close", "5")
+    for path in ("/v1/models", "/metrics", "/version"):
+        assert server.client.get(path).status_code == 200
 
 
-def test_the_pulse() -> None:
-    clock = Clock()
-    pulse = Pulse(clock, stall_s=10)
-    clock.now += 50
-    assert pulse.beats(5)  # idle: nothing is to be heard
-    with pulse.open_request():
-        clock.now += 9
-        assert pulse.beats(5)
-        clock.now += 2
-        assert not pulse.beats(5)
-        pulse.heard()
-        assert pulse.beats(5)
-        clock.now += 11
-        assert not pulse.beats(5)
-        assert pulse.beats(6)  # steps go on, though no request has a token yet
-        clock.now += 11
-        with pulse.open_request():
-            assert not pulse.beats(6)  # a second request is no sign of life
-    assert pulse.beats(6)
+def test_the_version(start: Start) -> None:
+    server = start(MockEngine(says("x")), loaded=False)
+    assert server.client.get("/version").json() == {"version": __version__}
 
 
 def test_metrics_before_the_model_is_loaded(start: Start) -> None:
@@ -135,8 +157,8 @@ def test_metrics_before_the_model_is_loaded(start: Start) -> None:
 def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
     engine = MockEngine(says("x"))
     engine.stats = Stats(
-        num_running=3, num_waiting=4, blocks_total=64, blocks_free=30, blocks_cached=18,
-        blocks_owned=16, steps=7, step_s=0.125, step_tokens=9, prompt_tokens=100,
+        num_running=3, num_waiting=4, num_preempted=4, blocks_total=64, blocks_free=30,
+        blocks_cached=18, blocks_owned=16, steps=7, step_s=0.125, step_tokens=9, prompt_tokens=100,
         generation_tokens=50, computed_tokens=140, prefix_queries_tokens=90,
         prefix_hits_tokens=40, num_preemptions=2, miss_reasons={"salt": 5},
         failed_steps=6, kv_accounting_errors=8,
@@ -171,8 +193,11 @@ def test_engine_metrics_are_the_engines_figures(start: Start) -> None:
     assert gone == {
         f"vllm:num_requests_running{LABELS}",
         f"vllm:num_requests_waiting{LABELS}",
+        f'vllm:num_requests_waiting_by_reason{{{own},reason="capacity"}}',
         f"vllm:kv_cache_usage_perc{LABELS}",
+        f"vllm:gpu_cache_usage_perc{LABELS}",
         f"headrace:engine_up{LABELS}",
+        "headrace:ready",
         f"headrace:last_step_seconds{LABELS}",
         f"headrace:last_step_tokens{LABELS}",
         *(

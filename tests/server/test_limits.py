@@ -215,7 +215,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
     ("/v1/chat/completions", {"messages": [{**MESSAGE, "reasoning_content": "y" * 5000}]}),
     ("/v1/chat/completions", {"messages": [MESSAGE], "chat_template_kwargs": {"a": "b" * 5000}}),
     ("/v1/chat/completions", {"messages": [MESSAGE] * 200}),
-    ("/v1/completions", {"prompt": ["abc"] * 1000}),
+    ("/v1/completions", {"prompt": ["abcdef"] * 500}),
     ("/tokenize", {"prompt": "x" * 5000}),
     ("/tokenize", {"messages": [MESSAGE] * 200}),
     ("/detokenize", {"tokens": [65] * 5000}),

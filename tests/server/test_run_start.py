@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.server import run
+from headrace.config import ServerConfig
+from headrace.server import announce
 from tests.server.serve_process import READY_TIMEOUT_S, Process
 
 
@@ -79,6 +80,30 @@ def test_stdout_that_takes_nothing_is_no_obstacle(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({}, False),
+        ({"host": "localhost"}, False),
+        ({"host": "127.0.0.2"}, False),
+        ({"host": "::1"}, False),
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "::"}, True),
+        ({"host": ""}, True),
+        ({"host": "some.name"}, True),
+        ({"host": "0.0.0.0", "api_key": ("k",)}, False),
+        ({"host": "0.0.0.0", "uds": "/somewhere"}, False),
+    ],
+)
+def test_strangers_without_a_key_are_warned_of(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, Any], warned: bool
+) -> None:
+    announce.warn_of_strangers(ServerConfig(**settings))
+    assert [f"--host {settings.get('host') or chr(39) * 2}" in one for one in caplog.messages] == (
+        [True] if warned else []
+    )
+
+
 @pytest.mark.parametrize("stdout", [None, "closed"])
 def test_without_stdout_the_line_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stdout: str | None
@@ -88,7 +113,7 @@ def test_without_stdout_the_line_is_logged(
         stream.close()
     monkeypatch.setattr(sys, "stdout", stream)
     with caplog.at_level(logging.WARNING):
-        run._print("headrace serves")
+        announce.print_line("headrace serves")
     assert any("headrace serves" in message for message in caplog.messages)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.engine.messages import Output, Submit
 from headrace.server.app import build_app
+from headrace.server.client_limits import ClientLimits
 from headrace.server.http import HttpServer
 from headrace.server.listen import listen
 from headrace.server.state import ServerState
@@ -55,7 +56,9 @@ def started(
     state = ServerState()
     state.set_model(served_model(engine, tokenizer=tokenizer))
     sock = listen("127.0.0.1", 0)
-    http = HttpServer(build_app(state), sock, grace_s=1, stalled_reader_s=stalled_reader_s)
+    http = HttpServer(
+        build_app(state), sock, grace_s=1, limits=ClientLimits(slow_client_s=stalled_reader_s)
+    )
     http.start()
     return http, state, sock.getsockname()[1]
 

@@ -12,15 +12,16 @@ import msgspec
 import openai
 import pytest
 
+from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
 from headrace.errors import EngineDeadError
 from headrace.protocol.sse import SSEReader
-from headrace.server.connection import MAX_BODY_BYTES
 from headrace.server.headers import MAX_VALUE_CHARS, ignored_params
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MockEngine, output, says
 
 Start = Callable[..., Running]
+MAX_BODY_BYTES = ServerConfig().max_body_bytes
 CHAT = {"messages": [{"role": "user", "content": "x"}]}
 POSTS = [
     ("/v1/chat/completions", CHAT),
@@ -106,7 +107,7 @@ def test_the_header_of_ignored_fields_is_bounded() -> None:
 
 @pytest.mark.parametrize(("path", "body"), POSTS[:3])
 def test_known_fields_that_cannot_be_honoured(server: Running, path: str, body: Any) -> None:
-    field = {"tools": [{"type": "function"}]} if "completions" not in path else {"n": 2}
+    field = {"tools": [{"type": "function"}]} if "completions" not in path else {"user": 2}
     error = error_of(server.post(path, {**body, **field}), 400)
     assert error["param"] == next(iter(field))
     assert error["type"] == "invalid_request_error"
@@ -154,7 +155,7 @@ def test_an_unknown_model(server: Running, path: str, body: Any) -> None:
     assert server.post(path, {**body, "model": "alias"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/completions/", "/docs", "/../x"])
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing", "/v1/completions/", "/doc", "/../x"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_unknown_paths(server: Running, method: str, path: str) -> None:
     error = error_of(server.client.request(method, path), 404)
@@ -329,7 +330,9 @@ def test_while_the_model_loads(start: Start, path: str, body: Any) -> None:
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.3])
 def test_keep_alive_comments_during_silence(start: Start, delay_s: float) -> None:
-    server = start(MockEngine(says("abc", delay_s=delay_s)), keep_alive_s=0.1)
+    server = start(
+        MockEngine(says("abc", delay_s=delay_s)), config=ServerConfig(sse_keep_alive=0.1)
+    )
     reply = server.post("/v1/completions", {"prompt": "x", "stream": True})
     assert (b"\n\n: keep-alive\n\n" in b"\n\n" + reply.content) == (delay_s > 0.1)
     texts = [event.data for event in SSEReader().feed(reply.content)]

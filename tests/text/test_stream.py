@@ -131,3 +131,56 @@ def test_a_stop_string_that_ends_with_the_last_word_is_told() -> None:
     half = TextStream(BYTES, stops=["\ufffd"])
     delta = half.take([BYTES.token_to_id("Ã") or 0], "length")
     assert (delta.text, delta.stop) == ("", "\ufffd"), "only the end shows what the byte is"
+
+
+def test_stop_strings_are_not_searched_within_min_tokens() -> None:
+    ids = ids_of("aXbXcX")
+    assert len(ids) == 6, "a token for each character"
+
+    def run(min_tokens: int, stops: list[str]) -> tuple[str, str | None, int]:
+        stream = TextStream(BYTES, stops=stops, min_tokens=min_tokens)
+        delta = stream.take(ids, "length")
+        return delta.text, delta.stop, delta.num_tokens
+
+    assert run(1, ["X"]) == ("a", "X", 2)
+    assert run(2, ["X"]) == ("aXb", "X", 4), "the last of the first two may not complete it"
+    assert run(5, ["X"]) == ("aXbXc", "X", 6)
+    assert run(6, ["X"]) == ("aXbXcX", None, 6)
+    assert run(2, ["aXb"]) == ("", "aXb", 3), "a later token completes what an earlier one began"
+    assert run(3, ["X", "aXbXZ"]) == ("aXb", "X", 4)
+    assert run(4, ["X", "aXbXZ"]) == ("aXbXc", "X", 6), "held text is not searched again"
+
+
+def test_the_end_of_a_text_within_min_tokens_is_not_searched() -> None:
+    half = [BYTES.token_to_id("Ã") or 0]
+    stream = TextStream(BYTES, stops=["\ufffd"], min_tokens=1)
+    assert stream.take(half, "length") == TextDelta("\ufffd", 1, None, (0,))
+
+
+@settings(max_examples=300)
+@given(
+    text=st.text(alphabet="abé", max_size=14),
+    stops=st.lists(st.text(alphabet="abé", min_size=1, max_size=4), min_size=1, max_size=3),
+    min_tokens=st.integers(0, 8),
+    cuts=st.lists(st.integers(0, 20), max_size=5),
+)
+def test_every_cut_finds_the_first_stop_string_that_ends_after_min_tokens(
+    text: str, stops: list[str], min_tokens: int, cuts: list[int]
+) -> None:
+    ids = ids_of(text)
+    settled = [BYTES.decode(ids[:n]).rstrip("\ufffd") for n in range(len(ids) + 1)]
+    expected, counted, told = text, len(ids), None
+    for num in range(min_tokens + 1, len(ids) + 1):
+        ends = range(len(settled[num - 1]) + 1, len(settled[num]) + 1)
+        matches = [(end, stop) for end in ends for stop in stops if text[:end].endswith(stop)]
+        if matches:
+            end, told = min(matches, key=lambda match: (match[0], -len(match[1])))
+            expected, counted = text[: end - len(told)], num
+            break
+    bounds = [0, *sorted(cuts), max(len(ids), *cuts, 0)]
+    stream = TextStream(BYTES, stops=stops, min_tokens=min_tokens)
+    deltas = [stream.feed(ids[first:end]) for first, end in pairwise(bounds)]
+    deltas.append(stream.finish())
+    assert "".join(delta.text for delta in deltas) == expected
+    assert sum(delta.num_tokens for delta in deltas) == counted
+    assert next((delta.stop for delta in deltas if delta.stop), None) == told

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import os
 import sys
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from headrace.cli.notes import note
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
 from headrace.config import EngineConfig
-from headrace.errors import RequestError, TemplateError
+from headrace.errors import TemplateError
 
-if TYPE_CHECKING:
-    from headrace.engine.params import SamplingParams
-    from headrace.llm import LLM
-
-_HELP = "/clear forgets the conversation, /quit (or Ctrl-D) ends; Ctrl-C stops an answer."
-_COMMAND = re.compile(r"/[a-z]+")
+_HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends."
 
 
 @click.command()
@@ -41,6 +35,10 @@ def chat(
 ) -> None:
     """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
 
+    A line that ends in a backslash goes on in the next, and three double quotes open and close a
+    message of many lines. Lines such as /help, /undo, /save FILE and /set temperature 0.2 are
+    commands. What is typed in a terminal is kept in $XDG_STATE_HOME/headrace/chat_history.
+
     Without MODEL, the small model that ships in the package is used: it continues code.
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
@@ -49,6 +47,10 @@ def chat(
     from headrace.cli.obtain import obtain
 
     config, _ = obtain(config)
+    from headrace.cli.chat_commands import ends, run_command
+    from headrace.cli.chat_conversation import Conversation
+    from headrace.cli.chat_input import entries, line_editing, read_line
+    from headrace.cli.chat_session import Session
     from headrace.llm import LLM
 
     llm = LLM(**asdict(config))
@@ -58,91 +60,21 @@ def chat(
             "or give one to `headrace serve --chat-template FILE`"
         )
     if sys.stdin.isatty() and not as_json:
-        click.secho(_HELP, fg="bright_black", err=True)
-    opening = [{"role": "system", "content": system}] if system else []
-    messages = list(opening)
-    for line in _lines(prompt="" if as_json else "> "):
-        if line in ("/quit", "/exit"):
-            break
-        if line == "/clear":
-            messages = list(opening)
-            continue
-        if _COMMAND.fullmatch(line):
-            click.secho(_HELP, fg="bright_black", err=True)
-            continue
-        messages.append({"role": "user", "content": line})
-        try:
-            answer = _answer(llm, messages, sampling_params(values), stop, as_json)
-        except (RequestError, TemplateError) as error:
-            messages.pop()
-            click.secho(f"headrace: {error} (the message was dropped)", fg="red", err=True)
-            continue
-        messages.append({"role": "assistant", "content": answer})
-
-
-def _lines(prompt: str) -> Iterator[str]:
-    """Lines that are not empty, from the terminal or a pipe, until the end of input."""
-    terminal = sys.stdin.isatty()
-    if terminal:
-        import readline  # noqa: F401  gives input() history and editing
-    while True:
-        try:
-            line = input(prompt if terminal else "").strip()
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            click.echo()
-            return
-        if line:
-            yield line
-
-
-def _answer(
-    llm: LLM,
-    messages: list[dict[str, str]],
-    params: SamplingParams,
-    stop: tuple[str, ...],
-    as_json: bool,
-) -> str:
-    """Generate, print and return one answer; Ctrl-C keeps what there is of it."""
-    ids = llm.encode_chat(messages)
-    start = time.perf_counter()
-    first = None
-    pieces: list[str] = []
-    num_tokens = cached = 0
-    finish_reason: str | None = "abort"
-    stream = llm.stream(ids, params, stop=stop)
-    try:
-        for delta in stream:
-            if first is None:
-                first = time.perf_counter() - start
-            pieces.append(delta.text)
-            num_tokens += len(delta.token_ids)
-            cached = max(cached, delta.cached_tokens)
-            finish_reason = delta.finish_reason
-            if delta.error is not None:
-                raise click.ClickException(delta.error)
-            if not as_json:
-                click.echo(delta.text, nl=False)
-                sys.stdout.flush()
-    except KeyboardInterrupt:
-        pass  # the person has read enough; the request is cancelled below
-    finally:
-        stream.close()  # type: ignore[attr-defined]  # a generator
-    seconds = time.perf_counter() - start
-    text = "".join(pieces)
-    if as_json:
-        import msgspec
-
-        fields = {
-            "text": text, "finish_reason": finish_reason, "prompt_tokens": len(ids),
-            "completion_tokens": num_tokens, "cached_tokens": cached,
-            "ttft_s": first, "wall_s": seconds,
-        }  # fmt: skip
-        click.echo(msgspec.json.encode(fields))
-    else:
-        click.echo()
-        speed = num_tokens / seconds if seconds else 0.0
-        note = f"[{num_tokens} tokens, {speed:.1f} tokens/s, {cached} of {len(ids)} cached]"
-        click.secho(note, fg="bright_black", err=True)
-    return text
+        note(_HINT)
+    session = Session(
+        llm,
+        Conversation(system),
+        sampling_params(values),
+        stop=stop,
+        model=model or "the model of the package",
+        as_json=as_json,
+    )
+    with line_editing(os.environ):
+        for entry in entries(read_line, prompt="" if as_json else "> "):
+            if not entry.is_block and ends(entry.text):
+                break
+            try:
+                if entry.is_block or not run_command(session, entry.text):
+                    session.ask(entry.text)
+            except KeyboardInterrupt:
+                note("\n(stopped)")

@@ -6,9 +6,11 @@ import errno
 import importlib
 import os
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
+
+from headrace.cli.interrupt import INTERRUPTED, leave_quietly, raise_again
 
 
 class CommandEntry(NamedTuple):
@@ -52,7 +54,15 @@ class LazyCommands(click.Group):
             return None
         module, _, attribute = entry.target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        raise_again()
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C that it does not handle itself ends it without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from the table alone."""
@@ -100,6 +110,7 @@ def _fill_standard_streams() -> None:
 
 def main() -> None:
     """The console script: errors and warnings for people are one line, without a traceback."""
+    leave_quietly()
     import warnings
 
     from headrace.errors import HeadraceError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.options import integer
-from headrace.engine.params import RANGES
+from headrace.engine.params import RANGES, SAMPLERS
 
 if TYPE_CHECKING:
     from headrace.engine.params import SamplingParams
@@ -29,6 +29,33 @@ _OPTIONS: tuple[tuple[str, Any, str], ...] = (
         click.FLOAT,
         "Keep tokens at least this likely, relative to the likeliest. [default: 0.0]",
     ),
+    (
+        "--repetition-penalty",
+        click.FLOAT,
+        "Divides the logits of tokens that prompt or output has (multiplies negative ones); "
+        "above 1 makes them rarer. [default: 1.0]",
+    ),
+    (
+        "--frequency-penalty",
+        click.FLOAT,
+        "Taken off a token's logit for each time the output has it. [default: 0.0]",
+    ),
+    (
+        "--presence-penalty",
+        click.FLOAT,
+        "Taken off a token's logit once the output has it. [default: 0.0]",
+    ),
+    (
+        "--min-tokens",
+        integer,
+        "No end before so many new tokens. [default: 0]",
+    ),
+    (
+        "--samplers",
+        click.STRING,
+        f"Their order, comma-separated; one left out must have nothing to do. [default: "
+        f"{','.join(SAMPLERS)}]",
+    ),
     ("--seed", click.INT, "Of the random stream; the same seed gives the same text."),
 )
 
@@ -46,13 +73,32 @@ def _in_range(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return value
 
 
+def _integer_in_range(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    return _in_range(ctx, param, integer(ctx, param, value))
+
+
+def _samplers(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Option callback: the names, in order, or a usage error with those that there are."""
+    if not isinstance(value, str):
+        return value
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    for name in names:
+        if name not in SAMPLERS or names.count(name) > 1:
+            problem = "comes twice" if name in SAMPLERS else "is no sampler"
+            message = f"{name!r} {problem}; give each of these at most once: {', '.join(SAMPLERS)}"
+            raise click.BadParameter(message, ctx=ctx, param=param)
+    return names
+
+
 def sampling_options(function: F) -> F:
     """Decorator: one option per sampling parameter, and --stop."""
     stop = click.option("--stop", multiple=True, help="End at this text. [may be repeated]")
     function = stop(function)
     for flag, kind, text in reversed(_OPTIONS):
         if kind is integer:
-            option = click.option(flag, metavar="INTEGER", callback=integer, help=text)
+            option = click.option(flag, metavar="INTEGER", callback=_integer_in_range, help=text)
+        elif flag == "--samplers":
+            option = click.option(flag, metavar="NAMES", callback=_samplers, help=text)
         else:
             option = click.option(flag, type=kind, callback=_in_range, help=text)
         function = option(function)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> None:
     """Tell what MODEL (a path, or a name as for `serve`) holds; weights are not read.
 
-    A name of the hub has to be on this disk already.
+    A name of the hub has to be on this disk already. What a token costs in the KV cache and how
+    long a request would fit on this machine is told too.
 
     Without MODEL, the small model that ships in the package.
     """
@@ -31,6 +32,7 @@ def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> 
 
     checkpoint = open_checkpoint(resolve_model(model))
     facts = describe(checkpoint)
+    facts["memory"] = _memory(checkpoint)
     if with_tensors:
         facts["tensors"] = [
             {"name": name, "shape": list(tensor.shape), "codec": tensor.codec.name}
@@ -66,6 +68,18 @@ def describe(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
+def _memory(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """What would fit on this machine; None where the model or the memory is not known."""
+    from headrace.engine.fit import fit
+    from headrace.errors import ConfigError
+
+    try:
+        found = fit(checkpoint)
+    except ConfigError:
+        return None
+    return None if found is None else msgspec.to_builtins(found)
+
+
 def _plain(value: Any) -> Any:
     """NumPy scalars and arrays of a file's metadata as plain numbers and lists."""
     if hasattr(value, "tolist"):
@@ -88,6 +102,7 @@ def _print(facts: dict[str, Any]) -> None:
         ("end tokens", ", ".join(map(str, facts["eos_token_ids"])) or "none named"),
         ("chat template", ", ".join(facts["chat_templates"]) or "none"),
     ]
+    rows += _memory_rows(facts["memory"])
     rows += [(key, _shown(value)) for key, value in sorted(facts["config"].items())]
     # One line each, however long: these are copied and searched.
     width = max(len(name) for name, _ in rows)
@@ -106,6 +121,19 @@ def _print(facts: dict[str, Any]) -> None:
             listing.add_row(visible(tensor["name"]), shape, tensor["codec"])
         # Names come from the file: [brackets] in them are no markup.
         Console(soft_wrap=True, markup=False, highlight=False).print(listing)
+
+
+def _memory_rows(memory: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if memory is None:
+        return []
+    rows = [("KV cache", f"{memory['token_bytes']:,} bytes a token in {memory['kv_cache_dtype']}")]
+    if memory["problem"]:
+        return [*rows, ("fits here", f"no: {memory['problem']}")]
+    text = f"{memory['default_tokens']:,} of {memory['max_model_len']:,} tokens of context"
+    if memory["most_tokens"] > memory["default_tokens"]:
+        flag = f"--kv-cache-memory-bytes {memory['kv_cache_memory_bytes']}"
+        text += f"; up to {memory['most_tokens']:,} with {flag}"
+    return [*rows, ("fits here", text)]
 
 
 def _shown(value: Any) -> str:

@@ -7,9 +7,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.masked import masked
+
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
+# Visible ASCII characters: what a header can carry.
+Key = Annotated[str, Meta(pattern=r"^[!-~]+\Z")]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,16 +38,17 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(description="Certificates of authorities; clients have to show one signed by them."),
     ] = None
     api_key: Annotated[
-        tuple[Annotated[str, Meta(min_length=1)], ...],
+        tuple[Key, ...],
         Meta(
-            description="Keys of which a client has to send one (Authorization: Bearer KEY), on "
-            "every path but /health and /ready. Also read from HEADRACE_API_KEY, several separated "
-            "by commas, which keeps them out of the process list.",
+            description="Keys of which a client has to send one (Authorization: Bearer KEY) on "
+            "every path but /health and /ready; of visible ASCII characters. Also read from "
+            "HEADRACE_API_KEY, several separated by commas, which keeps them out of the process "
+            "list.",
             extra={"secret": True, "env": "HEADRACE_API_KEY"},
         ),
     ] = ()
     admin_api_key: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
+        Key | None,
         Meta(
             description="Key of the paths below /admin, which are closed without one. Also read "
             "from HEADRACE_ADMIN_API_KEY.",
@@ -206,3 +211,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "each request; needs the extra `headrace[otel]`."
         ),
     ] = None
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in masked(self).items())
+        return f"ServerConfig({values})"

@@ -89,6 +89,16 @@ def text(value: object, param: str) -> str:
     return value
 
 
+def integer(value: object, param: str) -> int:
+    """An integer."""
+    return _integer(value, param)
+
+
+def number_or_none(value: object, param: str) -> float | None:
+    """A number, or None."""
+    return None if value is None else _number(value, param)
+
+
 def messages(value: object) -> Sequence[Any]:
     """The messages of a conversation; what each must hold is the chat template's matter."""
     return _items(value, "messages", "a list of messages, each with role and content")
@@ -143,10 +153,12 @@ def _texts(value: object, param: str) -> tuple[str, ...]:
 def _bias(value: object, param: str) -> dict[int, float]:
     if not isinstance(value, Mapping):
         raise _unexpected(param, value, "a mapping from token ids to numbers")
-    return {
-        _integer(token_id, f"{param} key", "a token id"): _number(bias, f"{param}[{token_id!r}]")
-        for token_id, bias in value.items()
-    }
+    biases = {}
+    for key, bias in value.items():
+        token_id = _integer(key, f"{param} key", "a token id")
+        place = token_id if token_id.bit_length() <= 64 else "..."
+        biases[token_id] = _number(bias, f"{param}[{place}]")
+    return biases
 
 
 def _number(value: object, param: str) -> float:

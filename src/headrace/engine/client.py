@@ -3,26 +3,22 @@
 The link is a socket pair: when either side ends, the other reads its end at once. The client
 checks requests before it sends them, keeps what each open stream has not read yet, and cancels what
 nobody reads any more, or too slowly. When the engine ends, every open stream raises EngineDeadError
-and `alive` is False.
+and `alive` is False. It knows no time: whoever watches the engine counts `news`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-import os
-import signal
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import AsyncGenerator, Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 
-import headrace
 from headrace.config.settings import EngineConfig
 from headrace.engine import wire
 from headrace.engine.limits import Limits, check_submit
@@ -32,6 +28,7 @@ from headrace.engine.messages import (
     FromCore,
     Loading,
     Output,
+    Ping,
     Pong,
     PrefixCacheReset,
     Ready,
@@ -42,6 +39,7 @@ from headrace.engine.messages import (
     Submit,
     ToCore,
 )
+from headrace.engine.spawn import describe_exit, spawn
 from headrace.engine.status import EngineStatus
 from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
@@ -52,7 +50,18 @@ UNREAD_BYTES = 16 * 2**20
 """What a reader may fall behind: 50,000 tokens, or 5,000 with 20 log probabilities each."""
 
 END_GRACE_S = 5.0
-"""How long an engine whose link is closed may take to end before it is killed."""
+"""How long an engine that was told to end may take before it is killed."""
+
+LOST_GRACE_S = 1.0
+"""The same of one that closed the link itself: it is ending, and its exit code tells why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """What the outputs of an open request go to. on_started: called with the seconds it waited."""
+
+    unread: Unread
+    on_started: Callable[[float], None] | None = None
 
 
 class EngineClient:
@@ -68,6 +77,10 @@ class EngineClient:
         """The latest the engine sent; the first comes with its being ready."""
         self.exit_code: int | None = None
         """Of the engine process once it has ended; negative is the signal that ended it."""
+        self.news = 0
+        """Signs of life so far: outputs, steps, answers to pings, progress of loading."""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it serves no more; the process may take a moment longer."""
         self._config = config
         self._on_loading = on_loading
         self._process = process
@@ -76,9 +89,12 @@ class EngineClient:
         self._limits: Limits | None = None
         self._serving = False
         self._failure = ""
-        self._streams: dict[str, Unread | None] = {}
-        self._on_started: dict[str, Callable[[float], None]] = {}
+        # None: given up, and the engine's last word on it has not come.
+        self._streams: dict[str, _Stream | None] = {}
+        self._numbers = itertools.count(1)
         self._resets: dict[int, asyncio.Future[int]] = {}
+        self._unanswered_ping = False
+        self._grace_s = LOST_GRACE_S
         self._burial: asyncio.Task[None] | None = None
 
     @classmethod
@@ -92,7 +108,7 @@ class EngineClient:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            process = _spawn(config, theirs)
+            process = spawn(config, theirs)
         client = cls(process, config, on_loading)
         try:
             loop = asyncio.get_running_loop()
@@ -114,6 +130,11 @@ class EngineClient:
     def alive(self) -> bool:
         """Whether the engine serves; False from the moment its process or its loop has ended."""
         return self._serving
+
+    @property
+    def failure(self) -> str:
+        """Why it serves no more; "" as long as nothing happened."""
+        return self._failure
 
     @property
     def status(self) -> EngineStatus:
@@ -142,12 +163,21 @@ class EngineClient:
 
     async def reset_prefix_cache(self) -> int:
         """Forget every cached block that no request holds; how many. Raises EngineDeadError."""
-        if not self._serving:
-            raise EngineDeadError(self._failure or "the engine is not ready")
-        number = max(self._resets, default=0) + 1
-        self._resets[number] = asyncio.get_running_loop().create_future()
-        self._send(ResetPrefixCache(number))
-        return await self._resets[number]
+        self._check_serving()
+        number = next(self._numbers)
+        reset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._resets[number] = reset
+        try:
+            self._send(ResetPrefixCache(number))
+            return await reset
+        finally:
+            self._resets.pop(number, None)
+
+    def ping(self) -> None:
+        """Ask for a sign of life, unless the last one asked for is still to come."""
+        if self._serving and not self._unanswered_ping:
+            self._unanswered_ping = True
+            self._send(Ping(next(self._numbers)))
 
     def cancel(self, request_id: str) -> None:
         """Give a request up; its stream ends with "abort". Unknown and ended ids do nothing."""
@@ -158,36 +188,52 @@ class EngineClient:
         """End the engine process; open streams raise EngineDeadError. Idempotent."""
         self._serving = False
         self._failure = self._failure or "the engine was closed"
+        self._grace_s = END_GRACE_S
         self._send(Shutdown())
         if self._transport is not None:
             self._transport.close()
+        await self._bury()
+
+    async def kill(self, failure: str) -> None:
+        """End the process at once, whatever it does, and wait until it is gone. Idempotent.
+
+        Open streams raise EngineDeadError with `failure` before this waits, unless another cause
+        was known before.
+        """
+        self._end(failure)
+        if self._process.returncode is None:
+            self._process.kill()  # not reaped yet, so the number is still its own
+        if self._transport is not None:
+            self._transport.abort()
         await self._bury()
 
     async def _stream(
         self, submit: Submit, on_started: Callable[[float], None] | None
     ) -> AsyncGenerator[Output, None]:
         self._check(submit)
-        unread = Unread()
+        request_id = submit.request_id
+        stream = _Stream(Unread(), on_started)
         self._send(submit)
-        self._streams[submit.request_id] = unread
-        if on_started is not None:
-            self._on_started[submit.request_id] = on_started
+        self._streams[request_id] = stream
         finished = False
         try:
             while not finished:
-                output = await unread.take()
+                output = await stream.unread.take()
                 finished = output is None or output.finish_reason is not None
                 if output is None:
                     raise EngineDeadError(self._failure)
                 yield output
         finally:
-            self._on_started.pop(submit.request_id, None)
-            if not finished and self._streams.get(submit.request_id) is unread:
-                self._give_up(submit.request_id)
+            if not finished and self._streams.get(request_id) is stream:
+                self._give_up(request_id)
+
+    def _check_serving(self) -> None:
+        if not self._serving:
+            raise EngineDeadError(self._failure or "the engine is not ready")
 
     def _check(self, submit: Submit) -> None:
-        if not self._serving or self._limits is None:
-            raise EngineDeadError(self._failure or "the engine is not ready")
+        self._check_serving()
+        assert self._limits is not None
         check_submit(submit, self._limits)
         if submit.request_id in self._streams:
             raise RequestError(
@@ -204,47 +250,53 @@ class EngineClient:
         self._transport = transport
 
     def _receive(self, message: FromCore) -> None:
+        self.news += 1
         if isinstance(message, Output):
             self._deliver(message)
         elif isinstance(message, Stats):
+            # A loop that turns without a step is heard by its answers to pings.
+            self.news -= message.steps == self.stats.steps
             self.stats = message
         elif isinstance(message, Started):
-            on_started = self._on_started.pop(message.request_id, None)
-            if on_started is not None:
-                on_started(message.queue_s)
+            stream = self._streams.get(message.request_id)
+            if stream is not None and stream.on_started is not None:
+                stream.on_started(message.queue_s)
         elif isinstance(message, PrefixCacheReset):
-            reset = self._resets.pop(message.number, None)
+            reset = self._resets.get(message.number)
             if reset is not None and not reset.done():
                 reset.set_result(message.blocks)
         elif isinstance(message, Pong):
-            pass  # nobody asked yet
+            self._unanswered_ping = False
         elif isinstance(message, Loading):
             if self._on_loading is not None:
                 self._on_loading(message)
         elif isinstance(message, Ready):
-            info = message.info
-            self._limits = Limits.of(info, self._config.max_logprobs)
-            self._serving = True
-            if not self._ready.done():
-                self._ready.set_result(info)
+            self._begin(message.info)
         else:
             self._end(message.error)
 
+    def _begin(self, info: EngineInfo) -> None:
+        if self.ended.done() or self._ready.done():
+            return
+        self._limits = Limits.of(info, self._config.max_logprobs)
+        self._serving = True
+        self._ready.set_result(info)
+
     def _deliver(self, output: Output) -> None:
-        unread = self._streams.get(output.request_id)
-        if unread is not None:
-            unread.put(output)
+        stream = self._streams.get(output.request_id)
+        if stream is not None:
+            stream.unread.put(output)
         if output.finish_reason is not None:
             self._streams.pop(output.request_id, None)
-        elif unread is not None and unread.num_bytes > UNREAD_BYTES:
+        elif stream is not None and stream.unread.num_bytes > UNREAD_BYTES:
             logger.warning(
                 "request %s is cancelled: %d bytes of its output wait to be read; the limit is %d",
                 output.request_id,
-                unread.num_bytes,
+                stream.unread.num_bytes,
                 UNREAD_BYTES,
             )
             error = f"cancelled: more than {UNREAD_BYTES} bytes of output were not read in time"
-            unread.replace(Output(output.request_id, [], finish_reason="error", error=error))
+            stream.unread.replace(Output(output.request_id, [], finish_reason="error", error=error))
             self._give_up(output.request_id)
 
     def _give_up(self, request_id: str) -> None:
@@ -256,17 +308,25 @@ class EngineClient:
         """Nothing more will come: tell whoever waits, once, with the first cause known."""
         self._serving = False
         self._failure = self._failure or failure
+        if not self.ended.done():
+            self.ended.set_result(None)
         if not self._ready.done():
             self._ready.set_exception(HeadraceError(self._failure))
             self._ready.exception()  # seen: a start that was cancelled has no one to read it
-        resets, self._resets = self._resets, {}
-        for reset in resets.values():
+        for reset in self._resets.values():
             if not reset.done():
                 reset.set_exception(EngineDeadError(self._failure))
         streams, self._streams = self._streams, {}
-        for unread in streams.values():
-            if unread is not None:
-                unread.close()
+        for stream in streams.values():
+            if stream is not None:
+                stream.unread.close()
+
+    def _garbled(self, failure: str) -> None:
+        """What follows cannot be told from noise: end the link, and with it the process."""
+        logger.error("%s", failure)
+        self._end(failure)
+        if self._transport is not None:
+            self._transport.abort()
 
     def _disconnected(self) -> None:
         self._serving = False
@@ -282,12 +342,12 @@ class EngineClient:
         """Wait for the process whose link is closed, kill it if it stays, tell the streams."""
         wait = self._process.wait
         try:
-            code = await asyncio.to_thread(wait, END_GRACE_S)
+            code = await asyncio.to_thread(wait, self._grace_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = await asyncio.to_thread(wait)
         self.exit_code = code
-        self._end(f"the engine process ended with {_describe_exit(code)}")
+        self._end(f"the engine process ended with {describe_exit(code)}")
 
 
 class _Link(asyncio.Protocol):
@@ -306,46 +366,9 @@ class _Link(asyncio.Protocol):
                 for message in wire.decode_from_core(payload):
                     self._client._receive(message)
         except msgspec.DecodeError as error:
-            self._client._end(f"the engine sent what cannot be read: {error}")
+            self._client._garbled(f"the engine sent what cannot be read: {error}")
+        if self._frames.skipping:
+            self._client._garbled("the engine sent a frame that is too long to be one")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._client._disconnected()
-
-
-def _spawn(config: EngineConfig, link: socket.socket) -> subprocess.Popen[bytes]:
-    """The engine process, its config written to its stdin.
-
-    A session of its own keeps Ctrl-C in a terminal from reaching it: the parent decides. Its
-    stdout is ours no longer, so that what a command prints is only what it prints.
-    """
-    descriptor = link.fileno()
-    environment = dict(os.environ)
-    # The engine has to be of the very package that this client is of.
-    package_root = str(Path(headrace.__file__).resolve().parent.parent)
-    paths = [package_root, environment.get("PYTHONPATH", "")]
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    arguments = ["--link-fd", str(descriptor), "--started-s", str(time.monotonic())]
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "headrace.engine.process", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        pass_fds=(descriptor,),
-        env=environment,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    try:
-        with process.stdin as stdin:
-            stdin.write(msgspec.json.encode(config))
-    except BrokenPipeError:
-        pass  # it ended already; the link says so
-    return process
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"exit code {code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"exit code {code}"

@@ -11,22 +11,28 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from headrace.config.settings import EngineConfig
+from headrace.engine.answers import output, started
+from headrace.engine.deadlines import Deadlines
+from headrace.engine.figures import StepFigures
 from headrace.engine.kv_cache import KVCache
 from headrace.engine.limits import Limits, check_submit
 from headrace.engine.memory import MIB, CachePlan, plan_kv_cache
-from headrace.engine.messages import EngineInfo, FinishReason, Output, Stats, Submit
+from headrace.engine.messages import EngineInfo, FinishReason, Output, Started, Stats, Submit
 from headrace.engine.model import Model
 from headrace.engine.params import SamplingParams
+from headrace.engine.plan import Row
 from headrace.engine.request import Request, State
-from headrace.engine.runner import Runner
+from headrace.engine.runner import RowResult, Runner
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
-from headrace.engine.scheduler import Row, Scheduler
+from headrace.engine.scheduler import Scheduler
 from headrace.errors import ConfigError, HeadraceError, RequestError
-from headrace.models.cost import StepCost
 from headrace.ops.interface import KVCacheArrays, KVCacheSpec, Ops
 from headrace.telemetry.machine import Machine
+
+OnStarted = Callable[[list[Started]], None]
 
 logger = logging.getLogger(__name__)
 
@@ -81,29 +87,31 @@ class EngineCore:
             model,
             _allocate(ops, spec),
             Sampler(ops, min(num_tokens, model.vocab_size)),
+            ops,
         )
         self.limits = Limits(
             max_model_len=plan.max_model_len,
             pool_tokens=plan.pool_tokens,
             vocab_size=model.vocab_size,
             max_logprobs=config.max_logprobs,
+            scheduling_policy=config.scheduling_policy,
         )
         self.phases_s: dict[str, float] = {}
         """Seconds each phase of loading took; whoever loads enters them."""
         self._model = model
         self._ops = ops
         self._plan = plan
+        self._policy = config.scheduling_policy
         self._eos = frozenset(eos_token_ids)
         self._clock = clock
         self._draw_seed = draw_seed
         self._requests: dict[str, Request] = {}
+        self._deadlines = Deadlines()
         self._arrivals = 0
         self._leaving: list[Output] = []
         self._machine = machine
         self._cost = model.cost(plan.codec, plan.codec)
-        self._last_step_s = 0.0
-        self._last_step_tokens = 0
-        self._last_step_cost = StepCost(0, 0)
+        self._steps = StepFigures()
         self._failed_steps = 0
         self._kv_accounting_errors = 0
 
@@ -132,12 +140,16 @@ class EngineCore:
             end_ids=frozenset() if params.ignore_eos else self._eos,
             cache_salt=submit.cache_salt,
             seed=self._draw_seed() if params.seed is None else params.seed,
+            priority=submit.priority,
             arrival=self._arrivals,
             arrived_s=self._clock(),
+            prompt_logprobs=None if params.prompt_logprobs is None else [None],
         )
         self._arrivals += 1
         self._requests[request.request_id] = request
         self.scheduler.submit(request)
+        if submit.timeout_s is not None:
+            self._deadlines.add(request, request.arrived_s + submit.timeout_s)
 
     def cancel(self, request_id: str) -> None:
         """Give a request up: what it has is free at once, its last Output comes with the next step.
@@ -152,41 +164,48 @@ class EngineCore:
         """Forget every cached block that no request holds; how many that were."""
         return self.kv.forget_cached()
 
-    def step(self) -> list[Output]:
-        """Compute one step and return what it gave, with the last words of cancelled requests."""
-        outputs = self._advance()
+    def step(self, on_started: OnStarted | None = None) -> list[Output]:
+        """Compute one step and return what it gave, with the last words of those that ended before.
+
+        Requests past their deadline end first, wherever they are. on_started: called before the
+        step computes, which may take seconds, with those that left the queue for the first time.
+        """
+        outputs = self._advance(on_started)
         if outputs and not self._requests:
             self._audit()
         return outputs
 
-    def _advance(self) -> list[Output]:
+    def _advance(self, on_started: OnStarted | None) -> list[Output]:
+        started_s = self._clock() if self._requests else 0.0
+        for request in self._deadlines.passed(started_s):
+            self._dismiss(request, "timeout")
         outputs, self._leaving = self._leaving, []
         if not self._requests:
             return outputs
-        started_s = self._clock()
         plan = self.scheduler.schedule(started_s)
+        if plan.started and on_started is not None:
+            on_started([started(request) for request in plan.started])
         if not plan.rows:
             return outputs + self._unblock()
-        cost = self._cost.of((start, count, samples) for _, start, count, samples in plan.rows)
-        draws = self._compute(plan.rows)
+        cost = self._cost.of(
+            (row.start, row.num_tokens, row.samples + len(row.scored)) for row in plan.rows
+        )
+        results = self._compute(plan.rows)
         now_s = self._clock()
-        for row, draw in zip(plan.rows, draws, strict=True):
+        first = [row.request.first_token_s is None for row in plan.rows]
+        for row, (draw, scores) in zip(plan.rows, results, strict=True):
+            if row.request.prompt_logprobs is not None:
+                row.request.prompt_logprobs.extend(scores)
             if draw.error is not None:
                 self.scheduler.finish(row.request, "error")
-        first = [row.request.first_token_s is None for row in plan.rows]
-        self.scheduler.complete(plan, [draw.token_id for draw in draws], now_s)
-        for row, draw, is_first in zip(plan.rows, draws, first, strict=True):
-            if draw is not NOT_YET:
-                outputs.append(_output(row.request, draw, is_first=is_first))
-                if row.request.state is State.FINISHED:
-                    del self._requests[row.request.request_id]
-        self._last_step_s = now_s - started_s
-        self._last_step_tokens = plan.num_tokens
-        self._last_step_cost = cost
-        totals = self.scheduler.totals
-        totals.busy_s += self._last_step_s
-        totals.moved_bytes += cost.bytes
-        totals.operations += cost.operations
+        self.scheduler.complete(plan, [result.draw.token_id for result in results], now_s)
+        for row, (draw, _), is_first in zip(plan.rows, results, first, strict=True):
+            finished = row.request.state is State.FINISHED
+            if draw is not NOT_YET or finished:
+                outputs.append(output(row.request, draw, is_first=is_first))
+            if finished:
+                del self._requests[row.request.request_id]
+        self._steps.note(now_s - started_s, plan.num_tokens, cost)
         return outputs
 
     def stats(self) -> Stats:
@@ -200,19 +219,25 @@ class EngineCore:
             blocks_cached=self.kv.num_cached,
             blocks_owned=self.kv.num_owned,
             steps=totals.steps,
-            step_s=self._last_step_s,
-            step_tokens=self._last_step_tokens,
-            step_bytes=self._last_step_cost.bytes,
-            step_operations=self._last_step_cost.operations,
-            busy_s=totals.busy_s,
-            moved_bytes=totals.moved_bytes,
-            operations=totals.operations,
+            step_s=self._steps.last_s,
+            step_tokens=self._steps.last_tokens,
+            step_bytes=self._steps.last_cost.bytes,
+            step_operations=self._steps.last_cost.operations,
+            busy_s=self._steps.busy_s,
+            moved_bytes=self._steps.moved_bytes,
+            operations=self._steps.operations,
             prompt_tokens=totals.prompt_tokens,
             generation_tokens=totals.generation_tokens,
             computed_tokens=totals.computed_tokens,
             prefix_queries_tokens=totals.prefix_queries_tokens,
             prefix_hits_tokens=totals.prefix_hits_tokens,
-            num_preemptions=totals.preemptions,
+            num_preemptions=totals.preemptions.total(),
+            preemption_reasons={**totals.preemptions},
+            timeouts=totals.timeouts,
+            step_seconds=list(self._steps.seconds),
+            iteration_tokens=list(self._steps.tokens),
+            num_deferred=self.scheduler.num_deferred,
+            num_preempted=self.scheduler.waiting.num_put_back,
             miss_reasons=dict(totals.miss_reasons),
             failed_steps=self._failed_steps,
             kv_accounting_errors=self._kv_accounting_errors,
@@ -243,6 +268,9 @@ class EngineCore:
             compute_limit_kind=None if limits is None else limits.kind,
             kv_bytes=plan.num_blocks * plan.block_bytes,
             phases_s=dict(self.phases_s),
+            available_bytes=plan.available_bytes,
+            kv_budget=plan.budget,
+            scheduling_policy=self._policy,
         )
 
     def warm_up(self) -> None:
@@ -253,7 +281,7 @@ class EngineCore:
         token_ids = [0]
         probe = Request("warm-up", token_ids, 1, SamplingParams(temperature=0), max_len=2)
         probe.slot, probe.block_table = 0, [0]
-        (draw,) = self._runner.run([Row(probe, 0, 1, True)])
+        ((draw, _),) = self._runner.run([Row(probe, 0, 1, True)])
         if draw.error is not None:
             raise HeadraceError(f"the model does not work: {draw.error}")
 
@@ -262,11 +290,13 @@ class EngineCore:
         running, waiting = self.scheduler.running, self.scheduler.waiting
         self.kv.check(running)
         assert all(one.state is State.RUNNING for one in running)
+        assert running == sorted(running, key=attrgetter("rank")), "running is out of order"
+        assert len(waiting) == len(set(waiting))
         assert all(one.state is State.WAITING and not one.block_table for one in waiting)
         assert {*running, *waiting} == set(self._requests.values())
         assert len({one.slot for one in running}) == len(running)
 
-    def _compute(self, rows: Sequence[Row]) -> list[Draw]:
+    def _compute(self, rows: Sequence[Row]) -> list[RowResult]:
         """Run the rows together; if that raises, each alone, so that one cannot end the others.
 
         Running a row again writes the same K and V to the same places. A fault of the batch, which
@@ -287,16 +317,16 @@ class EngineCore:
                 )
         return [self._compute_alone(row) for row in rows]
 
-    def _compute_alone(self, row: Row) -> Draw:
+    def _compute_alone(self, row: Row) -> RowResult:
         try:
-            (draw,) = self._runner.run([row])
+            (result,) = self._runner.run([row])
         except Exception as error:
             return self._failed(row, error)
-        return draw
+        return result
 
-    def _failed(self, row: Row, error: Exception) -> Draw:
+    def _failed(self, row: Row, error: Exception) -> RowResult:
         logger.error("request %s failed", row.request.request_id, exc_info=error)
-        return Draw(error=f"{type(error).__name__} in the engine: {error}")
+        return RowResult(Draw(error=f"{type(error).__name__} in the engine: {error}"))
 
     def _audit(self) -> None:
         """With nothing left to do every block is free or cached; count it where one is not."""
@@ -315,7 +345,7 @@ class EngineCore:
     def _dismiss(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         del self._requests[request.request_id]
         self.scheduler.finish(request, reason)
-        self._leaving.append(_output(request, Draw(error=error), is_first=False))
+        self._leaving.append(output(request, Draw(error=error), is_first=False))
 
     def _unblock(self) -> list[Output]:
         """End the oldest request where nothing can move, which only wrong counts could bring."""
@@ -337,24 +367,3 @@ def _allocate(ops: Ops, spec: KVCacheSpec) -> KVCacheArrays:
             f"bytes are {size} bytes ({size // MIB} MiB). Free memory, or use "
             f"--num-gpu-blocks-override {max(1, spec.num_blocks // 2)} or less."
         ) from error
-
-
-def _output(request: Request, draw: Draw, *, is_first: bool) -> Output:
-    drawn = draw.token_id is not None
-    queue_s = prefill_s = 0.0
-    if drawn and is_first and request.admitted_s is not None and request.first_token_s is not None:
-        queue_s = request.admitted_s - request.arrived_s
-        prefill_s = request.first_token_s - request.admitted_s
-    return Output(
-        request_id=request.request_id,
-        token_ids=[] if draw.token_id is None else [draw.token_id],
-        logprobs=None if draw.logprob is None else [draw.logprob],
-        finish_reason=request.finish_reason,
-        stop_reason=request.stop_reason,
-        error=draw.error,
-        cached_tokens=request.cached_tokens if request.first_token_s is not None else 0,
-        num_preemptions=request.num_preemptions,
-        queue_s=queue_s,
-        prefill_s=prefill_s,
-        cache_miss=request.cache_miss if drawn and is_first else None,
-    )

@@ -22,7 +22,7 @@ request takes that one and frees its own: the one arithmetic makes their content
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headrace.engine.prefix_tree import HOLLOW, Miss, Node, PrefixTree, Promise
@@ -104,13 +104,17 @@ class KVCache:
     def find(self, request: Request) -> Match:
         """The cached blocks `request` may start from.
 
-        At most all of its tokens but one, since the last has to be computed to give logits. With
-        `waits_for`, a running request is computing the block after these: come back when it is not
-        pending any more.
+        At most all of its tokens but one, since the last has to be computed to give logits, and
+        none whose logits are wanted besides. With `waits_for`, a running request is computing the
+        block after these: come back when it is not pending any more.
         """
         if not self.prefix_caching:
             return Match([], None, Miss("disabled", 0))
         shareable = (request.num_wanted - 1) // self.block_size
+        if shareable and request.unscored:
+            shareable = request.num_scored // self.block_size
+            if not shareable:
+                return Match([], None, Miss("prompt_logprobs", 0))
         if not shareable:
             return Match([], None, Miss("too_short", 0))
         keys = [request.block_key(index, self.block_size) for index in range(shareable)]
@@ -126,13 +130,12 @@ class KVCache:
         False, and nothing has changed, where that would leave fewer than `spare` blocks free or
         cached. num_computed becomes what the match covers.
         """
+        if self.missing(match, num_tokens, spare) > 0:
+            return False
         computed = len(match.nodes) * self.block_size
         new = self.blocks_for(self._reach(computed, num_tokens)) - len(match.nodes)
         dropped = self._dropped(len(match.nodes))
         held = match.nodes[dropped:]
-        revived = sum(1 for node in held if not node.holders)
-        if new + spare > self.num_free + self.num_cached - revived:
-            return False
         for node in held:
             self._num_owned += self._tree.hold(node)
         request.nodes = match.nodes
@@ -142,6 +145,28 @@ class KVCache:
         request.num_computed = computed
         self._announce(request)
         return True
+
+    def missing(self, match: Match, num_tokens: int, spare: int) -> int:
+        """How many blocks too few are free or cached for `admit`; at most 0 where it would do."""
+        computed = len(match.nodes) * self.block_size
+        new = self.blocks_for(self._reach(computed, num_tokens)) - len(match.nodes)
+        held = match.nodes[self._dropped(len(match.nodes)) :]
+        revived = sum(1 for node in held if not node.holders)
+        return new + spare - (self.num_free + self.num_cached - revived)
+
+    def gains(self, requests: Iterable[Request], match: Match) -> Iterator[int]:
+        """By how much `missing` of `match` would fall if these gave their blocks back, one more of
+        them each time: blocks that others hold as well, or that `match` is made of, are no gain.
+        """
+        kept = set(match.nodes)
+        released: Counter[Node] = Counter()
+        gained = 0
+        for request in requests:
+            gained += len(request.block_table) - max(len(request.nodes), request.num_dropped)
+            for node in request.nodes[request.num_dropped :]:
+                released[node] += 1
+                gained += released[node] == node.holders and node not in kept
+            yield gained
 
     def grow(self, request: Request) -> bool:
         """Cover every token `request` has, or with a window those of the next step.
@@ -184,10 +209,10 @@ class KVCache:
         request.num_computed = 0
 
     def forget_cached(self) -> int:
-        """Free every cached block; how many that were."""
+        """Free every cached block, as if it had never been; how many that were."""
         forgotten = 0
         while self._tree.cached:
-            self._free.append(self._tree.evict())
+            self._free.append(self._tree.evict(remember=False))
             forgotten += 1
         return forgotten
 

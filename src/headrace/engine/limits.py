@@ -6,13 +6,21 @@ Whoever calls a field by another name (the API's "messages", "prompt[3]") says s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from headrace.engine.messages import EngineInfo, Submit
-from headrace.engine.params import RANGES
+from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams
+from headrace.engine.samplers import NEUTRAL, acting
 from headrace.errors import RequestError
+
+MAX_STOP_TOKEN_IDS = 1024
+"""Each new token is looked for among them, one by one: far fewer microseconds than a step takes."""
+
+MAX_BAD_WORDS_IDS = 1 << 14
+"""In all sequences together. Those that wait for the same token are compared one by one: so many,
+of two ids each, are looked through in about a millisecond."""
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
@@ -26,6 +34,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     pool_tokens: int
     vocab_size: int
     max_logprobs: int
+    scheduling_policy: str = "fcfs"
 
     @classmethod
     def of(cls, info: EngineInfo, max_logprobs: int) -> Limits:
@@ -35,6 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             pool_tokens=info.pool_tokens,
             vocab_size=info.vocab_size,
             max_logprobs=max_logprobs,
+            scheduling_policy=info.scheduling_policy,
         )
 
     @property
@@ -49,11 +59,99 @@ def check_submit(submit: Submit, limits: Limits) -> None:
         raise _refuse("request_id", "is empty")
     params = submit.params
     check_prompt(submit.prompt_token_ids, limits)
+    check_params(params, limits)
+    check_ranges(submit)
+    check_priority(submit.priority, limits)
+    if submit.timeout_s == 0:
+        raise _refuse(
+            "timeout_s",
+            f"is {submit.timeout_s}; it must be more than 0 seconds, or None for no deadline",
+        )
+    prompt_tokens = len(submit.prompt_token_ids)
+    check_length(prompt_tokens, params.max_tokens, limits)
+    if params.max_tokens is None:
+        check_length(prompt_tokens, max(1, params.min_tokens), limits, tokens_param="min_tokens")
+
+
+def check_params(params: SamplingParams, limits: Limits) -> None:
+    """Everything about `params` that does not depend on the prompt."""
     check_ranges(params)
+    _check_count(len(params.stop_token_ids), MAX_STOP_TOKEN_IDS, "stop_token_ids", "ids")
     check_token_ids(params.stop_token_ids, limits, "stop_token_ids")
+    check_logit_bias(params.logit_bias, limits)
+    allowed = params.allowed_token_ids
+    if allowed is not None:
+        if not allowed:
+            raise _refuse("allowed_token_ids", "is empty: it allows no token; leave it out")
+        _check_count(len(allowed), limits.vocab_size, "allowed_token_ids", "ids")
+        check_token_ids(allowed, limits, "allowed_token_ids")
+    check_bad_words(params.bad_words_token_ids, limits)
+    if params.max_tokens is not None and params.min_tokens > params.max_tokens:
+        raise _refuse(
+            "min_tokens", f"is {params.min_tokens}, more than max_tokens, {params.max_tokens}"
+        )
+    check_samplers(params)
     if params.logprobs is not None:
         check_logprobs(params.logprobs, limits)
-    check_length(len(submit.prompt_token_ids), params.max_tokens, limits)
+    if params.prompt_logprobs is not None:
+        check_logprobs(params.prompt_logprobs, limits, "prompt_logprobs")
+
+
+def check_logit_bias(bias: Mapping[int, float], limits: Limits, param: str = "logit_bias") -> None:
+    """Every id is one of the model's, every bias within OpenAI's limit."""
+    for token_id, value in bias.items():
+        if not 0 <= token_id < limits.vocab_size:
+            raise _refuse(
+                param,
+                f"names token id {_shown(token_id)}; the model knows 0 to {limits.vocab_size - 1}",
+            )
+        if not -MAX_LOGIT_BIAS <= value <= MAX_LOGIT_BIAS:
+            raise _refuse(
+                f"{param}[{token_id}]",
+                f"is {_shown(value)}; it must be {-MAX_LOGIT_BIAS:g} to {MAX_LOGIT_BIAS:g}",
+            )
+
+
+def check_bad_words(
+    words: Sequence[Sequence[int]], limits: Limits, param: str = "bad_words_token_ids"
+) -> None:
+    """Sequences of the model's ids, none of them empty, not too many in all."""
+    _check_count(sum(map(len, words)), MAX_BAD_WORDS_IDS, param, "ids in all")
+    for index, word in enumerate(words):
+        if not word:
+            raise _refuse(f"{param}[{index}]", "is empty; leave it out")
+        check_token_ids(word, limits, f"{param}[{index}]")
+
+
+def check_samplers(params: SamplingParams) -> None:
+    """Samplers are known, come once, and none that would do something is left out."""
+    samplers = params.samplers
+    for index, name in enumerate(samplers):
+        if name not in SAMPLERS:
+            raise _refuse(
+                f"samplers[{index}]", f"is {name!r}; the samplers are {', '.join(SAMPLERS)}"
+            )
+        if name in samplers[:index]:
+            raise _refuse(f"samplers[{index}]", f"is {name!r} a second time; each comes once")
+    for name in SAMPLERS:
+        unused = acting(params, name) if name not in samplers else []
+        if unused:
+            neutral = NEUTRAL[name][unused[0]][0]
+            raise _refuse(
+                unused[0],
+                f"is {getattr(params, unused[0])}, but samplers ({', '.join(samplers) or 'none'}) "
+                f"leaves out {name!r}; add it to samplers, or leave {unused[0]} at {neutral:g}",
+            )
+
+
+def check_priority(priority: int, limits: Limits, param: str = "priority") -> None:
+    """A priority other than 0 is for an engine that looks at it."""
+    if priority and limits.scheduling_policy != "priority":
+        raise _refuse(
+            param,
+            f"is {priority}, but this engine schedules by {limits.scheduling_policy} and would "
+            "not look at it; start it with --scheduling-policy priority, or leave it at 0",
+        )
 
 
 def check_ranges(fields: object) -> None:
@@ -61,7 +159,7 @@ def check_ranges(fields: object) -> None:
     for name, allowed in RANGES.items():
         value = getattr(fields, name, None)
         if value is not None and value not in allowed:
-            raise _refuse(name, f"is {value}; it must be {allowed}")
+            raise _refuse(name, f"is {_shown(value)}; it must be {allowed}")
 
 
 def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt") -> None:
@@ -79,7 +177,7 @@ def check_token_ids(token_ids: Sequence[int], limits: Limits, param: str) -> Non
         )
         raise _refuse(
             f"{param}[{index}]",
-            f"is token id {token_ids[index]}; the model knows 0 to {limits.vocab_size - 1}",
+            f"is token id {_shown(token_ids[index])}; the model knows 0 to {limits.vocab_size - 1}",
         )
 
 
@@ -87,7 +185,8 @@ def check_logprobs(wanted: int, limits: Limits, param: str = "logprobs") -> None
     """No more log probabilities per token than the engine gives."""
     if not 0 <= wanted <= limits.max_logprobs:
         raise _refuse(
-            param, f"is {wanted}; this engine gives 0 to {limits.max_logprobs} (--max-logprobs)"
+            param,
+            f"is {_shown(wanted)}; this engine gives 0 to {limits.max_logprobs} (--max-logprobs)",
         )
 
 
@@ -116,6 +215,17 @@ def check_length(
         param=prompt_param if prompt_tokens >= longest else tokens_param,
         code=CONTEXT_LENGTH_EXCEEDED,
     )
+
+
+def _shown(value: float) -> str:
+    """A number in words; Python's integers have any length, its texts of them have not."""
+    bits = value.bit_length() if isinstance(value, int) else 0
+    return str(value) if bits <= 128 else f"an integer of {bits} bits"
+
+
+def _check_count(count: int, most: int, param: str, what: str) -> None:
+    if count > most:
+        raise _refuse(param, f"has {count} {what}; at most {most} are accepted")
 
 
 def _refuse(param: str, problem: str) -> RequestError:

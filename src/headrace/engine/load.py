@@ -11,6 +11,7 @@ from typing import NamedTuple
 from headrace.config.settings import EngineConfig
 from headrace.engine.core import EngineCore
 from headrace.engine.memory import plan_kv_cache
+from headrace.engine.weight_memory import check_weights_fit
 from headrace.models import load_model
 from headrace.ops import make_ops
 from headrace.telemetry.machine import stored_machine
@@ -54,6 +55,7 @@ def load_engine(
         phases.seconds["import"] = clock() - started_s
     with phases("open"):
         checkpoint = open_checkpoint(resolve_model(config.model))
+        check_weights_fit(checkpoint, config.backend)
     with phases("backend"):
         ops = make_ops(config.backend, cpu_level=config.cpu_level, threads=config.threads)
     with phases("weights"):

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headrace.config.settings import EngineConfig
 from headrace.engine.kv_cache import most_blocks
-from headrace.engine.model import Model
 from headrace.errors import ConfigError
-from headrace.ops.interface import KVCodec
+from headrace.ops.interface import KVCacheSpec, KVCodec
 
 DEFAULT_SHARE = 4
 """One part in four of what is available goes to the KV cache by default: the machine is shared."""
@@ -33,10 +32,29 @@ UNKNOWN_BYTES = 1 << 62
 """Stands for memory whose size cannot be read: more than any machine has."""
 
 
+class CacheShape(Protocol):
+    """What sizing asks of a model; as in engine/model.py."""
+
+    @property
+    def max_positions(self) -> int: ...
+
+    @property
+    def weight_codec(self) -> str: ...
+
+    @property
+    def window(self) -> int: ...
+
+    def kv_cache_spec(
+        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
+    ) -> KVCacheSpec: ...
+
+
 class CachePlan(NamedTuple):
     """The KV cache to be made and the length of the longest request it serves.
 
     pool_tokens: the longest request for which there are blocks, whatever the model allows.
+    available_bytes: of memory, for the KV cache, when it was sized; 0 where that is not known.
+    budget: in words, where the number of blocks is from.
     """
 
     block_size: int
@@ -45,10 +63,12 @@ class CachePlan(NamedTuple):
     max_model_len: int
     block_bytes: int
     pool_tokens: int
+    available_bytes: int = 0
+    budget: str = ""
 
 
 def plan_kv_cache(
-    model: Model, config: EngineConfig, available_bytes: int | None = None
+    model: CacheShape, config: EngineConfig, available_bytes: int | None = None
 ) -> CachePlan:
     """Size the KV cache. available_bytes: of memory, for it; looked up when None.
 
@@ -65,22 +85,28 @@ def plan_kv_cache(
         )
     wanted_len = asked if asked is not None else model.max_positions
     available = _available(config) if available_bytes is None else available_bytes
+    room = _Room(model, config, block_bytes, available)
     if config.num_gpu_blocks_override is not None:
         num_blocks = config.num_gpu_blocks_override
-        _check_override(num_blocks, block_bytes, available)
-        origin = f"--num-gpu-blocks-override {num_blocks}"
+        room.check_override(num_blocks)
+        budget = f"--num-gpu-blocks-override {num_blocks}"
+    elif config.kv_cache_memory_bytes is not None:
+        num_bytes = config.kv_cache_memory_bytes
+        room.check_bytes(num_bytes)
+        num_blocks = min(num_bytes // block_bytes, MAX_BLOCKS)
+        budget = f"--kv-cache-memory-bytes {num_bytes}"
     else:
-        budget, origin = _budget_bytes(config, available)
-        num_blocks = min(budget // block_bytes, MAX_BLOCKS)
-        if config.kv_cache_memory_bytes is None:
-            num_blocks = min(num_blocks, config.max_num_seqs * _blocks(model, config, wanted_len))
-    held = num_blocks * config.block_size
-    if num_blocks >= _blocks(model, config, wanted_len):
-        held = max(held, wanted_len)
+        share = available // DEFAULT_SHARE
+        num_blocks = min(share // block_bytes, MAX_BLOCKS)
+        enough = config.max_num_seqs * _blocks(model, config, wanted_len)
+        if enough < num_blocks:
+            num_blocks = enough
+            budget = f"enough for --max-num-seqs {config.max_num_seqs} of {wanted_len} tokens"
+        else:
+            budget = f"a quarter of the {_in_mib(available)} of available memory"
+    held = room.tokens(num_blocks, wanted_len)
     if held < (asked or 1):
-        length = asked or config.block_size
-        blocks = _blocks(model, config, length)
-        raise _does_not_fit(config, length, blocks, held, block_bytes, origin)
+        raise room.does_not_fit(asked, held, budget)
     return CachePlan(
         block_size=config.block_size,
         num_blocks=num_blocks,
@@ -88,10 +114,12 @@ def plan_kv_cache(
         max_model_len=min(wanted_len, held),
         block_bytes=block_bytes,
         pool_tokens=held,
+        available_bytes=0 if available == UNKNOWN_BYTES else available,
+        budget=budget,
     )
 
 
-def _blocks(model: Model, config: EngineConfig, length: int) -> int:
+def _blocks(model: CacheShape, config: EngineConfig, length: int) -> int:
     """Blocks that a request of this length takes at most."""
     step = config.max_num_batched_tokens
     return most_blocks(length, config.block_size, model.window, step)
@@ -204,49 +232,95 @@ def _codec(config: EngineConfig, weight_codec: str) -> KVCodec:
     return "f32" if weight_codec.upper() == "F32" else "bf16"
 
 
-def _check_override(num_blocks: int, block_bytes: int, available: int) -> None:
-    most = min(available // block_bytes, MAX_BLOCKS)
-    if num_blocks <= most:
-        return
-    size = num_blocks * block_bytes
-    if most == MAX_BLOCKS:
-        reason = f"block numbers have 32 bits, so there are at most {MAX_BLOCKS}"
-    else:
-        reason = (
-            f"{num_blocks} x {block_bytes} = {size} bytes ({size // MIB} MiB); only {available} "
-            f"bytes ({available // MIB} MiB) of memory are available"
-        )
-    remedy = f"Use --num-gpu-blocks-override {most} or less" if most else "Free some memory"
-    raise ConfigError(f"num_gpu_blocks_override is {num_blocks}: {reason}. {remedy}.")
+def _in_mib(num_bytes: int) -> str:
+    return f"{num_bytes} bytes ({num_bytes // MIB} MiB)"
 
 
-def _budget_bytes(config: EngineConfig, available: int) -> tuple[int, str]:
-    """Bytes for the KV cache and the words for where the figure is from."""
-    asked = config.kv_cache_memory_bytes
-    if asked is None:
-        return available // DEFAULT_SHARE, (
-            f"a quarter of the {available} bytes ({available // MIB} MiB) of available memory"
-        )
-    if asked > available:
+class _Room(NamedTuple):
+    """What memory there is for the blocks of a model, and the words where that is too little.
+
+    Every flag value in them works when it is taken: that is what tests try.
+    """
+
+    model: CacheShape
+    config: EngineConfig
+    block_bytes: int
+    available: int
+
+    @property
+    def most_blocks(self) -> int:
+        """Blocks that all of the available memory holds."""
+        return min(self.available // self.block_bytes, MAX_BLOCKS)
+
+    def tokens(self, num_blocks: int, wanted_len: int) -> int:
+        """The longest request so many blocks serve; beyond them only where windows allow it."""
+        held = num_blocks * self.config.block_size
+        if num_blocks >= _blocks(self.model, self.config, wanted_len):
+            held = max(held, wanted_len)
+        return held
+
+    def check_override(self, num_blocks: int) -> None:
+        """Raises ConfigError where there is no memory for so many blocks."""
+        most = self.most_blocks
+        if num_blocks <= most:
+            return
+        if most == MAX_BLOCKS:
+            reason = f"block numbers have 32 bits, so there are at most {MAX_BLOCKS}"
+        else:
+            reason = (
+                f"{num_blocks} x {self.block_bytes} = {_in_mib(num_blocks * self.block_bytes)}; "
+                f"only {_in_mib(self.available)} of memory are available"
+            )
         raise ConfigError(
-            f"kv_cache_memory_bytes is {asked} ({asked // MIB} MiB); only {available} bytes "
-            f"({available // MIB} MiB) of memory are available. "
-            f"Use --kv-cache-memory-bytes {available} or less."
+            f"num_gpu_blocks_override is {num_blocks}: {reason}. "
+            f"{self._at_most('--num-gpu-blocks-override', most)}"
         )
-    return asked, f"--kv-cache-memory-bytes {asked}"
 
+    def check_bytes(self, num_bytes: int) -> None:
+        """Raises ConfigError where there is not so much memory."""
+        if num_bytes > self.available:
+            raise ConfigError(
+                f"kv_cache_memory_bytes is {num_bytes} ({num_bytes // MIB} MiB); only "
+                f"{_in_mib(self.available)} of memory are available. "
+                f"{self._at_most('--kv-cache-memory-bytes', self.available)}"
+            )
 
-def _does_not_fit(
-    config: EngineConfig, length: int, blocks: int, held: int, block_bytes: int, origin: str
-) -> ConfigError:
-    if config.num_gpu_blocks_override is not None:
-        remedy = f"--num-gpu-blocks-override {blocks}"
-    else:
-        remedy = f"--kv-cache-memory-bytes {blocks * block_bytes}"
-    shorter = f"--max-model-len {held} or " if held else ""
-    return ConfigError(
-        f"max_model_len {length} does not fit in the KV cache: it needs {blocks} blocks of "
-        f"{config.block_size} tokens, {blocks} x {block_bytes} = {blocks * block_bytes} bytes "
-        f"({blocks * block_bytes // MIB} MiB); there is room for {held} tokens ({origin}). "
-        f"Use {shorter}{remedy}."
-    )
+    def does_not_fit(self, asked: int | None, held: int, budget: str) -> ConfigError:
+        """The error for a length that the blocks do not hold. held: the tokens they do."""
+        config, block_bytes = self.config, self.block_bytes
+        length = config.block_size if asked is None else asked
+        blocks = _blocks(self.model, config, length)
+        remedies = [f"--max-model-len {held}"] if held else []
+        if blocks <= self.most_blocks:
+            if config.num_gpu_blocks_override is not None:
+                remedies.append(f"--num-gpu-blocks-override {blocks}")
+            else:
+                remedies.append(f"--kv-cache-memory-bytes {blocks * block_bytes}")
+        elif config.num_gpu_blocks_override is None and self.most_blocks * config.block_size > held:
+            most = self.most_blocks
+            remedies.append(
+                f"--max-model-len {most * config.block_size} "
+                f"--kv-cache-memory-bytes {most * block_bytes}"
+            )
+        remedy = f"Use {' or '.join(remedies)}" if remedies else self._nothing_fits
+        subject = f"max_model_len {length}" if asked is not None else "one block"
+        return ConfigError(
+            f"{subject} does not fit in the KV cache: it needs {blocks} blocks of "
+            f"{config.block_size} tokens, {blocks} x {block_bytes} = "
+            f"{_in_mib(blocks * block_bytes)}; there is room for {held} tokens ({budget}). "
+            f"{remedy}."
+        )
+
+    def _at_most(self, flag: str, most: int) -> str:
+        """The remedy that lowers a flag, and the length with it where that is then too long."""
+        if not self.most_blocks:
+            return f"{self._nothing_fits}."
+        asked = self.config.max_model_len
+        held = self.most_blocks * self.config.block_size
+        if asked is not None and self.tokens(self.most_blocks, asked) < asked:
+            return f"Use {flag} {most} --max-model-len {held}."
+        return f"Use {flag} {most} or less."
+
+    @property
+    def _nothing_fits(self) -> str:
+        return "Free some memory, or take a smaller model: not even one block fits"

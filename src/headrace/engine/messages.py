@@ -180,7 +180,10 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     step_*: of the last step. busy_s, moved_bytes, operations: of all steps (models/cost.py).
     preemption_reasons: "blocks" (a running request had to grow) or "priority" (one that comes
     before it took its place). timeouts: requests that ended with "timeout".
-    step_seconds: how many steps took at most each of telemetry's STEP_S bounds, and the rest last.
+    step_seconds: how many steps took at most each of telemetry's STEP_S bounds, and the rest last;
+    iteration_tokens: how many computed at most each of ITERATION_TOKENS, likewise.
+    num_deferred, num_preempted: of those that wait, how many wait for a prefix that another
+        request computes, and how many had run before.
     failed_steps: whose batch raised and was run again request by request.
     kv_accounting_errors: times that blocks did not add up when the engine became idle.
     """
@@ -208,6 +211,9 @@ class Stats(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     preemption_reasons: dict[str, int] = {}
     timeouts: int = 0
     step_seconds: list[int] = []
+    iteration_tokens: list[int] = []
+    num_deferred: int = 0
+    num_preempted: int = 0
     miss_reasons: dict[str, int] = {}
     failed_steps: int = 0
     kv_accounting_errors: int = 0

@@ -52,7 +52,7 @@ RANGES = {
     "presence_penalty": Range(-2, 2),
     "seed": Range(-MAX_INT - 1, MAX_INT),
     "choice": Range(0, MAX_INT),
-    "max_tokens": Range(1, MAX_INT),
+    "max_tokens": Range(0, MAX_INT),
     "min_tokens": Range(0, MAX_INT),
     "priority": Range(-MAX_INT - 1, MAX_INT),
     "timeout_s": Range(0, 1e9),

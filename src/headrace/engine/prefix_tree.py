@@ -61,8 +61,10 @@ class Promise(NamedTuple):
 class Miss(NamedTuple):
     """Why a prompt was known no further.
 
-    reason: "disabled", "too_short" (no full block before the last token), "empty" (nothing cached
-    for its salt), "salt" (cached, for another salt), "evicted" or "no_match".
+    reason: "disabled", "too_short" (no full block before the last token), "prompt_logprobs" (the
+    logits of the whole prompt are wanted), "empty" (nothing cached for its salt), "salt" (cached,
+    for another salt), "evicted", "in_flight" (computed by a request that comes after it, for which
+    it does not wait) or "no_match".
     token: index of the first token that had to be computed; for "no_match" of the first that
     differs from what is cached (looked for in a few siblings).
     """
@@ -161,12 +163,16 @@ class PrefixTree:
             del promised[promise.key]
         self._drop_if_empty(promise.salt)
 
-    def evict(self) -> int:
-        """Take the block of the cached node longest unused; KeyError if none is."""
+    def evict(self, *, remember: bool = True) -> int:
+        """Take the block of the cached node longest unused; KeyError if none is.
+
+        remember: that it was there, to say so of a miss.
+        """
         node, _ = self.cached.popitem(last=False)
-        self._evicted[node.digest] = None
-        if len(self._evicted) > self._evicted_memory:
-            self._evicted.popitem(last=False)
+        if remember:
+            self._evicted[node.digest] = None
+            if len(self._evicted) > self._evicted_memory:
+                self._evicted.popitem(last=False)
         block = node.block
         if node.children and self._windowed:
             node.block = HOLLOW

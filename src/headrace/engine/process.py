@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ from headrace.engine.messages import (
     Submit,
 )
 from headrace.errors import HeadraceError, RequestError
+from headrace.telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
     from headrace.engine.core import EngineCore
@@ -47,6 +49,9 @@ STATS_EVERY_S = 0.05
 
 PROGRESS_EVERY_S = 0.1
 """How far the weights are goes out at most this often: finer than anybody looks."""
+
+MESSAGES_PER_STEP = 1024
+"""Taken between two steps at most, some 30 ms' worth: a flood of them does not stop the steps."""
 
 RECEIVE_BYTES = 1 << 18
 
@@ -127,7 +132,8 @@ def main() -> int:
     begun_s = time.monotonic()  # numpy and the kernels are still to be imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    as_json = arguments.get("--log-format") == "json"
+    configure_logging("warning", "json" if as_json else "text", sys.stderr)
     link = Link(socket.socket(fileno=int(arguments["--link-fd"])))
     started_s = float(arguments["--started-s"])
     try:
@@ -155,11 +161,14 @@ def main() -> int:
 
 
 def serve(core: EngineCore, link: Link) -> None:
-    """The loop; returns when told to shut down. What a message cannot do harms only itself."""
+    """The loop; returns when told to shut down. What a message cannot do harms only itself.
+
+    What can be said before a step, which may take seconds, is: answers, refusals, who has started.
+    """
     stats_due_s = 0.0
     while True:
         said: list[FromCore] = []
-        for payload in link.receive(wait=not core.has_work):
+        for payload in islice(link.receive(wait=not core.has_work), MESSAGES_PER_STEP):
             try:
                 message = wire.decode_to_core(payload)
             except msgspec.DecodeError as error:
@@ -168,12 +177,13 @@ def serve(core: EngineCore, link: Link) -> None:
             if isinstance(message, Shutdown):
                 return
             said += _obey(core, message)
-        said += core.step()
+        link.send(said)
+        given: list[FromCore] = [*core.step(lambda started: link.send([*started]))]
         now_s = time.monotonic()
         if now_s >= stats_due_s or not core.has_work:
-            said.append(core.stats())
+            given.append(core.stats())
             stats_due_s = now_s + STATS_EVERY_S
-        link.send(said)
+        link.send(given)
 
 
 def _obey(core: EngineCore, message: Submit | Cancel | Ping | ResetPrefixCache) -> list[FromCore]:
@@ -196,7 +206,7 @@ def _refuse_malformed(payload: bytes, error: msgspec.DecodeError) -> list[FromCo
     logger.warning("a message of %d bytes was ignored: %s", len(payload), error)
     try:
         raw = msgspec.msgpack.decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return []
     request_id = raw.get("request_id") if isinstance(raw, dict) else None
     if not isinstance(request_id, str) or raw.get("type") != Submit.__name__:

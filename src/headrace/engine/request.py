@@ -13,9 +13,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.engine.messages import FinishReason
+    from headrace.engine.adjuster import Adjuster
+    from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
     from headrace.engine.prefix_tree import Node, Promise
+
+
+NO_POSITIONS = range(0)
 
 
 class State(Enum):
@@ -30,9 +34,10 @@ class State(Enum):
 class Request:
     """State of one request. Only the scheduler and the KV cache change it.
 
-    token_ids: prompt and output. max_len: tokens at which it ends with "length".
-    end_ids: ids that end it, of the model (none where ignored); params.stop_token_ids come beside.
-    arrival: order of submission, what "younger" means. seed: of its random stream.
+    token_ids: prompt and output. max_len: tokens at which it ends with "length"; as many as the
+    prompt has where that is only to be read. end_ids: ids that end it, of the model (none where
+    ignored); params.stop_token_ids come beside. priority: lower comes first; arrival: order of
+    submission, which decides among equals. seed: of its random stream.
     """
 
     request_id: str
@@ -43,6 +48,7 @@ class Request:
     end_ids: frozenset[int] = frozenset()
     cache_salt: str = ""
     seed: int = 0
+    priority: int = 0
     arrival: int = 0
     arrived_s: float = 0.0
 
@@ -71,6 +77,13 @@ class Request:
     cache_miss: str | None = None
     admitted_s: float | None = None
     first_token_s: float | None = None
+    """When its first token was drawn, or its prompt read where nothing is to be drawn."""
+    num_scored: int = 0
+    """Positions of the prompt whose logits have been used for prompt_logprobs."""
+    prompt_logprobs: list[TokenLogprob | None] | None = None
+    """What they came to, until it is handed out; None where they are not wanted."""
+    adjuster: Adjuster | None = None
+    """The sampler's: what it does to its logits; made when its first token is drawn."""
     _keys: list[bytes] = field(default_factory=list)
 
     @property
@@ -82,6 +95,24 @@ class Request:
     def lag(self) -> int:
         """Tokens wanted and not yet computed; at least 1 unless finished."""
         return len(self.token_ids) - self.num_computed
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Its place in every order: who comes first is lower."""
+        return self.priority, self.arrival
+
+    @property
+    def unscored(self) -> int:
+        """Positions of the prompt whose logits are still wanted for prompt_logprobs."""
+        if self.params.prompt_logprobs is None:
+            return 0
+        return self.num_prompt - 1 - self.num_scored
+
+    def to_score(self, start: int, count: int) -> range:
+        """Those of positions [start, start + count) whose logits prompt_logprobs still want."""
+        if not self.unscored:
+            return NO_POSITIONS
+        return range(max(start, self.num_scored), min(start + count, self.num_prompt - 1))
 
     def block_key(self, index: int, block_size: int) -> bytes:
         """The tokens of full block `index` as bytes: what equal blocks are found by."""

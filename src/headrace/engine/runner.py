@@ -7,15 +7,27 @@ a row per slot of which only what has changed is written; it grows with the slot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
+from headrace.engine.plan import Row
 from headrace.engine.request import Request
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
-from headrace.engine.scheduler import Row
-from headrace.ops.interface import KVCacheArrays, RaggedBatch
+from headrace.ops.interface import Array, KVCacheArrays, Ops, RaggedBatch, UnusableLogitsError
+
+
+class RowResult(NamedTuple):
+    """What a row came to: its draw, and how likely the prompt's tokens after `Row.scored` were."""
+
+    draw: Draw
+    scores: Sequence[TokenLogprob] = ()
+
+
+NOTHING_YET = RowResult(NOT_YET)
 
 
 class Runner:
@@ -26,23 +38,50 @@ class Runner:
         model: Model,
         kv: KVCacheArrays,
         sampler: Sampler,
+        ops: Ops,
     ) -> None:
         self._model = model
         self._kv = kv
         self._sampler = sampler
+        self._ops = ops
         self._tables = np.zeros((0, 0), np.int32)
 
-    def run(self, rows: Sequence[Row]) -> list[Draw]:
-        """Compute the tokens of `rows` and draw for those that sample; one entry per row."""
+    def run(self, rows: Sequence[Row]) -> list[RowResult]:
+        """Compute the tokens of `rows`, draw for those that sample; one entry per row."""
         logits = self._model.forward(self._batch(rows), self._kv)
+        if any(row.scored for row in rows):
+            return self._score_and_draw(rows, logits)
         sampling = [row.request for row in rows if row.samples]
         if not sampling:
-            return [NOT_YET] * len(rows)
-        draws = self._sampler.sample(logits, sampling)
-        if len(draws) == len(rows):
-            return draws
+            return [NOTHING_YET] * len(rows)
+        drawn = map(RowResult, self._sampler.sample(logits, sampling))
+        return [next(drawn) if row.samples else NOTHING_YET for row in rows]
+
+    def _score_and_draw(self, rows: Sequence[Row], logits: Array) -> list[RowResult]:
+        """Each row's logits are those of its scored positions, then that which gives a token."""
+        starts = np.cumsum([0, *(len(row.scored) + row.samples for row in rows)]).tolist()
+        at = [end - 1 for row, end in zip(rows, starts[1:], strict=True) if row.samples]
+        sampling = [row.request for row in rows if row.samples]
+        draws: list[Draw] = []
+        if sampling:
+            own = self._ops.take_rows(logits, np.array(at, np.int32))
+            draws = self._sampler.sample(own, sampling)
         drawn = iter(draws)
-        return [next(drawn) if row.samples else NOT_YET for row in rows]
+        results = []
+        for row, start in zip(rows, starts[:-1], strict=True):
+            draw = next(drawn) if row.samples else NOT_YET
+            results.append(self._score(row, logits, start, draw) if row.scored else RowResult(draw))
+        return results
+
+    def _score(self, row: Row, logits: Array, start: int, draw: Draw) -> RowResult:
+        scored, params = row.scored, row.request.params
+        own = self._ops.take_rows(logits, np.arange(start, start + len(scored), dtype=np.int32))
+        following = row.request.token_ids[scored.start + 1 : scored.stop + 1]
+        try:
+            scores = self._sampler.score(own, following, params.prompt_logprobs or 0)
+        except UnusableLogitsError as error:
+            return RowResult(Draw(error=f"the prompt has no log probabilities: {error}"))
+        return RowResult(draw, scores)
 
     def _batch(self, rows: Sequence[Row]) -> RaggedBatch:
         starts = np.array([row.start for row in rows], np.int32)
@@ -50,7 +89,7 @@ class Runner:
         query_start = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(counts, out=query_start[1:])
         token_ids: list[int] = []
-        for request, start, count, _ in rows:
+        for request, start, count, *_ in rows:
             if count == 1:
                 token_ids.append(request.token_ids[start])
             else:
@@ -58,12 +97,15 @@ class Runner:
         positions = np.arange(len(token_ids), dtype=np.int32)
         positions += np.repeat(starts - query_start[:-1], counts)
         samples = np.array([row.samples for row in rows], np.bool_)
+        logit_rows = query_start[1:][samples] - np.int32(1)
+        if any(row.scored for row in rows):
+            logit_rows = _logit_rows(rows, query_start)
         return RaggedBatch(
             token_ids=np.array(token_ids, np.int32),
             positions=positions,
             query_start=query_start,
             block_tables=self._block_tables([row.request for row in rows]),
-            logit_rows=query_start[1:][samples] - np.int32(1),
+            logit_rows=logit_rows,
         )
 
     def _block_tables(self, requests: list[Request]) -> npt.NDArray[np.int32]:
@@ -92,3 +134,14 @@ class Runner:
         grown = np.zeros(shape, np.int32)
         grown[:rows, :columns] = self._tables
         self._tables = grown
+
+
+def _logit_rows(rows: Sequence[Row], query_start: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Of each row, its scored positions and then its last where it samples."""
+    parts = []
+    for row, first in zip(rows, query_start[:-1].tolist(), strict=True):
+        offset = first - row.start
+        parts.append(np.arange(row.scored.start, row.scored.stop, dtype=np.int32) + offset)
+        if row.samples:
+            parts.append(np.array([first + row.num_tokens - 1]))
+    return np.concatenate(parts).astype(np.int32)

@@ -1,23 +1,26 @@
-"""From logits to token ids: the draw of each row, the call of the backend, log probabilities.
+"""From logits to token ids: the draw of each row, the calls of the backend, log probabilities.
 
-A row's draw depends on (seed, choice, position) alone, so its token does not depend on the batch,
-on chunks, on preemption or on what else runs. Log probabilities are of the raw distribution, before
-temperature and filters. A row without a distribution (NaN) fails alone.
+A row's draw depends on (seed, choice, position) alone and what is done to its logits on its own
+parameters and tokens, so its token does not depend on the batch, on chunks, on preemption or on
+what else runs. Log probabilities are of the raw distribution, before bias, masks, penalties,
+temperature and filters. A row without a distribution (NaN, or all of it masked) fails alone.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.engine.adjuster import Adjuster, needs_adjuster
 from headrace.engine.messages import TokenLogprob
+from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
-from headrace.ops.interface import Array, Ops, SamplingRows, UnusableLogitsError
+from headrace.ops.interface import Array, Chain, Ops, SamplingRows, UnusableLogitsError
 
 LOGPROB_FLOOR = -9999.0
 """OpenAI's figure for "very unlikely"; JSON has no infinity."""
@@ -42,6 +45,21 @@ class Draw(NamedTuple):
 NOT_YET = Draw()
 
 
+PLAIN = Adjuster(SamplingParams(), [], frozenset(), 0)
+"""Of every request that asks for nothing of the kind."""
+
+
+class _Batch(NamedTuple):
+    """Rows to draw from. raw: the rows of `wanted`, in its order, before they were adjusted; None
+    where `logits` still are what the model said. wanted: rivals asked for, by row.
+    """
+
+    logits: Array
+    raw: Array | None
+    rows: SamplingRows
+    wanted: dict[int, int]
+
+
 class Sampler:
     """Draws the next tokens. num_tokens: ids below it are the tokenizer's; the rest is padding."""
 
@@ -50,54 +68,120 @@ class Sampler:
         self._num_tokens = num_tokens
 
     def sample(self, logits: Array, requests: Sequence[Request]) -> list[Draw]:
-        """A token for each request from its row of logits f32[R, vocab].
+        """A token for each request from its row of logits f32[R, vocab], which are changed.
 
         The backend refuses a row without a distribution; then each row is tried alone. Every other
         error is a bug and is raised: as a request's error it would look like a broken model.
         """
-        try:
-            return self._sample(logits, requests)
-        except UnusableLogitsError as error:
-            if len(requests) == 1:
-                return [Draw(error=f"the model's output cannot be sampled from: {error}")]
-        draws = []
-        for row, request in enumerate(requests):
-            alone = self._ops.take_rows(logits, np.array([row], np.int32))
-            draws += self.sample(alone, [request])
-        return draws
-
-    def _sample(self, logits: Array, requests: Sequence[Request]) -> list[Draw]:
-        chosen = self._ops.sample(logits, _sampling_rows(requests), self._num_tokens)
         wanted = {
             row: request.params.logprobs
             for row, request in enumerate(requests)
             if request.params.logprobs is not None
         }
-        logprobs = self._logprobs(logits, chosen, wanted) if wanted else {}
+        raw = None
+        chains: list[Chain | None] = []
+        bending = [
+            (row, adjuster, request.token_ids)
+            for row, request in enumerate(requests)
+            if (adjuster := request.adjuster or self._adjuster(request)) is not PLAIN
+        ]
+        if bending:
+            made = [adjuster.adjustment(row, text) for row, adjuster, text in bending]
+            changes = [change for change in made if change is not None]
+            if changes and wanted:
+                raw = self._ops.take_rows(logits, _indices(wanted))
+            self._ops.adjust(logits, changes)
+            if any(adjuster.reorders for _, adjuster, _ in bending):
+                chains = [None] * len(requests)
+                for row, adjuster, text in bending:
+                    chains[row] = adjuster.chain(text)
+        return self._draws(_Batch(logits, raw, _sampling_rows(requests, tuple(chains)), wanted))
+
+    def score(self, logits: Array, token_ids: Sequence[int], num_rivals: int) -> list[TokenLogprob]:
+        """How likely each of `token_ids` was by its row of logits f32[R, vocab], with its rivals.
+
+        One that is never drawn (padding of the vocabulary) has the floor and the rank after all
+        others. Raises UnusableLogitsError for a row without a distribution.
+        """
+        chosen = np.array(token_ids, np.int32)
+        drawn = chosen < self._num_tokens
+        entries = self._entries(
+            logits, np.where(drawn, chosen, np.int32(0)), [num_rivals] * len(chosen)
+        )
+        for row in np.flatnonzero(~drawn).tolist():
+            last = self._num_tokens + 1
+            entries[row] = TokenLogprob(token_ids[row], LOGPROB_FLOOR, last, entries[row].top)
+        return entries
+
+    def _adjuster(self, request: Request) -> Adjuster:
+        request.adjuster = PLAIN
+        if needs_adjuster(request.params):
+            request.adjuster = Adjuster(
+                request.params,
+                request.token_ids[: request.num_prompt],
+                request.end_ids,
+                self._num_tokens,
+            )
+        return request.adjuster
+
+    def _draws(self, batch: _Batch) -> list[Draw]:
+        count = len(batch.rows.uniform)
+        try:
+            chosen = self._ops.sample(batch.logits, batch.rows, self._num_tokens)
+            logprobs = self._logprobs(batch, chosen) if batch.wanted else {}
+        except UnusableLogitsError as error:
+            if count == 1:
+                return [Draw(error=f"the model's output cannot be sampled from: {error}")]
+            return [self._draws(self._alone(batch, row))[0] for row in range(count)]
         return [Draw(token_id, logprobs.get(row)) for row, token_id in enumerate(chosen.tolist())]
 
-    def _logprobs(
-        self, logits: Array, chosen: npt.NDArray[np.int32], wanted: dict[int, int]
-    ) -> dict[int, TokenLogprob]:
+    def _alone(self, batch: _Batch, row: int) -> _Batch:
+        wanted, raw = batch.wanted, batch.raw
+        if raw is not None and row in wanted:
+            raw = self._ops.take_rows(raw, _indices([list(wanted).index(row)]))
+        return _Batch(
+            self._ops.take_rows(batch.logits, _indices([row])),
+            raw,
+            SamplingRows(
+                temperature=batch.rows.temperature[row : row + 1],
+                top_k=batch.rows.top_k[row : row + 1],
+                top_p=batch.rows.top_p[row : row + 1],
+                min_p=batch.rows.min_p[row : row + 1],
+                uniform=batch.rows.uniform[row : row + 1],
+                chains=batch.rows.chains[row : row + 1],
+            ),
+            {0: wanted[row]} if row in wanted else {},
+        )
+
+    def _logprobs(self, batch: _Batch, chosen: npt.NDArray[np.int32]) -> dict[int, TokenLogprob]:
         """Log probabilities of the rows in `wanted`, with as many rivals as each asks for."""
-        rows = np.fromiter(wanted, np.int32, len(wanted))
-        if len(rows) < len(chosen):
+        wanted, logits = batch.wanted, batch.logits
+        rows = _indices(wanted)
+        if batch.raw is not None:
+            logits = batch.raw
+        elif len(rows) < len(chosen):
             logits = self._ops.take_rows(logits, rows)
-            chosen = chosen[rows]
-        most = min(max(wanted.values()), self._num_tokens)
+        entries = self._entries(logits, chosen[rows], list(wanted.values()))
+        return dict(zip(wanted, entries, strict=True))
+
+    def _entries(
+        self, logits: Array, chosen: npt.NDArray[np.int32], num_rivals: Sequence[int]
+    ) -> list[TokenLogprob]:
+        """Of each row, how likely its chosen token was and so many of the likeliest."""
+        most = min(max(num_rivals), self._num_tokens)
         top = self._ops.top_logprobs(logits, chosen, most, self._num_tokens)
         token_ids, ranks, ids = chosen.tolist(), top.rank.tolist(), top.ids.tolist()
         own = np.maximum(top.chosen, LOGPROB_FLOOR).tolist()
         values = np.maximum(top.values, LOGPROB_FLOOR).tolist()
-        return {
-            row: TokenLogprob(
-                token_id=token_ids[index],
-                logprob=own[index],
-                rank=ranks[index],
-                top=list(zip(ids[index][:count], values[index][:count], strict=True)),
+        return [
+            TokenLogprob(
+                token_id=token_ids[row],
+                logprob=own[row],
+                rank=ranks[row],
+                top=list(zip(ids[row][:count], values[row][:count], strict=True)),
             )
-            for index, (row, count) in enumerate(wanted.items())
-        }
+            for row, count in enumerate(num_rivals)
+        ]
 
 
 def uniform(seed: int, choice: int, position: int) -> float:
@@ -110,7 +194,13 @@ def uniform(seed: int, choice: int, position: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-def _sampling_rows(requests: Sequence[Request]) -> SamplingRows:
+def _indices(rows: Iterable[int]) -> npt.NDArray[np.int32]:
+    return np.array(list(rows), np.int32)
+
+
+def _sampling_rows(
+    requests: Sequence[Request], chains: tuple[Chain | None, ...] = ()
+) -> SamplingRows:
     params = [request.params for request in requests]
     temperature = np.array([one.temperature for one in params], np.float32)
     temperature[temperature < GREEDY_BELOW] = 0.0
@@ -126,4 +216,5 @@ def _sampling_rows(requests: Sequence[Request]) -> SamplingRows:
         top_p=np.maximum(np.array([one.top_p for one in params], np.float32), _TINY),
         min_p=np.array([one.min_p for one in params], np.float32),
         uniform=np.array(draws, np.float64),
+        chains=chains,
     )

@@ -2,30 +2,47 @@
 
 A step spends a token budget on requests whose computed count lags what they want: first those one
 token behind (decodes, so that none of them waits on somebody's prompt), then those further behind,
-then new ones. Within each group the oldest comes first. A prompt that would take all of the budget
-leaves up to half of it to new requests that need less than that, so that they do not wait for its
-end. When blocks run out the youngest gives its own back and queues at the head; it finds most of
-them cached when it returns.
+then new ones. Within each group the first in rank comes first: the lower priority, then the older.
+A prompt that would take all of the budget leaves up to half of it to new requests that need less
+than that, so that they do not wait for its end. When blocks run out the last in rank gives its own
+back and queues before its equals; it finds most of them cached when it returns.
+
+Whoever waits with a strictly lower priority than somebody who runs enters before the step is
+planned, and where there is no slot or block for it takes those of the last in rank, never of an
+equal and never of a reserved one. No two requests can push each other out in turn: only a lower
+number displaces a higher, and each request is preempted RESERVE_AFTER_PREEMPTIONS times at most,
+for whichever reason, so that of n requests all but finitely many steps preempt nobody, and in each
+of those the first in rank that runs advances. What has no end is a stream of more urgent requests
+that fills the machine: it keeps others waiting, as it was asked to.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
 
 from headrace.engine.kv_cache import KVCache, Match
 from headrace.engine.messages import FinishReason
+from headrace.engine.plan import Preemption, Row, StepPlan, Totals
+from headrace.engine.prefix_tree import Miss, Promise
 from headrace.engine.request import Request, State
+from headrace.engine.waiting import WaitingQueue
 
 RESERVE_AFTER_PREEMPTIONS = 3
 """A request preempted this often gets blocks for its full length and is not preempted again."""
 
 MAX_PASSED = 16
 """Waiting requests passed in a step: each is looked up in the prefix tree again every time."""
+
+MAX_LOOKED_AT = 256
+"""Waiting requests looked at in a step and not let in, most of which wait for a prefix in flight:
+whoever is further behind waits for these in any case, and a step stays cheap however many wait."""
+
+PROMPT_LOGIT_ROWS = 64
+"""Positions of prompts whose logits a step gives for prompt_logprobs, of all requests together: 39
+MB at 151,936 tokens in the vocabulary, as many as the decodes of the default max_num_seqs give."""
 
 WATERMARK_DIVISOR = 100
 """One block in a hundred stays free at admission, so that running requests can grow a little."""
@@ -36,52 +53,17 @@ def watermark_blocks(num_blocks: int) -> int:
     return max(1, num_blocks // WATERMARK_DIVISOR)
 
 
-class Row(NamedTuple):
-    """Tokens [start, start + num_tokens) of a request; `samples` when they are all it wants."""
-
-    request: Request
-    start: int
-    num_tokens: int
-    samples: bool
-
-
-class StepPlan(NamedTuple):
-    """The rows of one step, at least one token each, and how many requests were preempted."""
-
-    rows: list[Row]
-    num_tokens: int
-    num_preempted: int
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counters since start; prompt and prefix counts are of first admissions only.
-
-    busy_s, moved_bytes, operations: what all steps took, moved and computed (models/cost.py).
-    """
-
-    steps: int = 0
-    preemptions: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    computed_tokens: int = 0
-    prefix_queries_tokens: int = 0
-    prefix_hits_tokens: int = 0
-    busy_s: float = 0.0
-    moved_bytes: int = 0
-    operations: int = 0
-    miss_reasons: Counter[str] = field(default_factory=Counter)
-
-
 class Scheduler:
-    """Queue and running requests over one KV cache. `schedule` and `complete` alternate."""
+    """Queue and running requests over one KV cache. `schedule` and `complete` alternate.
+
+    Without priorities (all of them 0) it is first come, first served.
+    """
 
     def __init__(self, kv: KVCache, *, max_num_batched_tokens: int, max_num_seqs: int) -> None:
         self.kv = kv
         self.running: list[Request] = []
-        """In order of arrival."""
-        self.waiting: OrderedDict[Request, None] = OrderedDict()
-        """In order of arrival, behind those that were preempted."""
+        """In order of rank."""
+        self.waiting = WaitingQueue()
         self.totals = Totals()
         self._budget = max_num_batched_tokens
         self._max_num_seqs = max_num_seqs
@@ -89,31 +71,45 @@ class Scheduler:
         self._free_slots: list[int] = []
         """Of the slots below _num_slots; one more is made when none of them is free."""
         self._watermark = watermark_blocks(kv.num_blocks)
+        self._logit_rows = PROMPT_LOGIT_ROWS
+        """What is left of them in the step that is planned."""
+        self._started: list[Request] = []
+        """In the step that is planned."""
+
+    @property
+    def num_deferred(self) -> int:
+        """Of those that are looked at, how many wait for a prefix that is being computed."""
+        looked_at = islice(self.waiting, MAX_LOOKED_AT)
+        return sum(one.waits_for is not None and one.waits_for.pending for one in looked_at)
 
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""
         most = self.kv.most_blocks(request.max_len)
         assert most <= self.kv.num_blocks, "refused at submission"
-        self.waiting[request] = None
+        self.waiting.add(request)
 
     def schedule(self, now_s: float) -> StepPlan:
         """Plan a step. It has rows whenever anything runs or waits."""
+        self._logit_rows = PROMPT_LOGIT_ROWS
+        self._started = []
         num_preempted = self._make_room()
+        if not num_preempted:
+            num_preempted = self._admit_urgent(now_s)
         rows: list[Row] = []
         budget = self._budget
         far_behind = [request for request in self.running if request.lag > 1]
         for request in self.running:
             if request.lag == 1:
-                budget -= _spend(request, budget, rows)
+                budget -= self._spend(request, budget, rows)
         if far_behind and far_behind[0].lag > budget and not num_preempted:
             kept = min(budget, self._budget - self._budget // 2)
             passing = self._admit(rows, budget - kept, now_s, passed=far_behind[0])
             budget = kept + passing
         for request in far_behind:
-            budget -= _spend(request, budget, rows)
+            budget -= self._spend(request, budget, rows)
         if not num_preempted:
             budget = self._admit(rows, budget, now_s)
-        return StepPlan(rows, self._budget - budget, num_preempted)
+        return StepPlan(rows, self._budget - budget, num_preempted, self._started)
 
     def complete(self, plan: StepPlan, sampled: Iterable[int | None], now_s: float) -> None:
         """Enter what a step has computed; `sampled` has an entry per row, None where none is due.
@@ -122,18 +118,23 @@ class Scheduler:
         """
         self.totals.steps += 1
         self.totals.computed_tokens += plan.num_tokens
-        for (request, _, count, _), token in zip(plan.rows, sampled, strict=True):
+        for (request, _, count, _, scored), token in zip(plan.rows, sampled, strict=True):
             if request.state is not State.RUNNING:
                 continue
             request.num_computed += count
+            request.num_scored += len(scored)
             self.kv.commit(request)
+            only_read = request.num_computed == request.max_len
+            if token is None and not only_read:
+                continue
+            if request.first_token_s is None:
+                request.first_token_s = now_s
+            reason: FinishReason | None = "length"
             if token is not None:
                 self.totals.generation_tokens += 1
-                if request.first_token_s is None:
-                    request.first_token_s = now_s
                 reason = request.append(token)
-                if reason is not None:
-                    self.finish(request, reason)
+            if reason is not None:
+                self.finish(request, reason)
 
     def finish(self, request: Request, reason: FinishReason) -> None:
         """End a request wherever it is and free what it has; does nothing if it has ended.
@@ -141,7 +142,7 @@ class Scheduler:
         What an "error" computed alone is not kept for others.
         """
         if request.state is State.WAITING:
-            del self.waiting[request]
+            self.waiting.remove(request)
         elif request.state is State.RUNNING:
             self._stop(request, keep=reason != "error")
         else:
@@ -149,6 +150,7 @@ class Scheduler:
         request.state = State.FINISHED
         request.finish_reason = reason
         request.waits_for = None
+        self.totals.timeouts += reason == "timeout"
 
     def _make_room(self) -> int:
         """Cover every token of what runs, preempting where blocks run out; how often that was."""
@@ -156,17 +158,69 @@ class Scheduler:
         for request in list(self.running):
             while request.state is State.RUNNING and not self.kv.grow(request):
                 # Without windows whoever has to grow is not reserved: it is the victim at worst.
-                youngest = self.running[-1]
+                last = self.running[-1]
                 unreserved = (one for one in reversed(self.running) if not _is_reserved(one))
-                victim = next(unreserved, youngest)
-                self._stop(victim, keep=True)
-                victim.state = State.WAITING
-                victim.num_preemptions += 1
-                self.waiting[victim] = None
-                self.waiting.move_to_end(victim, last=False)
+                self._preempt(next(unreserved, last), "blocks")
                 num_preempted += 1
-        self.totals.preemptions += num_preempted
         return num_preempted
+
+    def _admit_urgent(self, now_s: float) -> int:
+        """Let those in that come before somebody who runs by their priority; how many had to go.
+
+        They are given budget with what runs, by rank. One for whom there would be none in this step
+        takes nobody's place yet. One that does not fit, even so, lets nobody pass.
+        """
+        displaced: list[Request] = []
+        entered: list[Request] = []
+        for request in islice(self.waiting, MAX_LOOKED_AT):
+            if not self.running or request.priority >= self.running[-1].priority:
+                break
+            if request in displaced or self._tokens_before(request) >= self._budget:
+                break
+            match = self._look_up(request)
+            if match is None:
+                continue
+            if not self._has_slot or not self._take_in(request, match, now_s):
+                victims = self._victims(request, match)
+                if not victims:
+                    break
+                for victim in victims:
+                    self._preempt(victim, "priority")
+                displaced += victims
+                fits = self._take_in(request, match, now_s)
+                assert fits, "what the victims gave back is enough"
+            entered.append(request)
+        for request in entered:
+            self.waiting.remove(request)
+        return len(displaced)
+
+    def _tokens_before(self, request: Request) -> int:
+        """Of the next step's budget, what goes to those that come before a request not yet in."""
+        return sum(
+            self._chunk(one, self._budget)
+            for one in self.running
+            if one.lag == 1 or one.rank < request.rank
+        )
+
+    def _victims(self, request: Request, match: Match) -> list[Request]:
+        """Who has to go so that `request` fits: the last in rank, no more than needed.
+
+        Empty where all of those that may be displaced by it are too few.
+        """
+        may_go = [
+            one
+            for one in reversed(self.running)
+            if one.priority > request.priority and not _is_reserved(one)
+        ]
+        num_tokens = _tokens_to_hold(request)
+        missing = self.kv.missing(match, num_tokens, spare=0)
+        if sum(len(one.block_table) for one in may_go) < missing:
+            return []  # cheap to see, and looked at in every step until it fits
+        for count, gained in enumerate(self.kv.gains(may_go, match), 1):
+            spare = self._watermark if count < len(self.running) else 0
+            if gained >= missing + spare:
+                return may_go[:count]
+        return []
 
     def _admit(
         self, rows: list[Row], budget: int, now_s: float, *, passed: Request | None = None
@@ -180,49 +234,94 @@ class Scheduler:
         """
         admitted: list[Request] = []
         num_passed = 0
-        for request in self.waiting:
-            if not budget or len(self.running) >= self._max_num_seqs:
+        for looked_at, request in enumerate(self.waiting):
+            if not budget or not self._has_slot or looked_at - len(admitted) > MAX_LOOKED_AT:
                 break
-            if request.waits_for is not None and request.waits_for.pending:
+            if passed is not None and request.priority > passed.priority:
+                break
+            if request.unscored and not self._logit_rows:
                 continue
-            match = self.kv.find(request)
-            request.waits_for = match.waits_for
-            if match.waits_for is not None:
+            match = self._look_up(request)
+            if match is None:
                 continue
             if passed is not None:
                 lag = request.num_wanted - len(match.nodes) * self.kv.block_size
-                if lag > budget:
+                if lag > budget or request.unscored > self._logit_rows:
                     num_passed += 1
-                    if request.arrival < passed.arrival or num_passed > MAX_PASSED:
+                    if request.rank < passed.rank or num_passed > MAX_PASSED:
                         break
                     continue
-            num_tokens = request.max_len if _is_reserved(request) else request.num_wanted
-            spare = self._watermark if self.running else 0
-            if not self.kv.admit(request, match, num_tokens, spare):
+            if not self._take_in(request, match, now_s):
                 break
             admitted.append(request)
-            self._start(request, match, now_s)
-            budget -= _spend(request, budget, rows)
+            budget -= self._spend(request, budget, rows)
         for request in admitted:
-            del self.waiting[request]
+            self.waiting.remove(request)
         return budget
+
+    def _look_up(self, request: Request) -> Match | None:
+        """What of a request is cached; None while it waits for what somebody computes of it."""
+        promise = request.waits_for
+        if promise is not None and promise.pending and self._is_worth_waiting(request, promise):
+            return None
+        match = self.kv.find(request)
+        request.waits_for = None
+        if match.waits_for is None:
+            return match
+        if self._is_worth_waiting(request, match.waits_for):
+            request.waits_for = match.waits_for
+            return None
+        known = len(match.nodes) * self.kv.block_size
+        return Match(match.nodes, None, Miss("in_flight", known))
+
+    def _is_worth_waiting(self, request: Request, promise: Promise) -> bool:
+        """Whether somebody computes it who does not come after `request` by priority.
+
+        Whoever does may get no budget for as long as others come between them.
+        """
+        if self.running and self.running[-1].priority <= request.priority:
+            return True
+        return any(
+            one.promise == promise for one in self.running if one.priority <= request.priority
+        )
+
+    @property
+    def _has_slot(self) -> bool:
+        return len(self.running) < self._max_num_seqs
+
+    def _take_in(self, request: Request, match: Match, now_s: float) -> bool:
+        """Run a request, which stays queued, if there are blocks for it; whether there were."""
+        spare = self._watermark if self.running else 0
+        if not self.kv.admit(request, match, _tokens_to_hold(request), spare):
+            return False
+        self._start(request, match, now_s)
+        return True
 
     def _start(self, request: Request, match: Match, now_s: float) -> None:
         request.state = State.RUNNING
         request.slot = self._take_slot()
         request.table_synced = 0
-        insort(self.running, request, key=attrgetter("arrival"))
+        insort(self.running, request, key=attrgetter("rank"))
         if request.admitted_s is not None:
             return
         request.admitted_s = now_s
+        self._started.append(request)
         request.cached_tokens = request.num_computed
         totals = self.totals
         totals.prompt_tokens += request.num_prompt
-        totals.prefix_queries_tokens += request.num_prompt if self.kv.prefix_caching else 0
+        if self.kv.prefix_caching and not request.unscored:
+            totals.prefix_queries_tokens += request.num_prompt
         totals.prefix_hits_tokens += request.cached_tokens
         if match.miss is not None:
             totals.miss_reasons[match.miss.reason] += 1
             request.cache_miss = f"{match.miss.reason} at token {match.miss.token}"
+
+    def _preempt(self, victim: Request, reason: Preemption) -> None:
+        self._stop(victim, keep=True)
+        victim.state = State.WAITING
+        victim.num_preemptions += 1
+        self.waiting.put_back(victim)
+        self.totals.preemptions[reason] += 1
 
     def _stop(self, request: Request, *, keep: bool) -> None:
         self.running.remove(request)
@@ -236,14 +335,29 @@ class Scheduler:
         self._num_slots += 1
         return self._num_slots - 1
 
+    def _spend(self, request: Request, budget: int, rows: list[Row]) -> int:
+        """Plan as much of what `request` lacks as the budget allows; how much that is."""
+        count = self._chunk(request, budget)
+        if count:
+            start = request.num_computed
+            scored = request.to_score(start, count)
+            self._logit_rows -= len(scored)
+            draws = count == request.lag and request.num_wanted < request.max_len
+            rows.append(Row(request, start, count, draws, scored))
+        return count
 
-def _spend(request: Request, budget: int, rows: list[Row]) -> int:
-    """Plan as much of what `request` lacks as the budget allows; how much that is."""
-    lag = request.lag
-    count = min(lag, budget)
-    if count:
-        rows.append(Row(request, request.num_computed, count, count == lag))
-    return count
+    def _chunk(self, request: Request, budget: int) -> int:
+        """How many tokens of `request` the budget and the step's rows of logits allow."""
+        count = min(request.lag, budget)
+        if request.unscored > self._logit_rows:
+            again = request.num_scored - request.num_computed
+            count = min(count, again + self._logit_rows)
+        return count
+
+
+def _tokens_to_hold(request: Request) -> int:
+    """Tokens for which a request gets blocks when it enters."""
+    return request.max_len if _is_reserved(request) else request.num_wanted
 
 
 def _is_reserved(request: Request) -> bool:

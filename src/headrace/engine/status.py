@@ -12,12 +12,14 @@ class EngineStatus(NamedTuple):
         loads again or waits to; "failed" is given up and stays so.
     restarts: since the server began. failure: of the engine before, "" without one.
     retry_after_s: when a client may try again; None where there is no use.
+    silent_s: for how long nothing was heard of it.
     """
 
     state: Literal["ready", "stalled", "restarting", "failed"] = "ready"
     restarts: int = 0
     failure: str = ""
     retry_after_s: float | None = None
+    silent_s: float = 0.0
 
     @property
     def alive(self) -> bool:

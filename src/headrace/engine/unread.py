@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.engine.messages import Output
+from headrace.engine.messages import Output, TokenLogprob
 
 # Rough sizes of the objects of CPython, for a sum that is right within a factor of two.
 _OUTPUT_BYTES = 256
@@ -70,13 +70,19 @@ class Unread:
 
 
 def _size(output: Output) -> int:
-    rivals = sum(len(one.top) for one in output.logprobs or ())
     return (
         _OUTPUT_BYTES
         + len(output.token_ids) * _TOKEN_BYTES
-        + len(output.logprobs or ()) * _LOGPROB_BYTES
-        + rivals * _RIVAL_BYTES
+        + _logprob_bytes(output.logprobs)
+        + _logprob_bytes(output.prompt_logprobs)
     )
+
+
+def _logprob_bytes(logprobs: Sequence[TokenLogprob | None] | None) -> int:
+    if logprobs is None:
+        return 0
+    rivals = sum(len(one.top) for one in logprobs if one is not None)
+    return len(logprobs) * _LOGPROB_BYTES + rivals * _RIVAL_BYTES
 
 
 def _joined(outputs: Sequence[Output]) -> Output:
@@ -96,4 +102,7 @@ def _joined(outputs: Sequence[Output]) -> Output:
         queue_s=sum(output.queue_s for output in outputs),
         prefill_s=sum(output.prefill_s for output in outputs),
         cache_miss=next((one.cache_miss for one in outputs if one.cache_miss is not None), None),
+        prompt_logprobs=next(
+            (one.prompt_logprobs for one in outputs if one.prompt_logprobs is not None), None
+        ),
     )

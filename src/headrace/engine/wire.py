@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +20,8 @@ MAX_FRAME_BYTES = 1 << 28
 """Longer frames are skipped unread: 50 times a prompt of a million tokens; a bound on memory."""
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()
@@ -48,13 +51,20 @@ def from_core(messages: list[FromCore]) -> bytes:
 
 def decode_to_core(payload: bytes) -> ToCore:
     """The message of a frame; raises msgspec.DecodeError (ValidationError is one of its kind)."""
-    message: ToCore = _to_core.decode(payload)
+    message: ToCore = _decoded(_to_core, payload)
     return message
 
 
 def decode_from_core(payload: bytes) -> list[FromCore]:
     """The messages of a frame; raises msgspec.DecodeError."""
-    return _from_core.decode(payload)
+    return _decoded(_from_core, payload)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
+    try:
+        return decoder.decode(payload)
+    except UnicodeDecodeError as error:  # msgspec's one failure of another kind
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def _frame(payload: bytes) -> bytes:
@@ -68,6 +78,11 @@ class FrameReader:
         self._max = max_frame_bytes
         self._buffer = bytearray()
         self._discard = 0
+
+    @property
+    def skipping(self) -> bool:
+        """Whether the bytes that come next belong to a frame that is too long to be kept."""
+        return self._discard > 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads that `data` completes, in order."""

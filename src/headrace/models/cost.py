@@ -56,8 +56,11 @@ class CostModel:
         self._layers = Counter(windows)
         self._kv_token_bytes = kv_token_bytes
 
-    def of(self, rows: Iterable[tuple[int, int, bool]]) -> StepCost:
-        """The cost of a step of `rows`, each as RowCost has it; nothing for no rows."""
+    def of(self, rows: Iterable[tuple[int, int, int]]) -> StepCost:
+        """The cost of a step of `rows`, each as RowCost has it; nothing for no rows.
+
+        In place of `samples` may stand of how many positions logits are wanted.
+        """
         moved = operations = 0
         for start, count, samples in rows:
             operations += self._layer_operations * count + self._head_operations * samples

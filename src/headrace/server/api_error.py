@@ -7,17 +7,36 @@ the traceback.
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Mapping
 
-from headrace.errors import EngineDeadError, HeadraceError, RequestError, TemplateError
+from headrace.errors import (
+    EngineDeadError,
+    EngineRestartingError,
+    HeadraceError,
+    RequestError,
+    TemplateError,
+)
 from headrace.protocol.openai.error import INVALID_REQUEST, SERVER_ERROR, ErrorBody, ErrorDetail
 
 logger = logging.getLogger(__name__)
 
 MODEL_NOT_FOUND = "model_not_found"
 
+# Names, paths and values of a request are parts of errors: what a client sends large must not come
+# back large. Each is cut where it is written; this is the bound of those nobody thought of.
+MAX_MESSAGE_CHARS = 2000
+MAX_PARAM_CHARS = 200
+
+
+# An engine loads for seconds or for minutes; asking costs little.
+LOADING_RETRY_S = 1.0
+# By then another server has taken this one's place, or a load balancer has seen /ready.
+DRAINING_RETRY_S = 5.0
+
 
 class ApiError(Exception):
-    """A reply that is an error: its status and its body."""
+    """A reply that is an error: its status, its body, and headers of its own."""
 
     def __init__(
         self,
@@ -27,15 +46,26 @@ class ApiError(Exception):
         type: str = INVALID_REQUEST,
         param: str | None = None,
         code: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.detail = ErrorDetail(message=message, type=type, param=param, code=code)
+        self.headers = dict(headers or {})
+        self.detail = ErrorDetail(
+            message=_cut(message, MAX_MESSAGE_CHARS),
+            type=type,
+            param=None if param is None else _cut(param, MAX_PARAM_CHARS),
+            code=code,
+        )
 
     @property
     def body(self) -> ErrorBody:
         """The JSON object for the wire."""
         return ErrorBody(self.detail)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class ClientGoneError(Exception):
@@ -46,9 +76,40 @@ class GenerationError(HeadraceError):
     """The engine gave up on one request; others go on."""
 
 
-def unavailable(message: str, code: str) -> ApiError:
-    """A 503: the server is there, the engine is not (yet, or any more)."""
-    return ApiError(503, message, type=SERVER_ERROR, code=code)
+def retry_after(seconds: float) -> dict[str, str]:
+    """The header that says when to try again: whole seconds, at least one."""
+    return {"retry-after": str(max(1, math.ceil(seconds)))}
+
+
+def unavailable(
+    message: str,
+    code: str,
+    *,
+    retry_after_s: float | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ApiError:
+    """A 503: the server is there, the engine is not (yet, now, or any more).
+
+    retry_after_s: None where trying again has no use.
+    """
+    more = {} if retry_after_s is None else retry_after(retry_after_s)
+    return ApiError(503, message, type=SERVER_ERROR, code=code, headers={**more, **(headers or {})})
+
+
+def model_is_loading() -> ApiError:
+    """What is said before there is a model."""
+    message = "the model is loading; try again in a moment"
+    return unavailable(message, code="loading", retry_after_s=LOADING_RETRY_S)
+
+
+def server_is_ending() -> ApiError:
+    """What new requests are told while those accepted before run to their end."""
+    return unavailable(
+        "the server is ending and takes no new requests; try again, or another server",
+        code="draining",
+        retry_after_s=DRAINING_RETRY_S,
+        headers={"connection": "close"},
+    )
 
 
 def api_error(failure: Exception, request_id: str) -> ApiError:
@@ -60,8 +121,12 @@ def api_error(failure: Exception, request_id: str) -> ApiError:
         return ApiError(status, str(failure), param=failure.param, code=failure.code)
     if isinstance(failure, TemplateError):
         return ApiError(400, str(failure), param="messages", code="template_error")
+    if isinstance(failure, EngineRestartingError):
+        return unavailable(
+            str(failure), code="engine_restarting", retry_after_s=failure.retry_after_s
+        )
     if isinstance(failure, EngineDeadError):
-        return unavailable(f"the engine has ended: {failure}", "engine_dead")
+        return unavailable(f"the engine has ended: {failure}", code="engine_dead")
     if isinstance(failure, GenerationError):
         logger.error("request %s failed in the engine: %s", request_id, failure)
         return ApiError(500, str(failure), type=SERVER_ERROR, code="generation_failed")

@@ -7,17 +7,27 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from headrace.errors import shown
+from headrace.server.access_log import Observed
 from headrace.server.api_error import ApiError
+from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
+from headrace.server.cors import with_cors
 from headrace.server.headers import REQUEST_ID, request_id_from
 from headrace.server.reply import error_reply
+from headrace.server.routes import admin
 from headrace.server.routes.chat import chat_completions
 from headrace.server.routes.completions import completions
-from headrace.server.routes.health import health, metrics
+from headrace.server.routes.docs import docs, docs_file, openapi
+from headrace.server.routes.health import health, metrics, ready, version
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
+
+# Label of replies that are no endpoint's.
+OTHER = "other"
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/chat/completions", chat_completions),
@@ -27,31 +37,48 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/tokenize", tokenize_text),
     ("POST", "/detokenize", detokenize),
     ("GET", "/health", health),
+    ("GET", "/ready", ready),
+    ("GET", "/version", version),
     ("GET", "/metrics", metrics),
+    ("GET", "/openapi.json", openapi),
+    ("GET", "/docs", docs),
+    ("GET", "/docs/{name}", docs_file),
+    ("GET", "/admin/requests", admin.open_requests),
+    ("POST", "/admin/cancel", admin.cancel),
+    ("POST", "/admin/reset_prefix_cache", admin.reset_prefix_cache),
+    ("GET", "/admin/settings", admin.settings),
 )
 
 
-def build_app(state: ServerState) -> Starlette:
+def build_app(state: ServerState) -> ASGIApp:
     """The app. It serves at once; what needs the model answers 503 until `state.set_model`."""
 
     async def refuse(request: Request, failure: Exception) -> Response:
         """404 for unknown paths, 405 for known ones, in OpenAI's shape."""
         assert isinstance(failure, HTTPException)
-        message, code = f"{request.url.path} does not exist here", "not_found"
+        # Not request.url: that is made from the Host header, which may be anything.
+        path = shown(request.scope["path"])
+        message, code = f"{path} does not exist here", "not_found"
         if failure.status_code == 405:
             allowed = (failure.headers or {}).get("Allow", "")
-            message = f"{request.method} {request.url.path} is not supported; allowed: {allowed}"
+            message = f"{request.method} {path} is not supported; allowed: {allowed}"
             code = "method_not_allowed"
         headers = dict(failure.headers or {})
         headers[REQUEST_ID] = request_id_from(request.headers.get(REQUEST_ID), state.new_id())
-        state.http.answered("other", failure.status_code)
+        state.http.answered(OTHER, failure.status_code)
         return error_reply(ApiError(failure.status_code, message, code=code), headers)
 
     routes = [
-        Route(path, EndpointApp(path, handler, state), methods=[method])
+        Route(path, Observed(path, EndpointApp(path, handler, state), state), methods=[method])
         for method, path, handler in ROUTES
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
     # A redirect would be built from the Host header, and clients drop the body on the way.
     app.router.redirect_slashes = False
-    return app
+    guarded = KeyGuard(
+        app,
+        state.config,
+        new_id=state.new_id,
+        refused=lambda status: state.http.answered(OTHER, status),
+    )
+    return with_cors(guarded, state.config)

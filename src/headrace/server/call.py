@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,9 +24,12 @@ from headrace.engine.limits import check_ranges
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import ClientGoneError, api_error
 from headrace.server.connection import read_json
+from headrace.server.event_stream import EventStream
 from headrace.server.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
+from headrace.server.open_calls import OpenCall, cancelled
 from headrace.server.reply import error_reply
 from headrace.server.state import ServerState
+from headrace.telemetry.call import CallRecord, current_call, name_call
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +60,7 @@ class Call:
 
     async def parse(self, endpoint: Endpoint[S]) -> S:
         """The body as the endpoint's request; unknown fields are noted for the reply's header."""
-        body = await read_json(self.http)
+        body = await read_json(self.http, self.state.config.max_body_bytes)
         self.body_bytes = len(body)
         parsed = await off_loop(
             self.state.workers,
@@ -85,10 +90,22 @@ async def off_loop(workers: Executor, size: int, limit: int, work: Callable[[], 
     """The result of `work`, done in a worker thread from `limit` on."""
     if size < limit:
         return work()
-    return await asyncio.get_running_loop().run_in_executor(workers, work)
+    context = copy_context()  # what is logged there is logged for this call
+    return await asyncio.get_running_loop().run_in_executor(workers, lambda: context.run(work))
 
 
 Handler = Callable[[Call], Awaitable[Response]]
+
+
+async def _unless_cancelled(reply: Awaitable[Response], open_call: OpenCall) -> Response:
+    """The reply; an ApiError where an administrator ended the call before there was one."""
+    try:
+        return await reply
+    except asyncio.CancelledError:
+        if not open_call.cancelled or open_call.task is None:
+            raise
+        open_call.task.uncancel()
+        raise cancelled() from None
 
 
 class EndpointApp:
@@ -104,16 +121,30 @@ class EndpointApp:
         state = self._state
         http = Request(scope, receive)
         request_id = request_id_from(http.headers.get(REQUEST_ID), state.new_id())
+        name_call(request_id)
         call = Call(http, state, request_id, state.clock())
-        try:
-            response = await self._handler(call)
-        except ClientGoneError:
-            logger.info("request %s: the client closed the connection", request_id)
-            state.http.answered(self._path, CLIENT_GONE)
-            return
-        except Exception as failure:  # shown as a reply, and logged by api_error if unforeseen
-            response = error_reply(api_error(failure, request_id))
+        record = current_call() or CallRecord(request_id, self._path, call.arrival_s)
+        with ExitStack() as accepted:
+            open_call = accepted.enter_context(state.open_calls.call(request_id, record))
+            try:
+                if http.method == "POST" and self._path.startswith("/v1/"):
+                    accepted.enter_context(state.drain.request())
+                response = await _unless_cancelled(self._handler(call), open_call)
+            except ClientGoneError:
+                logger.info("request %s: the client closed the connection", request_id)
+                state.http.answered(self._path, CLIENT_GONE)
+                return
+            except Exception as failure:  # shown as a reply, and logged by api_error if unforeseen
+                response = error_reply(api_error(failure, request_id))
+            open_call.task = None
+            if isinstance(response, EventStream):
+                open_call.stream = response
+            await self._send(call, response, scope, receive, send)
+
+    async def _send(
+        self, call: Call, response: Response, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         for name, value in call.headers.items():
             response.headers[name] = value
-        state.http.answered(self._path, response.status_code)
+        self._state.http.answered(self._path, response.status_code)
         await response(scope, receive, send)

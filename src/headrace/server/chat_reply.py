@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from headrace.engine.messages import TokenLogprob
 from headrace.protocol import sse
 from headrace.protocol.openai.chat import (
     ChatChoice,
@@ -13,18 +14,21 @@ from headrace.protocol.openai.chat import (
     ChatCompletionChunk,
     ChatCompletionRequest,
     ChatLogprobs,
-    ChatTokenLogprob,
     ChunkChoice,
     Delta,
     ReplyMessage,
 )
-from headrace.server.generation import Piece
-from headrace.server.logprobs import TokenTable, chat_logprobs
-from headrace.server.reply import Head, Tally, encode
+from headrace.protocol.openai.choice import PromptLogprobs
+from headrace.server.generation import LogprobOfPrompt, Piece
+from headrace.server.logprobs import TokenTable, chat_logprobs, prompt_logprobs
+from headrace.server.reply import Head, Tally, UsageEvents, WholeChoice, encode
 
 
 class ChatReply:
-    """Takes one choice's pieces in order. Use `events` and `last_events`, or `add` and `whole`."""
+    """Takes pieces of all choices, each choice's in order.
+
+    Use `events` and `last_events`, or `add` and `whole`.
+    """
 
     def __init__(
         self,
@@ -32,33 +36,48 @@ class ChatReply:
         request: ChatCompletionRequest,
         prompt_ids: Sequence[int],
         tokenizer: TokenTable,
+        usage: UsageEvents,
     ) -> None:
         self._head = head
         self._request = request
         self._prompt_ids = list(prompt_ids)
         self._tokenizer = tokenizer
-        self._tally = Tally(len(prompt_ids))
-        self._started = False
-        self._text: list[str] = []
-        self._token_ids: list[int] = []
-        self._logprobs: list[ChatTokenLogprob] = []
-        self._last: Piece | None = None
+        self._usage = usage
+        self._tally = Tally([len(prompt_ids)], request.n)
+        self._begun: set[int] = set()
+        self._choices = [WholeChoice() for _ in range(request.n)]
 
-    def events(self, piece: Piece) -> Iterator[bytes]:
+    def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The events of a piece: role first, then content, then the reason it ended for."""
-        self._tally.add(0, piece)
-        if not self._started:
-            self._started = True
-            yield self._event(Delta(role="assistant", content=""), first=True)
-        wants_tokens = self._request.logprobs or self._request.return_token_ids
+        self._tally.add(index, piece)
+        if index not in self._begun:
+            first = piece if not self._begun else None
+            self._begun.add(index)
+            role = ChunkChoice(index=index, delta=Delta(role="assistant", content=""))
+            yield self._event([role], first)
+        with_ids = self._request.return_token_ids
+        wants_tokens = self._request.logprobs or with_ids
         if piece.text or (wants_tokens and piece.token_ids):
-            yield self._event(Delta(content=piece.text), piece)
+            content = ChunkChoice(
+                index=index,
+                delta=Delta(content=piece.text),
+                logprobs=self._logprobs_of(piece.logprobs),
+                token_ids=list(piece.token_ids) if with_ids else UNSET,
+            )
+            yield self._event([content])
         if piece.finish_reason is not None:
-            yield self._event(Delta(), ended=piece)
+            end = ChunkChoice(
+                index=index,
+                delta=Delta(),
+                finish_reason=piece.finish_reason,
+                stop_reason=piece.stop_reason,
+                metrics=(piece.metrics or UNSET) if self._request.return_metrics else UNSET,
+            )
+            yield self._event([end])
 
     def last_events(self) -> Iterator[bytes]:
         """What follows the last piece: usage, if asked for, and the end mark."""
-        if self._request.include_usage:
+        if self._usage.last:
             chunk = ChatCompletionChunk(
                 id=self._head.id,
                 created=self._head.created_s,
@@ -70,64 +89,59 @@ class ChatReply:
             yield sse.data_event(encode(chunk))
         yield sse.DONE
 
-    def add(self, piece: Piece) -> None:
+    def add(self, index: int, piece: Piece) -> None:
         """Take a piece of a reply that is not streamed."""
-        self._tally.add(0, piece)
-        self._text.append(piece.text)
-        self._token_ids += piece.token_ids
-        logprobs = self._logprobs_of(piece)
-        if logprobs is not None and logprobs.content:
-            self._logprobs += logprobs.content
-        self._last = piece
+        self._tally.add(index, piece)
+        self._choices[index].add(piece)
 
     def whole(self) -> ChatCompletion:
         """The reply made of all pieces added."""
-        assert self._last is not None
-        choice = ChatChoice(
-            message=ReplyMessage(content="".join(self._text)),
-            logprobs=ChatLogprobs(content=self._logprobs) if self._request.logprobs else None,
-            finish_reason=self._last.finish_reason,
-            stop_reason=self._last.stop_reason,
-            token_ids=self._token_ids if self._request.return_token_ids else UNSET,
-        )
         return ChatCompletion(
             id=self._head.id,
             created=self._head.created_s,
             model=self._head.model,
-            choices=[choice],
+            choices=[self._whole(index, one) for index, one in enumerate(self._choices)],
             usage=self._tally.usage(),
             system_fingerprint=self._head.fingerprint,
             prompt_token_ids=self._prompt_ids if self._request.return_token_ids else UNSET,
+            prompt_logprobs=self._of_prompt(self._choices[0].prompt_logprobs),
         )
 
-    def _logprobs_of(self, piece: Piece) -> ChatLogprobs | None:
+    def _whole(self, index: int, choice: WholeChoice) -> ChatChoice:
+        request, last = self._request, choice.last
+        return ChatChoice(
+            index=index,
+            message=ReplyMessage(content="".join(choice.text)),
+            logprobs=self._logprobs_of(choice.logprobs),
+            finish_reason=last.finish_reason,
+            stop_reason=last.stop_reason,
+            token_ids=choice.token_ids if request.return_token_ids else UNSET,
+            metrics=(last.metrics or UNSET) if request.return_metrics else UNSET,
+        )
+
+    def _logprobs_of(self, tokens: Sequence[TokenLogprob]) -> ChatLogprobs | None:
         if not self._request.logprobs:
             return None
-        return chat_logprobs(piece.logprobs, self._tokenizer)
+        as_ids = self._request.return_tokens_as_token_ids
+        return chat_logprobs(tokens, self._tokenizer, as_ids=as_ids)
 
-    def _event(
-        self,
-        delta: Delta,
-        piece: Piece | None = None,
-        *,
-        first: bool = False,
-        ended: Piece | None = None,
-    ) -> bytes:
-        with_ids = self._request.return_token_ids
-        choice = ChunkChoice(
-            delta=delta,
-            logprobs=None if piece is None else self._logprobs_of(piece),
-            finish_reason=None if ended is None else ended.finish_reason,
-            stop_reason=UNSET if ended is None else ended.stop_reason,
-            token_ids=list(piece.token_ids) if with_ids and piece is not None else UNSET,
-        )
+    def _of_prompt(self, tokens: LogprobOfPrompt | None) -> PromptLogprobs | UnsetType | None:
+        most = self._request.prompt_logprobs
+        if most is None:
+            return UNSET
+        return None if tokens is None else prompt_logprobs(tokens, self._tokenizer, most=most)
+
+    def _event(self, choices: list[ChunkChoice], first: Piece | None = None) -> bytes:
+        """One event. first: the reply's first piece, which brings what is told of the prompt."""
+        with_prompt = first is not None and self._request.return_token_ids
         chunk = ChatCompletionChunk(
             id=self._head.id,
             created=self._head.created_s,
             model=self._head.model,
             system_fingerprint=self._head.fingerprint,
-            choices=[choice],
-            usage=None if self._request.include_usage else UNSET,
-            prompt_token_ids=self._prompt_ids if with_ids and first else UNSET,
+            choices=choices,
+            usage=self._tally.usage_of_event(self._usage),
+            prompt_token_ids=self._prompt_ids if with_prompt else UNSET,
+            prompt_logprobs=UNSET if first is None else self._of_prompt(first.prompt_logprobs),
         )
         return sse.data_event(encode(chunk))

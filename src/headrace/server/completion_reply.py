@@ -1,14 +1,18 @@
-"""Pieces of text as a completion, whole or as events, one choice per prompt. Pure."""
+"""Pieces of text as a completion, whole or as events: choices are numbered prompt by prompt. Pure.
+
+An echoed prompt begins the text, and log probabilities, of each of its choices.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from headrace.engine.messages import TokenLogprob
 from headrace.protocol import sse
+from headrace.protocol.openai.choice import PromptLogprobs
 from headrace.protocol.openai.completions import (
     Completion,
     CompletionChoice,
@@ -16,116 +20,142 @@ from headrace.protocol.openai.completions import (
     CompletionRequest,
 )
 from headrace.protocol.openai.usage import Usage
-from headrace.server.generation import Piece
-from headrace.server.logprobs import TokenTable, completion_logprobs
-from headrace.server.reply import Head, Tally, encode
-
-
-@dataclass
-class _Choice:
-    """What has come of one choice."""
-
-    prompt_ids: list[int]
-    started: bool = False
-    text: list[str] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
-    text_offsets: list[int] = field(default_factory=list)
-    last: Piece | None = None
+from headrace.server.generation import LogprobOfPrompt, Piece
+from headrace.server.logprobs import TokenTable, completion_logprobs, floored, prompt_logprobs
+from headrace.server.prompt import Prompt
+from headrace.server.reply import Head, Tally, UsageEvents, WholeChoice, encode
 
 
 class CompletionReply:
-    """Takes pieces of all choices, each choice's in order. `events` or `add`, then the rest."""
+    """Takes pieces of all candidates, each one's in order. `events` or `add`, then the rest.
+
+    Candidates are numbered prompt by prompt, as the choices that become of them.
+    """
 
     def __init__(
         self,
         head: Head,
         request: CompletionRequest,
-        prompts: Sequence[Sequence[int]],
+        prompts: Sequence[Prompt],
         tokenizer: TokenTable,
+        usage: UsageEvents,
     ) -> None:
         self._head = head
         self._request = request
+        self._prompts = prompts
         self._tokenizer = tokenizer
-        self._choices = [_Choice(list(ids)) for ids in prompts]
-        self._tally = Tally(sum(len(ids) for ids in prompts))
+        self._usage = usage
+        self._per_prompt = request.candidates
+        self._tally = Tally([len(prompt.token_ids) for prompt in prompts], self._per_prompt)
+        self._begun: set[int] = set()
+        self._candidates = [WholeChoice() for _ in range(len(prompts) * self._per_prompt)]
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The event of a piece of choice `index`; none when there is nothing new to say."""
-        choice = self._choices[index]
         self._tally.add(index, piece)
+        first = index not in self._begun
+        prompt = self._prompts[index // self._per_prompt]
         with_ids = self._request.return_token_ids
         wants_tokens = with_ids or self._request.logprobs is not None
         ended = piece.finish_reason is not None
-        if not (piece.text or ended or (wants_tokens and piece.token_ids)):
+        tells_prompt = first and (self._request.echo or self._request.prompt_logprobs is not None)
+        if not (piece.text or ended or tells_prompt or (wants_tokens and piece.token_ids)):
             return
-        body = CompletionChoice(
-            index=index,
-            text=piece.text,
-            logprobs=self._logprobs_of(piece.logprobs, piece.text_offsets),
-            finish_reason=piece.finish_reason,
-            stop_reason=piece.stop_reason if ended else UNSET,
-            token_ids=list(piece.token_ids) if with_ids else UNSET,
-            prompt_token_ids=choice.prompt_ids if with_ids and not choice.started else UNSET,
-        )
-        choice.started = True
-        yield self._event([body], None)
+        self._begun.add(index)
+        new = WholeChoice()
+        new.add(piece)
+        body = self._choice(index, new, prompt, with_prompt=first)
+        yield self._event([body], self._tally.usage_of_event(self._usage))
 
     def last_events(self) -> Iterator[bytes]:
         """What follows the last piece: usage, if asked for, and the end mark."""
-        if self._request.include_usage:
+        if self._usage.last:
             yield self._event([], self._tally.usage())
         yield sse.DONE
 
     def add(self, index: int, piece: Piece) -> None:
         """Take a piece of a reply that is not streamed."""
-        choice = self._choices[index]
         self._tally.add(index, piece)
-        choice.text.append(piece.text)
-        choice.token_ids += piece.token_ids
-        choice.logprobs += piece.logprobs
-        choice.text_offsets += piece.text_offsets
-        choice.last = piece
+        self._candidates[index].add(piece)
 
     def whole(self) -> Completion:
         """The reply made of all pieces added."""
+        choices: list[CompletionChoice] = []
+        for number, prompt in enumerate(self._prompts):
+            at = number * self._per_prompt
+            candidates = self._candidates[at : at + self._per_prompt]
+            if self._request.ranks:
+                # A stable sort: of equally likely ones the first comes first.
+                candidates.sort(key=mean_logprob, reverse=True)
+            for one in candidates[: self._request.n]:
+                choices.append(self._choice(len(choices), one, prompt, with_prompt=True))
         return Completion(
             id=self._head.id,
             created=self._head.created_s,
             model=self._head.model,
-            choices=[self._whole_choice(index) for index in range(len(self._choices))],
+            choices=choices,
             usage=self._tally.usage(),
             system_fingerprint=self._head.fingerprint,
         )
 
-    def _whole_choice(self, index: int) -> CompletionChoice:
-        choice = self._choices[index]
-        assert choice.last is not None
-        with_ids = self._request.return_token_ids
+    def _choice(
+        self, index: int, said: WholeChoice, prompt: Prompt, *, with_prompt: bool
+    ) -> CompletionChoice:
+        """A choice, or the new part of one. with_prompt: it begins here."""
+        request, last = self._request, said.last
+        with_ids = request.return_token_ids
+        ended = last.finish_reason is not None
+        text = "".join(said.text)
         return CompletionChoice(
             index=index,
-            text="".join(choice.text),
-            logprobs=self._logprobs_of(choice.logprobs, choice.text_offsets),
-            finish_reason=choice.last.finish_reason,
-            stop_reason=choice.last.stop_reason,
-            token_ids=choice.token_ids if with_ids else UNSET,
-            prompt_token_ids=choice.prompt_ids if with_ids else UNSET,
+            text=prompt.text + text if request.echo and with_prompt else text,
+            logprobs=self._logprobs_of(said, prompt, with_prompt=request.echo and with_prompt),
+            finish_reason=last.finish_reason,
+            stop_reason=last.stop_reason if ended else UNSET,
+            token_ids=list(said.token_ids) if with_ids else UNSET,
+            prompt_token_ids=list(prompt.token_ids) if with_ids and with_prompt else UNSET,
+            prompt_logprobs=self._of_prompt(said.prompt_logprobs) if with_prompt else UNSET,
+            metrics=(last.metrics or UNSET) if request.return_metrics else UNSET,
         )
 
     def _logprobs_of(
-        self, tokens: Sequence[TokenLogprob], text_offsets: Sequence[int]
+        self, said: WholeChoice, prompt: Prompt, *, with_prompt: bool
     ) -> CompletionLogprobs | None:
-        if self._request.logprobs is None:
+        most = self._request.logprobs
+        if most is None:
             return None
-        return completion_logprobs(tokens, text_offsets, self._tokenizer)
+        token_ids = [*said.token_ids]
+        logprobs: list[TokenLogprob | None] = [*said.logprobs]
+        offsets = [*said.text_offsets]
+        if with_prompt:
+            token_ids = [*prompt.token_ids, *token_ids]
+            logprobs = [*(said.prompt_logprobs or [None] * len(prompt.token_ids)), *logprobs]
+            offsets = [*prompt.text_offsets, *offsets]
+        as_ids = self._request.return_tokens_as_token_ids
+        return completion_logprobs(
+            token_ids, logprobs, offsets, self._tokenizer, most=most, as_ids=as_ids
+        )
 
-    def _event(self, choices: list[CompletionChoice], usage: Usage | None) -> bytes:
+    def _of_prompt(self, tokens: LogprobOfPrompt | None) -> PromptLogprobs | UnsetType | None:
+        most = self._request.prompt_logprobs
+        if most is None:
+            return UNSET
+        return None if tokens is None else prompt_logprobs(tokens, self._tokenizer, most=most)
+
+    def _event(self, choices: list[CompletionChoice], usage: Usage | UnsetType | None) -> bytes:
         completion = Completion(
             id=self._head.id,
             created=self._head.created_s,
             model=self._head.model,
             choices=choices,
-            usage=usage if self._request.include_usage else UNSET,
+            usage=usage,
             system_fingerprint=self._head.fingerprint,
         )
         return sse.data_event(encode(completion))
+
+
+def mean_logprob(candidate: WholeChoice) -> float:
+    """Mean log probability per token; of an answer without tokens less than of any other."""
+    if not candidate.logprobs:
+        return -math.inf
+    return sum(floored(one.logprob) for one in candidate.logprobs) / len(candidate.logprobs)

@@ -9,16 +9,14 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.types import Receive
 
+from headrace.errors import shown
 from headrace.server.api_error import ApiError, ClientGoneError
 
 T = TypeVar("T")
 
-# A million token ids, or 16 MiB of text: far more than any context; memory is the limit here.
-MAX_BODY_BYTES = 16 * 2**20
 
-
-async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body; ApiError 413 when it is too large, 415 when it says it is not JSON.
+async def read_json(request: Request, max_bytes: int) -> bytes:
+    """The body; ApiError 413 when it is too large, 415 when it is said to be no JSON, or packed.
 
     A browser page of another origin can post any type but JSON without being asked for leave, so
     the check also keeps such pages away from a server on a private address.
@@ -26,7 +24,14 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip()
     if kind.lower() != "application/json":
         raise ApiError(
-            415, f"content-type: {kind!r} is not supported; send application/json", code=None
+            415, f"content-type: {shown(kind)} is not supported; send application/json", code=None
+        )
+    packed = request.headers.get("content-encoding", "identity").strip()
+    if packed.lower() != "identity":
+        raise ApiError(
+            415,
+            f"content-encoding: {shown(packed)} is not supported; send the body as it is",
+            code="unsupported_encoding",
         )
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes:
@@ -46,7 +51,7 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
 def _too_large(size: int, limit: int) -> ApiError:
     return ApiError(
         413,
-        f"the body has {size} bytes or more, at most {limit} are allowed; send less per request",
+        f"the body has {size} bytes or more, at most {limit} are allowed (--max-body-bytes)",
         code="body_too_large",
     )
 

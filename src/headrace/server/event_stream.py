@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -24,7 +25,12 @@ KEEP_ALIVE_S = 15.0
 
 
 class EventStream(Response):
-    """Sends `events`; closes that generator when the client goes or the server ends."""
+    """Sends `events`; closes that generator when the client goes or the server ends.
+
+    on_end: called when it is over, however that came about and even if nothing was sent.
+    """
+
+    on_end: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -43,20 +49,38 @@ class EventStream(Response):
         self._clock = clock
         self._keep_alive_s = keep_alive_s
         self._sent_s = 0.0
+        self._abandoned: asyncio.Future[ApiError] = asyncio.get_running_loop().create_future()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run to the end of the source, or until the client has gone."""
+        try:
+            await self._run(receive, send)
+        finally:
+            if self.on_end is not None:
+                self.on_end()
+
+    async def _run(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         self._sent_s = self._clock()
         pump = asyncio.ensure_future(self._pump(send))
         watch = asyncio.ensure_future(gone(receive))
         beat = asyncio.ensure_future(self._keep_alive(send))
         try:
-            await asyncio.wait({pump, watch}, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Future[Any]] = {pump, watch, self._abandoned}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if pump.done():
                 pump.result()
         finally:
+            cut = not pump.done()
             await end_tasks(pump, watch, beat)
+        if cut and self._abandoned.done():
+            await self._write(send, error_event(self._abandoned.result()))
+            await self._finish(send)
+
+    def abandon(self, error: ApiError) -> None:
+        """End the stream with this error's event, wherever it is; without effect at its end."""
+        if not self._abandoned.done():
+            self._abandoned.set_result(error)
 
     async def _pump(self, send: Send) -> None:
         async with aclosing(self._events):
@@ -65,6 +89,9 @@ class EventStream(Response):
                     await self._write(send, event)
             except Exception as failure:
                 await self._write(send, error_event(api_error(failure, self._request_id)))
+        await self._finish(send)
+
+    async def _finish(self, send: Send) -> None:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, send: Send, data: bytes) -> None:

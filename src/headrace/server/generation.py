@@ -1,4 +1,4 @@
-"""From the engine's token ids to pieces of text: one prompt's way through detokenizer and stops.
+"""From the engine's token ids to pieces of text: one choice's way through detokenizer and stops.
 
 A piece is what came at one time. Its text may lag behind its tokens (a character or a possible
 stop string is not complete yet); its tokens and log probabilities never do. Closing a generation
@@ -7,35 +7,31 @@ early cancels the request in the engine, wherever it is.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
 from headrace.engine.messages import Output, Submit, TokenLogprob
 from headrace.errors import EngineDeadError
-from headrace.protocol.openai.sampling import SamplingFields
+from headrace.protocol.openai.choice import ChoiceMetrics
 from headrace.server.api_error import GenerationError
-from headrace.server.connection import end_tasks
-from headrace.server.pulse import Pulse
-from headrace.server.served import ServedModel
-from headrace.telemetry.requests import RequestMetrics
+from headrace.server.engine import EngineLike
+from headrace.telemetry.requests import RequestMetrics, Timeline
 from headrace.text import TextStream
 
 logger = logging.getLogger(__name__)
 
-# Pieces of all prompts of a request that wait to be written; what a slow client leaves beyond them
-# waits in the engine's client, which has a bound of its own.
-QUEUED_PIECES = 64
+LogprobOfPrompt = Sequence[TokenLogprob | None]
 
 
 class Piece(NamedTuple):
-    """New text and tokens of a choice; the last has a finish_reason ("stop" or "length").
+    """New text and tokens of a choice; the last has a finish_reason ("stop", "length", "timeout").
 
     stop_reason: the stop string, or the id from stop_token_ids, that ended it. cached_tokens:
     prompt tokens found in the prefix cache. text_offsets: where each token's text begins, in
-    characters of the choice's text.
+    characters of the choice's text. prompt_logprobs: with one piece, where asked for. metrics: with
+    the last piece.
     """
 
     text: str
@@ -45,6 +41,136 @@ class Piece(NamedTuple):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     cached_tokens: int = 0
+    prompt_logprobs: LogprobOfPrompt | None = None
+    metrics: ChoiceMetrics | None = None
+
+
+class Job(NamedTuple):
+    """What one choice is made of. prompt_index: of its prompt in the call; n: choices of that.
+
+    stream: fresh, from the ids to the text the client wants. started, ended: called when the
+    request leaves the engine's queue, and when it is over; each at most once.
+    """
+
+    submit: Submit
+    stream: TextStream
+    arrival_s: float
+    prompt_index: int = 0
+    n: int = 1
+    started: Callable[[], None] = lambda: None
+    ended: Callable[[], None] = lambda: None
+
+
+def generate(
+    engine: EngineLike, job: Job, *, metrics: RequestMetrics
+) -> AsyncGenerator[Piece, None]:
+    """Pieces of one choice, the last with a finish_reason. Nothing runs before the first is asked.
+
+    Raises RequestError at once where the engine refuses the request, and, while iterating,
+    EngineDeadError or GenerationError.
+    """
+    choice = _Choice(job, metrics)
+    return choice.pieces(engine.generate(job.submit, on_started=choice.started))
+
+
+class _Choice:
+    """One choice while it is generated: what is counted, and what the engine says beside tokens."""
+
+    def __init__(self, job: Job, metrics: RequestMetrics) -> None:
+        self._job = job
+        self._metrics = metrics
+        self._timeline: Timeline | None = None
+        self._cached_tokens = 0
+        self._cache_miss: str | None = None
+        self._num_preemptions = 0
+
+    def started(self, queue_s: float) -> None:
+        """The request left the engine's queue."""
+        if self._timeline is not None:
+            self._metrics.started(self._timeline, queue_s)
+        self._job.started()
+
+    async def pieces(self, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Piece, None]:
+        """The pieces that the engine's outputs make."""
+        timeline = self._timeline = self._arrived()
+        reason = "abort"
+        try:
+            async with aclosing(outputs):
+                async for output in outputs:
+                    self._note(output)
+                    if output.finish_reason == "error":
+                        reason = "error"
+                        raise GenerationError(output.error or "the engine gave no cause")
+                    if output.finish_reason == "abort":
+                        raise EngineDeadError("it gave up all requests")
+                    piece = _piece(self._job.stream, output)
+                    self._count(timeline, piece, output)
+                    if piece.finish_reason is not None:
+                        reason = piece.finish_reason
+                        yield piece._replace(metrics=self._figures(timeline))
+                        return
+                    yield piece
+            reason = "error"
+            raise GenerationError("the engine ended the request without a reason")
+        finally:
+            logger.debug(
+                "request %s: %s, preempted %d times",
+                self._job.submit.request_id,
+                reason,
+                self._num_preemptions,
+            )
+            self._metrics.ended(timeline, reason)
+            self._job.ended()
+
+    def _arrived(self) -> Timeline:
+        submit = self._job.submit
+        return self._metrics.arrived(
+            self._job.arrival_s,
+            len(submit.prompt_token_ids),
+            submit.params.max_tokens or 0,
+            request_id=submit.request_id,
+            prompt_token_ids=submit.prompt_token_ids,
+            prompt_index=self._job.prompt_index,
+            n=self._job.n,
+            temperature=submit.params.temperature,
+            top_p=submit.params.top_p,
+        )
+
+    def _note(self, output: Output) -> None:
+        self._cached_tokens = max(self._cached_tokens, output.cached_tokens)
+        self._num_preemptions = output.num_preemptions
+        if output.cache_miss is not None:
+            self._cache_miss = output.cache_miss
+            request_id = self._job.submit.request_id
+            logger.debug("request %s: not cached: %s", request_id, output.cache_miss)
+
+    def _count(self, timeline: Timeline, piece: Piece, output: Output) -> None:
+        self._metrics.tokens(
+            timeline,
+            len(piece.token_ids),
+            queue_s=output.queue_s,
+            prefill_s=output.prefill_s,
+            cached_tokens=output.cached_tokens,
+            num_preemptions=output.num_preemptions,
+            text=piece.text,
+        )
+
+    def _figures(self, timeline: Timeline) -> ChoiceMetrics:
+        """The choice's metrics, at its end."""
+        first_s, last_s = timeline.first_token_s, timeline.last_token_s
+        decode_s = None if first_s is None else last_s - first_s
+        later_tokens = timeline.generated_tokens - 1
+        return ChoiceMetrics(
+            queue_s=None if timeline.started_s is None else timeline.queue_s,
+            prefill_s=None if first_s is None else timeline.prefill_s,
+            ttft_s=None if first_s is None else first_s - timeline.arrival_s,
+            decode_s=decode_s,
+            e2e_s=self._metrics.clock() - timeline.arrival_s,
+            output_tokens_per_s=later_tokens / decode_s if decode_s and later_tokens else None,
+            cached_tokens=self._cached_tokens,
+            cache_miss=self._cache_miss,
+            num_preemptions=self._num_preemptions,
+        )
 
 
 def _piece(stream: TextStream, output: Output) -> Piece:
@@ -59,107 +185,5 @@ def _piece(stream: TextStream, output: Output) -> Piece:
         finish_reason="stop" if stopped else output.finish_reason,
         stop_reason=taken.stop if stopped else output.stop_reason,
         cached_tokens=output.cached_tokens,
+        prompt_logprobs=output.prompt_logprobs,
     )
-
-
-def generate(
-    model: ServedModel,
-    submit: Submit,
-    fields: SamplingFields,
-    *,
-    arrival_s: float,
-    metrics: RequestMetrics,
-    pulse: Pulse,
-) -> AsyncGenerator[Piece, None]:
-    """Pieces of one prompt, the last with a finish_reason. Nothing runs before the first is asked.
-
-    Raises RequestError at once where the engine refuses the request, and, while iterating,
-    EngineDeadError or GenerationError.
-    """
-    outputs = model.engine.generate(submit)
-    stream = model.text_stream(submit.prompt_token_ids, fields)
-    return _pieces(outputs, stream, submit, arrival_s, metrics, pulse)
-
-
-async def _pieces(
-    outputs: AsyncGenerator[Output, None],
-    stream: TextStream,
-    submit: Submit,
-    arrival_s: float,
-    metrics: RequestMetrics,
-    pulse: Pulse,
-) -> AsyncGenerator[Piece, None]:
-    max_tokens = submit.params.max_tokens or 0
-    timeline = metrics.arrived(arrival_s, len(submit.prompt_token_ids), max_tokens)
-    reason, preemptions = "abort", 0
-    try:
-        with pulse.open_request():
-            async with aclosing(outputs):
-                async for output in outputs:
-                    pulse.heard()
-                    preemptions = output.num_preemptions
-                    if output.cache_miss is not None:
-                        logger.debug(
-                            "request %s: not cached: %s", submit.request_id, output.cache_miss
-                        )
-                    if output.finish_reason == "error":
-                        reason = "error"
-                        raise GenerationError(output.error or "the engine gave no cause")
-                    if output.finish_reason == "abort":
-                        raise EngineDeadError("it gave up all requests")
-                    piece = _piece(stream, output)
-                    metrics.tokens(
-                        timeline,
-                        len(piece.token_ids),
-                        queue_s=output.queue_s,
-                        prefill_s=output.prefill_s,
-                    )
-                    if piece.finish_reason is not None:
-                        reason = piece.finish_reason
-                        yield piece
-                        return
-                    yield piece
-        reason = "error"
-        raise GenerationError("the engine ended the request without a reason")
-    finally:
-        logger.debug("request %s: %s, preempted %d times", submit.request_id, reason, preemptions)
-        metrics.ended(timeline, reason)
-
-
-async def merge(
-    sources: Sequence[AsyncGenerator[Piece, None]],
-) -> AsyncGenerator[tuple[int, Piece], None]:
-    """Pieces of several generations as they come, each with its source's index.
-
-    All run at once; the first failure ends all. Closing this closes them.
-    """
-    if len(sources) == 1:
-        async with aclosing(sources[0]) as only:
-            async for piece in only:
-                yield 0, piece
-        return
-    queue: asyncio.Queue[tuple[int, Piece | Exception | None]] = asyncio.Queue(QUEUED_PIECES)
-
-    async def pump(index: int, source: AsyncGenerator[Piece, None]) -> None:
-        end: Exception | None = None
-        try:
-            async with aclosing(source):
-                async for piece in source:
-                    await queue.put((index, piece))
-        except Exception as failure:  # handed to whoever reads the queue, which raises it
-            end = failure
-        await queue.put((index, end))
-
-    tasks = [asyncio.ensure_future(pump(index, source)) for index, source in enumerate(sources)]
-    running = len(tasks)
-    try:
-        while running:
-            index, item = await queue.get()
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                running -= 1
-            else:
-                yield index, item
-    finally:
-        await end_tasks(*tasks)

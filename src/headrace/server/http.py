@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Generator
+import ssl
+from collections.abc import Callable, Generator
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from headrace.server.client_limits import ClientLimits
+from headrace.server.http1 import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -19,48 +22,9 @@ logger = logging.getLogger(__name__)
 # so that it is the client that closes and no request meets a connection just closed.
 IDLE_CONNECTION_S = 75
 
-# How long a client may take nothing of what is written to it, with all buffers on the way full;
-# nginx's send_timeout is the same.
-STALLED_READER_S = 60.0
-
 # Tasks are cancelled, with a traceback each, if they go on for so long after the grace. Only work
 # in threads can take so long once its connection is cut.
 LAST_RESORT_S = 12
-
-
-class _Connection(HttpToolsProtocol):
-    """A connection that is cut when its client does not read: what it holds has an end."""
-
-    stalled_reader_s = STALLED_READER_S
-    _stall: asyncio.TimerHandle | None = None
-
-    def pause_writing(self) -> None:
-        """The buffer is full."""
-        self._stall = self.loop.call_later(self.stalled_reader_s, self._cut)
-        super().pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client has read most of it."""
-        self._clear_stall()
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended, by whoever."""
-        self._clear_stall()
-        super().connection_lost(exc)
-
-    def _clear_stall(self) -> None:
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
-
-    def _cut(self) -> None:
-        logger.warning(
-            "the connection of %s was cut: nothing was read from it for %g s",
-            self.client,
-            self.stalled_reader_s,
-        )
-        self.transport.abort()
 
 
 class _Uvicorn(uvicorn.Server):
@@ -80,14 +44,19 @@ class HttpServer:
         sock: socket.socket,
         *,
         grace_s: int,
-        stalled_reader_s: float = STALLED_READER_S,
+        limits: ClientLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        on_refused: Callable[[int], None] | None = None,
     ) -> None:
-        """grace_s: how long open requests may go on after `stop`. stalled_reader_s: how long a
-        client may leave unread what is written to it."""
-        protocol: dict[str, Any] = {"stalled_reader_s": stalled_reader_s}
+        """grace_s: how long open requests may go on after `stop`. limits: what a client may take.
+        tls: the server's certificate; without it connections are plain. on_refused: hears the
+        status of each reply to what never reached the app."""
+        protocol: dict[str, Any] = {"limits": limits or ClientLimits()}
+        if on_refused is not None:
+            protocol["on_refused"] = staticmethod(on_refused)
         config = uvicorn.Config(
             app,
-            http=type("Connection", (_Connection,), protocol),
+            http=type("Connection", (Connection,), protocol),
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -98,6 +67,8 @@ class HttpServer:
             timeout_keep_alive=IDLE_CONNECTION_S,
             timeout_graceful_shutdown=grace_s + LAST_RESORT_S,
         )
+        config.load()
+        config.ssl = tls  # uvicorn's own would ask for a key's password on the terminal
         self._server = _Uvicorn(config)
         self._sock = sock
         self._task: asyncio.Task[None] | None = None
@@ -118,6 +89,12 @@ class HttpServer:
         if self._task.done():
             self._task.result()
         return self._task.done()
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Of replies, that wait in this process for their clients to read."""
+        connections = self._server.server_state.connections
+        return sum(one.transport.get_write_buffer_size() for one in connections)
 
     def cut(self) -> None:
         """Close every connection that is still open, whatever it was to send."""

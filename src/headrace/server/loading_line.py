@@ -1,4 +1,4 @@
-"""How far loading is, as one line of a terminal that is written over and wiped at the end."""
+"""How far loading or ending is, as one line of a terminal, written over and wiped at the end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from headrace.engine.messages import Loading
+
+# The one phase whose share is known (EngineInfo.phases_s).
+WEIGHTS = "weights"
 
 _BACK_AND_WIPE = "\r\x1b[2K"
 
@@ -21,9 +24,15 @@ class LoadingLine:
         self._shown = False
 
     def show(self, at: Loading) -> None:
+        """Say the phase, and how far the weights are while they are loaded."""
+        share = ""
+        if at.total and at.phase == WEIGHTS:
+            share = f" {at.progress:4.0%} of {at.total / 1e9:.2f} GB"
+        self.say(f"loading: {at.phase}{share}")
+
+    def say(self, text: str) -> None:
         """Write over what was said before."""
-        share = f" {at.progress:4.0%} of {at.total / 1e9:.2f} GB" if at.total else ""
-        self._write(f"{_BACK_AND_WIPE}loading: {at.phase}{share}")
+        self._write(f"{_BACK_AND_WIPE}{text}")
         self._shown = True
 
     def wipe(self) -> None:

@@ -5,15 +5,22 @@ What they may be is the engine's to say (`headrace.engine.limits`); here they ge
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from headrace.engine.limits import (
     CONTEXT_LENGTH_EXCEEDED,
     Limits,
+    check_bad_words,
     check_length,
-    check_token_ids,
+    check_params,
 )
-from headrace.engine.params import SamplingParams
-from headrace.errors import RequestError
+from headrace.engine.params import SAMPLERS, SamplingParams
+from headrace.errors import RequestError, shown
 from headrace.protocol.openai.sampling import SamplingFields
+
+# As many digits as an id of 64 bits can have; int() of a longer text takes its time.
+_TOKEN_ID = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
 
 
 def output_tokens(
@@ -23,16 +30,25 @@ def output_tokens(
     *,
     prompt_param: str,
     tokens_param: str,
+    min_tokens: int = 0,
     default: int | None = None,
 ) -> int:
     """Most new tokens of a request: what it wants, or by default `default` or what fits.
 
-    Raises RequestError context_length_exceeded where prompt and `wanted` together exceed the
-    context; a default is cut to what fits, as nobody asked for it.
+    Raises RequestError context_length_exceeded where prompt and `wanted` (or min_tokens) together
+    exceed the context; a default is cut to what fits, as nobody asked for it.
     """
     check_length(
         prompt_tokens, wanted, limits, prompt_param=prompt_param, tokens_param=tokens_param
     )
+    if wanted is None and min_tokens:
+        check_length(
+            prompt_tokens,
+            min_tokens,
+            limits,
+            prompt_param=prompt_param,
+            tokens_param="min_tokens",
+        )
     if wanted is not None:
         return wanted
     room = limits.context_tokens - prompt_tokens
@@ -55,21 +71,58 @@ def check_fewest_tokens(fewest_tokens: int, limits: Limits, param: str) -> None:
 
 
 def sampling_params(
-    fields: SamplingFields, max_tokens: int, logprobs: int | None, limits: Limits
+    fields: SamplingFields,
+    limits: Limits,
+    *,
+    logprobs: int | None = None,
+    bad_words: tuple[tuple[int, ...], ...] = (),
 ) -> SamplingParams:
-    """The engine's parameters; raises RequestError for stop ids outside the vocabulary.
+    """The engine's parameters but for max_tokens, which depends on the prompt, and the choice.
 
-    The seed goes through as it is, so that a request gives the same tokens here as in process.
+    Raises RequestError where the engine could not honour them. bad_words: as ids. The seed goes
+    through as it is, so that a request gives the same tokens here as in process.
     """
-    check_token_ids(fields.stop_token_ids, limits, "stop_token_ids")
-    return SamplingParams(
+    check_bad_words(bad_words, limits, "bad_words")
+    allowed = fields.allowed_token_ids
+    params = SamplingParams(
         temperature=fields.temperature,
         top_k=fields.top_k,
         top_p=fields.top_p,
         min_p=fields.min_p,
+        repetition_penalty=fields.repetition_penalty,
+        frequency_penalty=fields.frequency_penalty,
+        presence_penalty=fields.presence_penalty,
+        logit_bias=_logit_bias(fields.logit_bias, limits),
+        allowed_token_ids=None if allowed is None else tuple(allowed),
+        bad_words_token_ids=bad_words,
+        samplers=SAMPLERS if fields.samplers is None else tuple(fields.samplers),
         seed=fields.seed,
-        max_tokens=max_tokens,
+        max_tokens=None,
+        min_tokens=fields.min_tokens,
         stop_token_ids=tuple(fields.stop_token_ids),
         ignore_eos=fields.ignore_eos,
         logprobs=logprobs,
     )
+    check_params(params, limits)
+    return params
+
+
+def _logit_bias(given: Mapping[str, float], limits: Limits) -> dict[int, float]:
+    """The biases by the ids that OpenAI's API writes as strings."""
+    # Before a million keys are looked at one by one.
+    if len(given) > limits.vocab_size:
+        raise RequestError(
+            f"logit_bias: {len(given)} entries given, and the model knows {limits.vocab_size} "
+            "tokens; give at most one for each",
+            param="logit_bias",
+            code="invalid_value",
+        )
+    for key in given:
+        if not _TOKEN_ID.match(key):
+            raise RequestError(
+                f'logit_bias: the key {shown(key)} is no token id; the model knows "0" to '
+                f'"{limits.vocab_size - 1}"',
+                param="logit_bias",
+                code="invalid_value",
+            )
+    return {int(key): bias for key, bias in given.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,6 +22,20 @@ from headrace.server.served import ServedModel
 from headrace.text import ChatTemplate
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt as the model gets it. param: what error messages call it.
+
+    text, text_offsets: what `echo` shows of it, and where in that each token begins.
+    """
+
+    token_ids: list[int]
+    param: str
+    text: str = ""
+    text_offsets: tuple[int, ...] = ()
+
 
 # Up to this, a text that does not fit is tokenized all the same (0.1 s): its error says how many
 # tokens it has, and beyond how many it has at least.
@@ -92,6 +107,17 @@ def render(
             "template writes one, so leave add_special_tokens out"
         )
     return ids
+
+
+def last_tokens(
+    token_ids: list[int], keep: int | None, *, room: int, context_tokens: int
+) -> list[int]:
+    """The last `keep` tokens; all for None, for -1 as many as leave `room` in the context."""
+    if keep is None:
+        return token_ids
+    if keep == -1:
+        keep = max(1, context_tokens - room)
+    return token_ids[-keep:]
 
 
 def _check_fits(model: ServedModel, text: str, param: str | None) -> None:

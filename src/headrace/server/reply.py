@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
+from headrace.engine.messages import TokenLogprob
+from headrace.protocol.openai.sampling import SamplingFields
 from headrace.protocol.openai.usage import Usage, usage_of
 from headrace.server.api_error import ApiError
-from headrace.server.generation import Piece
+from headrace.server.generation import LogprobOfPrompt, Piece
 
 # One encoder for all: it holds no state between calls. It writes UTF-8, without ASCII escapes.
 _ENCODER = msgspec.json.Encoder()
@@ -29,8 +33,8 @@ def json_reply(
 
 
 def error_reply(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
-    """An error reply in OpenAI's shape."""
-    return json_reply(error.body, error.status, headers)
+    """An error reply in OpenAI's shape, with the error's own headers and `headers`."""
+    return json_reply(error.body, error.status, {**error.headers, **(headers or {})})
 
 
 @dataclass(frozen=True)
@@ -43,19 +47,73 @@ class Head:
     fingerprint: str
 
 
-@dataclass
-class Tally:
-    """Counts tokens over all choices of a reply; the prompt is counted once per prompt."""
+class UsageEvents(NamedTuple):
+    """When a stream tells its usage: so far with every event, and at its end in one of its own."""
 
-    prompt_tokens: int
-    completion_tokens: int = 0
-    _cached: dict[int, int] = field(default_factory=dict)
+    every: bool = False
+    last: bool = False
+
+    @classmethod
+    def of(cls, fields: SamplingFields, *, forced: bool) -> UsageEvents:
+        """What a request asks for; forced: whether all streams end with usage."""
+        return cls(fields.continuous_usage, fields.include_usage or forced)
+
+
+class Tally:
+    """Counts tokens over all choices of a reply; a prompt is counted once, whatever its choices."""
+
+    def __init__(self, prompt_tokens: Sequence[int], choices: int = 1) -> None:
+        """prompt_tokens: of each prompt. choices: per prompt, numbered through."""
+        self.prompt_tokens = sum(prompt_tokens)
+        self.completion_tokens = 0
+        self._choices = choices
+        self._cached: dict[int, int] = {}
 
     def add(self, index: int, piece: Piece) -> None:
         """Count a piece of choice `index`."""
         self.completion_tokens += len(piece.token_ids)
-        self._cached[index] = max(self._cached.get(index, 0), piece.cached_tokens)
+        if piece.token_ids or piece.cached_tokens:
+            self._cached[index] = max(self._cached.get(index, 0), piece.cached_tokens)
 
     def usage(self) -> Usage:
-        """The usage object."""
-        return usage_of(self.prompt_tokens, self.completion_tokens, sum(self._cached.values()))
+        """The usage object so far."""
+        return usage_of(self.prompt_tokens, self.completion_tokens, self._cached_tokens())
+
+    def usage_of_event(self, events: UsageEvents) -> Usage | UnsetType | None:
+        """What an event in the middle of a stream says of usage."""
+        if events.every:
+            return self.usage()
+        return None if events.last else UNSET
+
+    def _cached_tokens(self) -> int:
+        """Of each prompt what was cached before it came: one choice finds what another computes."""
+        least: dict[int, int] = {}
+        for index, cached in self._cached.items():
+            prompt = index // self._choices
+            least[prompt] = min(least.get(prompt, cached), cached)
+        return sum(least.values())
+
+
+_NOTHING = Piece("", ())
+
+
+@dataclass
+class WholeChoice:
+    """What has come of one choice of a reply that is not streamed."""
+
+    text: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    text_offsets: list[int] = field(default_factory=list)
+    prompt_logprobs: LogprobOfPrompt | None = None
+    last: Piece = _NOTHING
+
+    def add(self, piece: Piece) -> None:
+        """Take the next piece."""
+        self.text.append(piece.text)
+        self.token_ids += piece.token_ids
+        self.logprobs += piece.logprobs
+        self.text_offsets += piece.text_offsets
+        if piece.prompt_logprobs is not None:
+            self.prompt_logprobs = piece.prompt_logprobs
+        self.last = piece

@@ -1,48 +1,44 @@
 """`headrace serve`: an engine process, the HTTP server in front of it, and their common end.
 
 The engine starts first and loads weights while this process imports the HTTP side and loads the
-tokenizer. The server listens at once and answers 503 until the model is there. The first SIGINT or
-SIGTERM lets open requests go on for a moment, the second ends them; then the engine ends.
+tokenizer. The server listens at once and answers 503 until the model is there. At the first SIGINT
+or SIGTERM what was accepted is answered, then everything ends (server/ending.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
-import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.errors import HeadraceError
-from headrace.server.listen import listen, url_of
+from headrace.server.announce import Times, announce, warn_of_strangers
+from headrace.server.ending import finish_accepted, signals
+from headrace.server.file_limit import raise_file_limit
+from headrace.server.listen import Listener
 from headrace.server.loading_line import LoadingLine
+from headrace.server.tls import tls_context
+from headrace.server.tracing import require_tracing
+from headrace.telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
-    from headrace.engine.client import EngineClient
+    import ssl
+
     from headrace.engine.messages import Loading
-    from headrace.server.http import HttpServer
+    from headrace.engine.supervised import SupervisedEngine
+    from headrace.engine.supervision import Event
     from headrace.server.load import TextSide
     from headrace.server.state import ServerState
 
 logger = logging.getLogger(__name__)
 
-# How long open requests may go on after the first signal.
-GRACE_S = 5
 # After the engine has ended, streams need only a moment to say so.
 LAST_WORDS_S = 2
-# How often the engine is looked at, to say in the log that it has ended.
-LOOK_EVERY_S = 1.0
 # 128 + SIGINT: what shells say of a process that Ctrl-C ended.
 INTERRUPTED = 130
 
@@ -64,72 +60,99 @@ def serve(
 
 def _run(engine_config: EngineConfig, server_config: ServerConfig, as_json: bool) -> None:
     started_s = time.perf_counter()
-    logging.basicConfig(
-        level=server_config.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    configure_logging(server_config.log_level, server_config.log_format, sys.stderr)
+    require_tracing(server_config.otlp_traces_endpoint)
     # What loading a model warns of (a tokenizer without a known rule) belongs in the log.
     logging.captureWarnings(True)
     # uvicorn's own notes (started, waiting for connections) say what ours say.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    with listen(server_config.host, server_config.port) as sock:
+    tls = tls_context(server_config)
+    raise_file_limit(server_config.max_connections)
+    with Listener(server_config) as listener:
+        warn_of_strangers(server_config)
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(engine_config, server_config, sock, started_s, as_json))
-
-
-class _Signals(NamedTuple):
-    """stop is set by the first signal, hurry by the second."""
-
-    stop: asyncio.Event
-    hurry: asyncio.Event
+            runner.run(_serve(engine_config, server_config, listener, tls, started_s, as_json))
 
 
 async def _serve(
     engine_config: EngineConfig,
     server_config: ServerConfig,
-    sock: socket.socket,
+    listener: Listener,
+    tls: ssl.SSLContext | None,
     started_s: float,
     as_json: bool,
 ) -> None:
-    with _signals() as signals:
-        from headrace.engine.client import EngineClient
+    with signals() as heard:
+        from headrace.engine.supervised import SupervisedEngine
+        from headrace.engine.supervision import Supervision
 
         progress = _Progress(LoadingLine(sys.stderr))
-        engine_task = asyncio.ensure_future(
-            EngineClient.start(engine_config, on_loading=progress.tell)
+        supervision = Supervision(
+            max_restarts=server_config.max_engine_restarts,
+            stall_timeout_s=server_config.engine_stall_timeout,
+            on_event=progress.happened,
         )
-        await asyncio.sleep(0)  # the process is spawned before the imports below
+        engine_task = asyncio.ensure_future(
+            SupervisedEngine.start(engine_config, supervision, on_loading=progress.tell)
+        )
+        await asyncio.sleep(0)  # the task runs,
+        await asyncio.sleep(0)  # and the process is spawned before the imports below
         from headrace.server.app import build_app
+        from headrace.server.client_limits import ClientLimits
         from headrace.server.http import HttpServer
         from headrace.server.state import ServerState
+        from headrace.server.status_line import tell_status
 
         imported_s = time.perf_counter()
-        state = progress.state = ServerState()
-        http = HttpServer(build_app(state), sock, grace_s=GRACE_S)
+        state = progress.state = ServerState(
+            config=server_config,
+            max_num_seqs=engine_config.max_num_seqs,
+            engine_config=engine_config,
+        )
+        http = HttpServer(
+            build_app(state),
+            listener.socket,
+            grace_s=LAST_WORDS_S,
+            limits=ClientLimits.of(server_config),
+            tls=tls,
+            on_refused=lambda status: state.http.answered("other", status),
+        )
         text_task = asyncio.ensure_future(
             asyncio.to_thread(_load_text, engine_config, server_config)
         )
+        status_task: asyncio.Future[None] | None = None
         try:
             http.start()
             ready = asyncio.gather(engine_task, text_task)
-            if await _done_before(ready, signals.stop):
+            if await _done_before(ready, heard.stop):
                 engine, text = ready.result()
                 progress.line.wipe()
                 _set_model(state, engine, text, engine_config)
-                times = _Times(
+                times = Times(
                     ready_s=time.perf_counter() - started_s,
                     engine_phases_s=engine.info.phases_s,
                     server_phases_s={"import": imported_s - started_s, **text.phases_s},
                 )
-                _announce(state, url_of(sock), times, as_json)
+                announce(state, listener.url, times, as_json)
                 state.workers.submit(_compile_template, text)
-                await _until_stopped(engine, signals.stop)
+                status_task = asyncio.ensure_future(tell_status(state))
+                await heard.stop.wait()
+                await finish_accepted(
+                    state.drain,
+                    http,
+                    heard.hurry,
+                    progress.line,
+                    timeout_s=server_config.shutdown_timeout,
+                    slow_client_s=server_config.slow_client_timeout,
+                )
         finally:
             progress.line.wipe()
+            state.drain.begin()
+            if status_task is not None:
+                status_task.cancel()
             http.stop()
-            await _wait_for_requests(http, signals.hurry)
             await _end(engine_task, text_task)
             if not await http.ended(LAST_WORDS_S):
                 http.cut()
@@ -144,27 +167,15 @@ class _Progress:
     line: LoadingLine
     state: ServerState | None = None
 
+    def happened(self, event: Event) -> None:
+        """What befell the engine after it was ready."""
+        if self.state is not None:
+            self.state.engine_event(event)
+
     def tell(self, at: Loading) -> None:
         self.line.show(at)
         if self.state is not None:
             self.state.loading = at
-
-
-@contextmanager
-def _signals() -> Iterator[_Signals]:
-    signals = _Signals(asyncio.Event(), asyncio.Event())
-
-    def note() -> None:
-        (signals.hurry if signals.stop.is_set() else signals.stop).set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, note)
-    try:
-        yield signals
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 def _load_text(engine_config: EngineConfig, server_config: ServerConfig) -> TextSide:
@@ -199,7 +210,7 @@ async def _done_before(work: asyncio.Future[Any], stop: asyncio.Event) -> bool:
 
 
 def _set_model(
-    state: ServerState, engine: EngineClient, text: TextSide, config: EngineConfig
+    state: ServerState, engine: SupervisedEngine, text: TextSide, config: EngineConfig
 ) -> None:
     from headrace.server.load import fingerprint
     from headrace.server.served import ServedModel
@@ -219,96 +230,9 @@ def _set_model(
     state.set_model(model, prefix_caching=config.enable_prefix_caching)
 
 
-class _Times(NamedTuple):
-    """Seconds from the call of `serve`, and of phases of engine and server, which run side by side.
-
-    The engine's begin with its process ("spawn"), the server's with the call.
-    """
-
-    ready_s: float
-    engine_phases_s: dict[str, float]
-    server_phases_s: dict[str, float]
-
-
-class _Announcement(msgspec.Struct, frozen=True):
-    """What `--json` prints. url has no path; phases_s are the engine's; times as in _Times."""
-
-    url: str
-    model: str
-    ready_s: float
-    max_model_len: int
-    phases_s: dict[str, float]
-    server_phases_s: dict[str, float]
-
-
-def _announce(state: ServerState, url: str, times: _Times, as_json: bool) -> None:
-    model = state.serving().model
-    logger.debug(
-        "ready in %.2f s; engine: %s; server: %s",
-        times.ready_s,
-        _listed(times.engine_phases_s),
-        _listed(times.server_phases_s),
-    )
-    if as_json:
-        facts = _Announcement(
-            url,
-            model.name,
-            round(times.ready_s, 4),
-            model.limits.context_tokens,
-            times.engine_phases_s,
-            times.server_phases_s,
-        )
-        line = msgspec.json.encode(facts).decode()
-    else:
-        line = f"headrace serves {model.name} at {url}/v1 (ready in {times.ready_s:.2f} s)"
-    _print(line)
-
-
-def _print(line: str) -> None:
-    """Write to stdout; a server goes on where nobody takes what it prints."""
-    try:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-    except (AttributeError, OSError, ValueError) as error:  # absent; full or broken; closed
-        logger.warning("cannot write to stdout (%s): %s", error, line)
-        _silence_stdout()
-
-
-def _silence_stdout() -> None:
-    """Lead stdout nowhere: what waits in its buffer would fail again when Python ends."""
-    with suppress(AttributeError, OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def _listed(phases_s: dict[str, float]) -> str:
-    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in phases_s.items())
-
-
-async def _until_stopped(engine: EngineClient, stop: asyncio.Event) -> None:
-    """Return at the signal. An engine that ends is logged; the server says 503 from then on."""
-    known_dead = False
-    while not stop.is_set():
-        if not known_dead and not engine.alive:
-            known_dead = True
-            logger.critical("the engine has ended; every request is answered with 503 from now on")
-        try:
-            await asyncio.wait_for(stop.wait(), LOOK_EVERY_S)
-        except TimeoutError:
-            continue
-
-
-async def _wait_for_requests(http: HttpServer, hurry: asyncio.Event) -> None:
-    """Let open requests end by themselves, for the grace, or until a second signal."""
-    ended = asyncio.ensure_future(http.ended(GRACE_S))
-    hurried = asyncio.ensure_future(hurry.wait())
-    try:
-        await asyncio.wait({ended, hurried}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        hurried.cancel()
-        ended.cancel()
-
-
-async def _end(engine_task: asyncio.Future[EngineClient], text_task: asyncio.Future[Any]) -> None:
+async def _end(
+    engine_task: asyncio.Future[SupervisedEngine], text_task: asyncio.Future[Any]
+) -> None:
     """End the engine, whether it is there or still loading. Failures were raised before."""
     engine_task.cancel()
     text_task.cancel()

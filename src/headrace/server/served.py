@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.limits import Limits
-from headrace.errors import RequestError, TemplateError
+from headrace.errors import RequestError, TemplateError, shown
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.server.api_error import MODEL_NOT_FOUND
 from headrace.server.engine import EngineLike
@@ -60,7 +60,7 @@ class ServedModel:
         if asked is None or asked in self.names:
             return
         raise RequestError(
-            f"the model {asked!r} does not exist here; served: {', '.join(self.names)}",
+            f"the model {shown(asked)} does not exist here; served: {', '.join(self.names)}",
             param="model",
             code=MODEL_NOT_FOUND,
         )
@@ -74,12 +74,19 @@ class ServedModel:
             )
         return self.template
 
-    def text_stream(self, prompt_ids: Sequence[int], fields: SamplingFields) -> TextStream:
-        """A fresh stream from the ids that follow `prompt_ids` to the text the client wants."""
+    def text_stream(
+        self, prompt_ids: Sequence[int], fields: SamplingFields, *, text_offset: int = 0
+    ) -> TextStream:
+        """A fresh stream from the ids that follow `prompt_ids` to the text the client wants.
+
+        text_offset: where that text begins, in characters.
+        """
         return TextStream(
             self.tokenizer,
             prompt_ids=prompt_ids,
             stops=fields.stop_strings,
             skip_special_tokens=fields.skip_special_tokens,
             include_stop=fields.include_stop_str_in_output,
+            text_offset=text_offset,
+            min_tokens=fields.min_tokens,
         )

@@ -12,14 +12,20 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
+from headrace.config.server_settings import ServerConfig
+from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
-from headrace.server.api_error import unavailable
-from headrace.server.event_stream import KEEP_ALIVE_S
-from headrace.server.pulse import Pulse
+from headrace.engine.supervision import EngineRecovered, EngineRestarting, Event
+from headrace.server.admission import Admission
+from headrace.server.api_error import model_is_loading
+from headrace.server.drain import Drain
+from headrace.server.open_calls import OpenCalls
 from headrace.server.served import ServedModel
+from headrace.server.tracing import open_tracing
 from headrace.telemetry.engine_collector import EngineCollector
 from headrace.telemetry.http import HttpMetrics
 from headrace.telemetry.requests import RequestMetrics
+from headrace.telemetry.server_collector import RecoveryMetrics, ServerCollector
 
 logger = logging.getLogger(__name__)
 
@@ -36,34 +42,59 @@ def random_id() -> str:
 
 @dataclass(frozen=True)
 class Serving:
-    """A loaded model with the metrics and the pulse of its engine."""
+    """A loaded model with the metrics of its requests."""
 
     model: ServedModel
     requests: RequestMetrics
-    pulse: Pulse
 
 
 @dataclass
 class ServerState:
     """Begins without a model; `set_model` once, when it can serve.
 
-    loading: how far the engine is, as long as there is no model.
+    config: the server's settings. max_num_seqs: requests the engine runs at a time.
+    engine_config: the engine's settings, to be shown. open_calls: those that are not over.
+    loading: how far the engine is, as long as there is no model. drain: what of the end.
     clock: seconds that only go forward. wall_clock: Unix time. new_id: a fresh random id.
     """
 
+    config: ServerConfig = field(default_factory=ServerConfig)
+    max_num_seqs: int = 64
+    engine_config: EngineConfig | None = None
     clock: Callable[[], float] = time.perf_counter
     wall_clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = random_id
-    keep_alive_s: float = KEEP_ALIVE_S
     workers: Executor = field(default_factory=lambda: ThreadPoolExecutor(WORKERS, "headrace-text"))
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     loading: Loading = field(default_factory=Loading)
+    drain: Drain = field(default_factory=Drain)
+    open_calls: OpenCalls = field(default_factory=OpenCalls)
     _serving: Serving | None = None
     _logged: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.started_s = self.clock()
         self.http = HttpMetrics(self.registry)
+        self.admission = Admission(
+            self.config.max_num_queued_reqs,
+            self.config.max_num_queued_tokens,
+            seats=self.max_num_seqs,
+            clock=self.clock,
+        )
+        self.recovery = RecoveryMetrics(self.registry)
+        self.registry.register(ServerCollector(self.admission, lambda: self.ready))
+        self.tracing = open_tracing(self.config.otlp_traces_endpoint)
+
+    @property
+    def keep_alive_s(self) -> float:
+        """Silence in a stream after which a comment is sent."""
+        return self.config.sse_keep_alive
+
+    @property
+    def ready(self) -> bool:
+        """Whether new requests are served: a model, an engine that runs, no end near."""
+        serving = self._serving
+        return serving is not None and serving.model.engine.status.alive and not self.drain.begun
 
     @property
     def loaded(self) -> bool:
@@ -82,12 +113,13 @@ class ServerState:
         self.registry.register(
             EngineCollector(
                 labels=labels,
-                facts=engine.info,
+                facts=lambda: engine.info,
                 counts=lambda: engine.stats,
                 alive=lambda: engine.status.alive,
                 prefix_caching=prefix_caching,
                 version=__version__,
                 started_s=float(model.created_s),
+                queued=lambda: self.admission.num_queued,
             )
         )
         requests = RequestMetrics(
@@ -96,12 +128,19 @@ class ServerState:
             max_model_len=engine.info.max_model_len,
             clock=self.clock,
         )
-        self._serving = Serving(model, requests, Pulse(self.clock))
+        self._serving = Serving(model, requests)
+
+    def engine_event(self, event: Event) -> None:
+        """What befell the engine, as its watch tells it: for the metrics."""
+        if isinstance(event, EngineRestarting):
+            self.recovery.restarted(event.reason)
+        elif isinstance(event, EngineRecovered):
+            self.recovery.recovered(event.after_s)
 
     def serving(self) -> Serving:
         """The loaded model; ApiError 503 while it loads."""
         if self._serving is None:
-            raise unavailable("the model is loading; try again in a moment", "loading")
+            raise model_is_loading()
         return self._serving
 
     def note_ignored(self, names: Iterable[str]) -> None:
@@ -112,5 +151,7 @@ class ServerState:
                 logger.warning("request field %.64r is unknown and was ignored", name)
 
     def close(self) -> None:
-        """Let the worker threads end."""
+        """Let the worker threads end; send what is left of traces."""
         self.workers.shutdown(wait=False, cancel_futures=True)
+        if self.tracing is not None:
+            self.tracing.close()

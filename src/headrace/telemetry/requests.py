@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from headrace.telemetry import buckets
+from headrace.telemetry.call import CallRecord, Timeline, current_call
+from headrace.telemetry.families import FormerName
 
-FINISHED_REASONS = ("stop", "length", "abort", "error")
+__all__ = ["FINISHED_REASONS", "RequestMetrics", "Timeline"]
 
-
-@dataclass
-class Timeline:
-    """One request in the engine, from its arrival at the server; filled in as it goes on.
-
-    Times are seconds of the clock that `RequestMetrics` was given; prefill_s is the engine's own.
-    """
-
-    arrival_s: float
-    prompt_tokens: int
-    max_tokens: int
-    first_token_s: float | None = None
-    last_token_s: float = 0.0
-    generated_tokens: int = 0
-    prefill_s: float = 0.0
-    ended: bool = False
+FINISHED_REASONS = ("stop", "length", "timeout", "abort", "error")
 
 
 class RequestMetrics:
@@ -43,8 +29,12 @@ class RequestMetrics:
         self.clock = clock
         sizes = buckets.token_counts(max_model_len)
 
-        def histogram(name: str, help: str, bounds: tuple[float, ...]) -> Histogram:
+        def histogram(
+            name: str, help: str, bounds: tuple[float, ...], former: str | None = None
+        ) -> Histogram:
             family = Histogram(name, help, list(labels), registry=registry, buckets=bounds)
+            if former is not None:
+                registry.register(FormerName(family, name, former))
             return family.labels(**labels)
 
         self._time_to_first_token = histogram(
@@ -56,6 +46,7 @@ class RequestMetrics:
             "vllm:inter_token_latency_seconds",
             "Between a request's tokens.",
             buckets.INTER_TOKEN_S,
+            former="vllm:time_per_output_token_seconds",
         )
         self._per_output_token = histogram(
             "vllm:request_time_per_output_token_seconds",
@@ -94,6 +85,22 @@ class RequestMetrics:
         self._max_tokens = histogram(
             "vllm:request_params_max_tokens", "Most new tokens a request allowed.", sizes
         )
+        self._computed_tokens = histogram(
+            "vllm:request_prefill_kv_computed_tokens",
+            "Prompt tokens computed per request: those that were not cached.",
+            sizes,
+        )
+        self._preemptions = histogram(
+            "vllm:request_num_preemptions", "Preemptions per request.", buckets.PREEMPTIONS
+        )
+        self._choices = histogram(
+            "vllm:request_params_n", "Choices asked for, per prompt.", buckets.CHOICES
+        )
+        self._longest_choice = histogram(
+            "vllm:request_max_num_generation_tokens",
+            "Generated tokens of the longest choice, per prompt.",
+            sizes,
+        )
         success = Counter(
             "vllm:request_success",
             "Requests that ended, by reason (abort: cancelled; error: failed).",
@@ -104,23 +111,70 @@ class RequestMetrics:
             reason: success.labels(**labels, finished_reason=reason) for reason in FINISHED_REASONS
         }
 
-    def arrived(self, arrival_s: float, prompt_tokens: int, max_tokens: int) -> Timeline:
+    def arrived(
+        self,
+        arrival_s: float,
+        prompt_tokens: int,
+        max_tokens: int,
+        *,
+        request_id: str = "",
+        prompt_token_ids: Sequence[int] = (),
+        prompt_index: int = 0,
+        n: int = 1,
+        temperature: float | None = None,
+        top_p: float | None = None,
+    ) -> Timeline:
         """A request is about to be sent to the engine; `arrival_s` is when the server got it."""
-        return Timeline(arrival_s, prompt_tokens, max_tokens)
+        timeline = Timeline(
+            arrival_s,
+            prompt_tokens,
+            max_tokens,
+            request_id=request_id,
+            prompt_token_ids=prompt_token_ids,
+            prompt_index=prompt_index,
+            n=n,
+            temperature=temperature,
+            top_p=top_p,
+        )
+        record = current_call()
+        if record is not None:
+            record.timelines.append(timeline)
+        return timeline
+
+    def started(self, timeline: Timeline, queue_s: float) -> None:
+        """The request left the engine's queue, after `queue_s`."""
+        if timeline.started_s is None:
+            timeline.started_s = self.clock()
+            timeline.queue_s = queue_s
+            self._queue.observe(queue_s)
 
     def tokens(
-        self, timeline: Timeline, count: int, *, queue_s: float = 0.0, prefill_s: float = 0.0
+        self,
+        timeline: Timeline,
+        count: int,
+        *,
+        queue_s: float = 0.0,
+        prefill_s: float = 0.0,
+        cached_tokens: int = 0,
+        num_preemptions: int = 0,
+        text: str = "",
     ) -> None:
         """`count` new tokens came. The two times are looked at with the first token only."""
+        timeline.num_preemptions = max(timeline.num_preemptions, num_preemptions)
+        timeline.cached_tokens = max(timeline.cached_tokens, cached_tokens)
+        if text:
+            record = current_call()
+            if record is not None and record.keep_text:
+                timeline.text.append(text)
         if count == 0:
             return
         now = self.clock()
         if timeline.first_token_s is None:
+            self.started(timeline, queue_s)
             timeline.first_token_s = now
-            self._time_to_first_token.observe(now - timeline.arrival_s)
-            self._queue.observe(queue_s)
-            self._prefill.observe(prefill_s)
             timeline.prefill_s = prefill_s
+            self._time_to_first_token.observe(now - timeline.arrival_s)
+            self._prefill.observe(prefill_s)
         else:
             self._inter_token.observe(now - timeline.last_token_s)
         timeline.last_token_s = now
@@ -128,18 +182,27 @@ class RequestMetrics:
 
     def ended(self, timeline: Timeline, reason: str) -> None:
         """The request is over; a second call for the same one does nothing."""
-        if timeline.ended:
+        if timeline.reason is not None:
             return
-        timeline.ended = True
+        timeline.reason = reason
+        timeline.ended_s = self.clock()
         self._ended[reason].inc()
         self._prompt_tokens.observe(timeline.prompt_tokens)
         self._generation_tokens.observe(timeline.generated_tokens)
         self._max_tokens.observe(timeline.max_tokens)
-        self._e2e.observe(self.clock() - timeline.arrival_s)
+        self._preemptions.observe(timeline.num_preemptions)
+        self._e2e.observe(timeline.ended_s - timeline.arrival_s)
         if timeline.first_token_s is None:
             return
+        self._computed_tokens.observe(timeline.prompt_tokens - timeline.cached_tokens)
         decode_s = timeline.last_token_s - timeline.first_token_s
         self._decode.observe(decode_s)
         self._inference.observe(timeline.prefill_s + decode_s)
         if timeline.generated_tokens > 1:
             self._per_output_token.observe(decode_s / (timeline.generated_tokens - 1))
+
+    def call_ended(self, record: CallRecord) -> None:
+        """All requests of a call are over: what is observed once per prompt, whatever its n."""
+        for choices in record.prompts.values():
+            self._choices.observe(choices[0].n)
+            self._longest_choice.observe(max(one.generated_tokens for one in choices))

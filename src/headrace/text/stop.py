@@ -36,15 +36,19 @@ class StopStrings:
         self._held = ""
         self._matched: str | None = None
 
-    def feed(self, text: str) -> StopResult:
-        """Take more text; after a match everything is dropped and the match is told again."""
+    def feed(self, text: str, *, search: bool = True) -> StopResult:
+        """Take more text; after a match everything is dropped and the match is told again.
+
+        search: whether a stop string may end in this text. One that ends in later text may begin
+        in it either way.
+        """
         if self._matched is not None:
             return StopResult("", self._matched)
         if not self._stops:
             return StopResult(text, None)
         # No match can start before the held text: it would have been held as well.
         window = self._held + text
-        match = self._first_match(window)
+        match = self._first_match(window) if search else None
         if match is not None:
             start, stop = match
             self._held, self._matched = "", stop
@@ -59,8 +63,16 @@ class StopStrings:
         return held
 
     def _first_match(self, window: str) -> tuple[int, str] | None:
-        """(start, stop string) of the match that ends first, the longest of those."""
-        found = [(start, stop) for stop in self._stops if (start := window.find(stop)) >= 0]
+        """(start, stop string) of the match that ends first, the longest of those.
+
+        It ends beyond the held text: what ended there was either found or not to be searched.
+        """
+        held = len(self._held)
+        found = [
+            (start, stop)
+            for stop in self._stops
+            if (start := window.find(stop, max(0, held - len(stop) + 1))) >= 0
+        ]
         return min(found, key=lambda at: (at[0] + len(at[1]), at[0]), default=None)
 
     def _releasable(self, window: str) -> int:

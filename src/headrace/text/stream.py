@@ -35,7 +35,9 @@ class TextStream:
     """Text of one choice. `feed` until it tells a stop, then nothing; else `finish` at the end.
 
     prompt_ids: what the ids continue. text_offset: added to every text offset (the length of the
-    prompt's text where it is echoed). Raises RequestError for an empty stop string.
+    prompt's text where it is echoed). min_tokens: a stop string that one of the first so many ids
+    completes is text like any other (as in vLLM); one that a later id completes may begin there.
+    Raises RequestError for an empty stop string.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class TextStream:
         include_stop: bool = False,
         skip_special_tokens: bool = True,
         text_offset: int = 0,
+        min_tokens: int = 0,
     ) -> None:
         self._detokenizer = Detokenizer(
             tokenizer, prompt_ids=prompt_ids, skip_special_tokens=skip_special_tokens
@@ -54,6 +57,8 @@ class TextStream:
         self._stops = StopStrings(stops, include_stop=include_stop)
         self._keep_end = include_stop
         self._offset = text_offset
+        self._min_tokens = min_tokens
+        self._num_tokens = 0
         self._stopped = False
 
     def take(self, ids: Sequence[int], finish_reason: str | None) -> TextDelta:
@@ -83,12 +88,13 @@ class TextStream:
         last = len(ids) - 1
         for index, token_id in enumerate(ids):
             offsets.append(self._offset)
+            self._num_tokens += 1
             if hide_last and index == last:
                 break
             text = self._detokenizer.feed((token_id,))
             if text:
                 self._offset += len(text)
-                released, stop = self._stops.feed(text)
+                released, stop = self._stops.feed(text, search=self._searches)
                 pieces.append(released)
                 if stop is not None:
                     self._stopped = True
@@ -100,5 +106,10 @@ class TextStream:
         if self._stopped:
             return TextDelta("")
         self._stopped = True
-        released, stop = self._stops.feed(self._detokenizer.flush())
+        released, stop = self._stops.feed(self._detokenizer.flush(), search=self._searches)
         return TextDelta(released + self._stops.flush(), 0, stop)
+
+    @property
+    def _searches(self) -> bool:
+        """Whether the id taken last may complete a stop string."""
+        return self._num_tokens > self._min_tokens

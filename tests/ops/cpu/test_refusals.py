@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from headrace.errors import ConfigError
@@ -251,3 +252,52 @@ def test_sampling_parameters(field: str, value: float) -> None:
     for chosen, k in (([0, 8], 1), ([-1, 0], 1), ([0, 0], 9), ([0, 0], -1), ([0], 1)):
         with pytest.raises(ValueError):
             OPS.top_logprobs(logits, np.array(chosen, np.int32), k, 8)
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "words"),
+    [
+        (0, np.zeros((2, 4), np.int32), "stages: dimension 1 is 4, must be 5"),
+        (0, np.full((1, 5), -1, np.int32), "stages: dimension 0 is 1, must be 2"),
+        (0, np.array([[5, -1, -1, -1, -1]] * 2, np.int32), "stage 5"),
+        (0, np.array([[-2, -1, -1, -1, -1]] * 2, np.int32), "stage -2"),
+        (0, np.array([[3, 1, 3, -1, -1]] * 2, np.int32), "stage 3 comes twice"),
+        (0, np.zeros((2, 5), np.float32), "stages must be a C-contiguous int32"),
+        (1, np.zeros((2, 3), np.float32), "repetition 0.0"),
+        (1, np.array([[1, np.inf, 0]] * 2, np.float32), "frequency inf"),
+        (1, np.array([[1, 0, np.nan]] * 2, np.float32), "presence nan"),
+        (1, np.ones((2, 2), np.float32), "strengths: dimension 1"),
+        (2, np.array([0, 1], np.int32), "penalties_start: dimension 0"),
+        (2, np.array([0, 2, 1], np.int32), "penalties_start does not ascend"),
+        (2, np.array([0, 1, 3], np.int32), "penalties_start does not ascend"),
+        (2, np.array([-1, 1, 2], np.int32), "penalties_start does not ascend"),
+        (3, np.array([0, 8], np.int32), "penalised id 8"),
+        (3, np.array([0, -1], np.int32), "penalised id -1"),
+        (4, np.array([0, -1], np.int32), "counts -1"),
+        (4, np.array([0], np.int32), "counts: dimension 0"),
+    ],
+)
+def test_chains(index: int, value: npt.NDArray[np.generic], words: str) -> None:
+    """Handed to the native side past `CpuOps`, which checks what people hand in."""
+    native = _native.Backend("auto", 1)
+    ids = np.empty(2, np.int32)
+
+    def sample(*chains: npt.NDArray[np.generic]) -> None:
+        native.sample(
+            np.zeros((2, 8), np.float32), 8, np.ones(2, np.float32), np.zeros(2, np.int32),
+            np.ones(2, np.float32), np.zeros(2, np.float32), np.zeros(2), ids, chains,
+        )  # fmt: skip
+
+    good = [
+        np.array([[0, 1, 2, 3, 4], [3, -1, -1, -1, -1]], np.int32),
+        np.ones((2, 3), np.float32),
+        np.array([0, 2, 2], np.int32),
+        np.array([7, 1], np.int32),
+        np.array([0, 3], np.int32),
+    ]
+    sample(*good)
+    with pytest.raises(ValueError, match="five arrays"):
+        sample(*good[:4])
+    good[index] = value  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=words):
+        sample(*good)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from headrace.ops.adjustment import STAGES
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import SamplingRows
+from headrace.ops.interface import Chain, Penalties, SamplingRows, Stage, UnusableLogitsError
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.cases import LEVELS
 
@@ -54,6 +57,58 @@ def test_samples_as_the_reference(level: str, spread: float) -> None:
         part = slice(row, row + 1)
         alone = SamplingRows(*(field[part] for field in vars(rows).values()))
         assert ops.sample(logits[part], alone, 1000)[0] == got[row]
+
+
+def chains(seed: int, count: int, num_tokens: int) -> tuple[Chain | None, ...]:
+    """Any order of some of the stages; every tenth row has the default one."""
+    rng = np.random.default_rng(seed)
+    made: list[Chain | None] = []
+    for row in range(count):
+        order = rng.permutation(len(STAGES))[: rng.integers(1, 6)]
+        stages: tuple[Stage, ...] = tuple(STAGES[one] for one in order)
+        ids = rng.choice(num_tokens + 3, 40, replace=False).astype(np.int32)
+        of = Penalties(ids, rng.integers(0, 4, 40).astype(np.int32), 1.3, 0.25, -0.5)
+        chain = Chain(stages, of if "penalties" in stages else None)
+        made.append(None if row % 10 == 0 else chain)
+    return tuple(made)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("spread", [0.01, 1.0, 5.0])
+def test_chains_sample_as_the_reference(level: str, spread: float) -> None:
+    ops = CpuOps(level, 2)
+    logits = (np.random.default_rng(7).standard_normal((600, 1003)) * spread).astype(np.float32)
+    logits[:, 100:200] = -np.inf
+    logits[:, 200:300] = np.round(logits[:, 200:300])  # ties
+    rows = replace(mixed_rows(8, 600), chains=chains(9, 600, 1000))
+    got = ops.sample(logits, rows, 1000)
+    assert (got == REFERENCE.sample(logits, rows, 1000)).all()
+    for row in (0, 151, 299):
+        part = slice(row, row + 1)
+        alone = SamplingRows(*(field[part] for field in vars(rows).values()))
+        assert ops.sample(logits[part], alone, 1000)[0] == got[row]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_chains_change_neither_the_logits_nor_rows_without_one(level: str) -> None:
+    ops = CpuOps(level, 2)
+    logits = np.random.default_rng(10).standard_normal((100, 1003)).astype(np.float32)
+    before, plain = logits.copy(), mixed_rows(11, 100)
+    mixed = replace(plain, chains=chains(12, 100, 1000))
+    got = ops.sample(logits, mixed, 1000)
+    assert (logits == before).all()
+    without = [row for row, chain in enumerate(mixed.chains) if chain is None]
+    assert len(without) == 10
+    assert (got[without] == ops.sample(logits, plain, 1000)[without]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_scores_that_leave_the_range_of_a_float_are_refused(level: str) -> None:
+    logits = np.full((3, 40), 1.0, np.float32)
+    logits[1, 7] = 3e38
+    rows = replace(rows_of(3, temperature=0.5), chains=(None, Chain(("temperature",)), None))
+    with pytest.raises(UnusableLogitsError, match=r"row 1 .* \+inf"):
+        CpuOps(level, 2).sample(logits, rows, 40)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -151,6 +151,7 @@ class Backend:
         min_p: F32,
         uniform: F64,
         ids: I32,
+        chains: tuple[I32, F32, I32, I32, I32] | None = None,
     ) -> None: ...
     def top_logprobs(
         self,

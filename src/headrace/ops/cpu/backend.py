@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ConfigError
+from headrace.ops import adjustment
 from headrace.ops.cpu import _native
 from headrace.ops.interface import (
     Activation,
+    Adjustment,
     AttentionShape,
     EmbeddingWeight,
     KVCacheArrays,
@@ -28,6 +30,7 @@ from headrace.ops.interface import (
     LinearWeight,
     Norm,
     Ops,
+    Penalties,
     RaggedBatch,
     RopeTable,
     SamplingRows,
@@ -45,7 +48,12 @@ from headrace.ops.shared import (
 from headrace.weights.tensor import Tensor
 
 F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+Chains = tuple[I32, F32, I32, I32, I32]
+"""Stages, strengths, start, ids, counts."""
 
+_NONE = np.zeros(0, np.int32)
+_NO_PENALTIES = Penalties(_NONE, _NONE, 1.0, 0.0, 0.0)
 _BAD_ROW = re.compile(r"row (\d+) of logits (.+)")
 
 
@@ -266,6 +274,9 @@ class CpuOps(Ops):
         self._native.take_rows(x, rows, out)
         return out
 
+    def adjust(self, logits: F32, adjustments: Sequence[Adjustment]) -> None:
+        adjustment.adjust(logits, adjustments)
+
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         ids = np.empty(len(logits), np.int32)
         with _naming_bad_rows():
@@ -278,6 +289,7 @@ class CpuOps(Ops):
                 rows.min_p,
                 rows.uniform,
                 ids,
+                _chains(rows, *logits.shape) if rows.chains else None,
             )
         return ids
 
@@ -305,6 +317,27 @@ def _rows(tensor: Tensor) -> _native.Rows:
     if len(tensor.shape) != 2:
         raise ValueError(f"{tensor.name}: shape {tensor.shape} is not that of a matrix")
     return _native.Rows(tensor.codec.name, tensor.shape[1], tensor.data, tensor.row_order)
+
+
+def _chains(rows: SamplingRows, count: int, width: int) -> Chains:
+    """The chains of R rows as the native side reads them; see ChainsView in native/module.cpp."""
+    adjustment.check_chains(rows, count, width)
+    stages = np.full((count, len(adjustment.STAGES)), -1, np.int32)
+    every = [_NO_PENALTIES] * count
+    for row, chain in enumerate(rows.chains):
+        if chain is not None:
+            numbers = [adjustment.STAGES.index(stage) for stage in chain.stages]
+            stages[row, : len(numbers)] = numbers
+            every[row] = chain.penalties or _NO_PENALTIES
+    start = np.zeros(count + 1, np.int32)
+    np.cumsum([len(one.ids) for one in every], out=start[1:])
+    return (
+        stages,
+        np.array([one[2:] for one in every], np.float32),
+        start,
+        np.concatenate([one.ids for one in every]),
+        np.concatenate([one.counts for one in every]),
+    )
 
 
 @contextmanager

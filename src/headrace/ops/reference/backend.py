@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops import adjustment
 from headrace.ops.interface import (
     Activation,
+    Adjustment,
     AttentionShape,
     EmbeddingWeight,
     KVCacheArrays,
@@ -227,6 +229,9 @@ class ReferenceOps(Ops):
     def take_rows(self, x: F32, rows: npt.NDArray[np.int32]) -> F32:
         check_ids("row", rows, len(x))
         return x[rows]
+
+    def adjust(self, logits: F32, adjustments: Sequence[Adjustment]) -> None:
+        adjustment.adjust(logits, adjustments)
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:
         return sampling.sample(logits, rows, num_tokens)

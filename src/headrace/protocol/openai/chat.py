@@ -11,13 +11,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from headrace.errors import RequestError
-from headrace.protocol.openai.sampling import (
-    AtLeastOne,
-    SamplingFields,
-    check_stop,
-    check_stream_options,
-)
+from headrace.errors import RequestError, shown
+from headrace.protocol.openai.choice import ChoiceMetrics, PromptLogprobs
+from headrace.protocol.openai.rules import check_generation, check_min_tokens
+from headrace.protocol.openai.sampling import AtLeastOne, SamplingFields
 from headrace.protocol.openai.template import (
     AddGenerationPrompt,
     ContinueFinalMessage,
@@ -95,13 +92,21 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
     ] = False
     reasoning_effort: Annotated[
         str | None,
-        Meta(description="Given to the chat template; without effect if that does not read it."),
+        Meta(
+            description="Given to the chat template, `none` with `enable_thinking: false`; "
+            "without effect if that does not read them."
+        ),
     ] = None
 
     @property
     def wanted_tokens(self) -> int | None:
         """Most new tokens asked for; None for as many as fit."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def tokens_param(self) -> str:
+        """Which field says so."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
     @property
     def opens_turn(self) -> bool:
@@ -114,7 +119,7 @@ def check_messages(messages: list[Message]) -> None:
     for index, message in enumerate(messages):
         if message.role not in ROLES:
             raise RequestError(
-                f"messages[{index}].role: {message.role!r} is not supported; "
+                f"messages[{index}].role: {shown(message.role)} is not supported; "
                 f"accepted: {', '.join(ROLES)}",
                 param=f"messages[{index}].role",
             )
@@ -126,8 +131,8 @@ def check_messages(messages: list[Message]) -> None:
 def check_chat(request: ChatCompletionRequest) -> None:
     """Rules over several fields; raises RequestError."""
     check_messages(request.messages)
-    check_stop(request)
-    check_stream_options(request)
+    check_generation(request)
+    check_min_tokens(request.min_tokens, request.wanted_tokens, request.tokens_param)
     check_turn(request.add_generation_prompt, request.continue_final_message)
     if request.top_logprobs and not request.logprobs:
         raise RequestError(
@@ -136,7 +141,7 @@ def check_chat(request: ChatCompletionRequest) -> None:
     effort = request.reasoning_effort
     if effort is not None and effort not in REASONING_EFFORTS:
         raise RequestError(
-            f"reasoning_effort: {effort!r} is not supported; "
+            f"reasoning_effort: {shown(effort)} is not supported; "
             f"accepted: {', '.join(REASONING_EFFORTS)}",
             param="reasoning_effort",
         )
@@ -145,7 +150,8 @@ def check_chat(request: ChatCompletionRequest) -> None:
 def _check_part(part: ContentPart, path: str) -> None:
     if part.type != "text":
         raise RequestError(
-            f"{path}.type: {part.type!r} is not supported; accepted: 'text'", param=f"{path}.type"
+            f"{path}.type: {shown(part.type)} is not supported; accepted: 'text'",
+            param=f"{path}.type",
         )
     if part.text is None:
         raise RequestError(f"{path}.text: a text part needs a string", param=f"{path}.text")
@@ -192,10 +198,11 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     token_ids: list[int] | UnsetType = UNSET
+    metrics: ChoiceMetrics | UnsetType = UNSET
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole reply."""
+    """The whole reply. prompt_logprobs, prompt_token_ids: as in vLLM, where asked for."""
 
     id: str
     object: str = "chat.completion"
@@ -205,6 +212,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     system_fingerprint: str | None = None
     prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,10 +231,14 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
     stop_reason: str | int | UnsetType | None = UNSET
     token_ids: list[int] | UnsetType = UNSET
+    metrics: ChoiceMetrics | UnsetType = UNSET
 
 
 class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a stream. `usage` is absent, null, or, in the last event, the counts."""
+    """One event of a stream. `usage` is absent, null, or the counts: in the last event, or in all.
+
+    prompt_*: in the first event, where asked for.
+    """
 
     id: str
     object: str = "chat.completion.chunk"
@@ -236,3 +248,4 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET

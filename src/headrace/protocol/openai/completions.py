@@ -12,14 +12,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from headrace.errors import RequestError
-from headrace.protocol.openai.sampling import (
-    AtLeastOne,
-    Count,
-    SamplingFields,
-    TokenId,
-    check_stop,
-    check_stream_options,
-)
+from headrace.protocol.openai.choice import ChoiceMetrics, PromptLogprobs
+from headrace.protocol.openai.rules import check_generation, check_min_tokens
+from headrace.protocol.openai.sampling import Choices, Count, SamplingFields, TokenId
 from headrace.protocol.openai.usage import Usage
 
 # Each prompt is a request of its own in the engine; more belong into several requests.
@@ -40,8 +35,11 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
         ),
     ]
     max_tokens: Annotated[
-        AtLeastOne | None,
-        Meta(description=f"Most tokens to generate. Default {DEFAULT_MAX_TOKENS}."),
+        Count | None,
+        Meta(
+            description=f"Most tokens to generate. Default {DEFAULT_MAX_TOKENS}. 0, with `echo` or "
+            "`prompt_logprobs`, only reads the prompt."
+        ),
     ] = None
     logprobs: Annotated[
         Count | None,
@@ -50,10 +48,34 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
             "(at most `--max-logprobs`).",
         ),
     ] = None
+    best_of: Annotated[
+        Choices | None,
+        Meta(
+            description="Generate so many answers per prompt and return the `n` with the highest "
+            "mean log probability per token, best first. Not with `stream`."
+        ),
+    ] = None
+    echo: Annotated[
+        bool,
+        Meta(
+            description="Begin the text with the prompt, and log probabilities with those of its "
+            "tokens."
+        ),
+    ] = False
     add_special_tokens: Annotated[
         bool,
         Meta(description="Let the tokenizer add its own (BOS) tokens to text. Default true."),
     ] = True
+
+    @property
+    def candidates(self) -> int:
+        """Answers to generate per prompt."""
+        return self.n if self.best_of is None else self.best_of
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the answers to a prompt are ordered by how likely they are."""
+        return self.best_of is not None and self.best_of > 1
 
 
 def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
@@ -85,9 +107,28 @@ def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
 
 def check_completion(request: CompletionRequest) -> None:
     """Rules over several fields; raises RequestError."""
-    check_stop(request)
-    check_stream_options(request)
+    check_generation(request)
+    wanted = DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
+    check_min_tokens(request.min_tokens, wanted, "max_tokens")
     prompts_of(request)
+    if request.max_tokens == 0 and not request.echo and request.prompt_logprobs is None:
+        raise RequestError(
+            "max_tokens: 0 asks for nothing; give 1 or more, or `echo` or `prompt_logprobs` to "
+            "have the prompt read only",
+            param="max_tokens",
+        )
+    if request.best_of is not None and request.best_of < request.n:
+        raise RequestError(
+            f"best_of: {request.best_of} is less than n, {request.n}, and n of them are to be "
+            "returned; raise best_of or lower n",
+            param="best_of",
+        )
+    if request.ranks and request.stream:
+        raise RequestError(
+            f"best_of: {request.best_of} answers are compared when all are complete, so they "
+            "cannot be streamed; leave out best_of, or stream",
+            param="best_of",
+        )
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +144,10 @@ class CompletionLogprobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One continuation, or its part of a chunk. stop_reason, *_token_ids: as in vLLM."""
+    """One continuation, or its part of a chunk. stop_reason, *_token_ids, prompt_logprobs: vLLM's.
+
+    prompt_*: in a stream with the choice's first event.
+    """
 
     index: int = 0
     text: str = ""
@@ -112,6 +156,8 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | int | UnsetType | None = UNSET
     token_ids: list[int] | UnsetType = UNSET
     prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType | None = UNSET
+    metrics: ChoiceMetrics | UnsetType = UNSET
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import msgspec
 
 INVALID_REQUEST = "invalid_request_error"
 SERVER_ERROR = "server_error"
+RATE_LIMIT = "rate_limit_error"
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,17 +1,14 @@
-"""What each endpoint takes: the one table of fields that OpenAI or vLLM have and headrace does not.
+"""What each endpoint takes: the one table of fields that others have and headrace does not.
 
 A row says which values are harmless. A field without such values is refused whenever it is given;
 a field in no table and in no struct is unknown, and unknown fields are accepted and reported.
-Sources: OpenAI's openapi.yaml (August 2026) and vLLM's protocol (2026).
+Others are OpenAI (openapi.yaml, August 2026), vLLM (its protocol, 2026) and llama-server (its
+README, 2026), of whose own fields those are here that change what comes out.
 """
 
 from __future__ import annotations
 
-from headrace.protocol.openai.chat import (
-    MESSAGE_KEYS,
-    ChatCompletionRequest,
-    check_chat,
-)
+from headrace.protocol.openai.chat import MESSAGE_KEYS, ChatCompletionRequest, check_chat
 from headrace.protocol.openai.completions import CompletionRequest, check_completion
 from headrace.protocol.openai.tokenize import (
     DetokenizeRequest,
@@ -29,12 +26,6 @@ def _table(*rows: Known) -> dict[str, Known]:
 
 
 _GENERATION = _table(
-    Known("n", (1,), "one choice per prompt"),
-    Known("frequency_penalty", (0,), "no penalty"),
-    Known("presence_penalty", (0,), "no penalty"),
-    Known("repetition_penalty", (1,), "no penalty"),
-    Known("logit_bias", ({},), "no bias"),
-    Known("min_tokens", (0,), "no minimum"),
     Known("response_format", (_TEXT_FORMAT,), "free text"),
     Known("structured_outputs", _REFUSED, ""),
     Known("guided_json", _REFUSED, ""),
@@ -46,22 +37,29 @@ _GENERATION = _table(
     Known("use_beam_search", (False,), "sampling"),
     Known("length_penalty", (1,), "matters to beam search only"),
     Known("early_stopping", (False,), "matters to beam search only"),
-    Known("echo", (False,), "the prompt is not repeated"),
-    Known("prompt_logprobs", _REFUSED, ""),
-    Known("allowed_token_ids", _REFUSED, ""),
-    Known("bad_words", ([],), "nothing is forbidden"),
     Known("logits_processors", ([],), "none"),
     Known("spaces_between_special_tokens", (True,), "text is joined as the tokenizer does"),
-    Known("truncate_prompt_tokens", _REFUSED, ""),
-    Known("return_tokens_as_token_ids", (False,), "tokens are named by their text"),
-    Known("priority", (0,), "first come, first served"),
     Known("kv_transfer_params", _REFUSED, ""),
     Known("vllm_xargs", ({},), "none"),
+    Known("truncation_side", ("left",), "the last tokens of a prompt are kept"),
+    Known("logprob_token_ids", ([],), "none"),
     Known("user", str, "a label of the caller's"),
     Known("metadata", dict, "a label of the caller's"),
     Known("store", (False,), "nothing is stored"),
-    Known("request_id", str, "a label of the caller's; the reply has an id of its own"),
     Known("session_id", str, "a label of the caller's"),
+    Known("grammar", ("",), "free text"),
+    Known("json_schema", _REFUSED, ""),
+    Known("n_predict", _REFUSED, ""),
+    Known("n_probs", (0,), "none; `logprobs` asks for them"),
+    Known("cache_prompt", bool, "what is cached changes no output"),
+    Known("repeat_penalty", (1,), "none; `repetition_penalty` is its name here"),
+    Known("typical_p", (1,), "keeps all"),
+    Known("mirostat", (0,), "off"),
+    Known("dry_multiplier", (0,), "off"),
+    Known("xtc_probability", (0,), "off"),
+    Known("dynatemp_range", (0,), "off"),
+    Known("top_n_sigma", (-1,), "off"),
+    Known("lora", ([],), "none"),
 )
 
 CHAT_KNOWN = _GENERATION | _table(
@@ -81,16 +79,17 @@ CHAT_KNOWN = _GENERATION | _table(
     Known("prompt_cache_retention", str, "blocks are evicted least recently used first"),
     Known("prompt_cache_options", dict, "blocks are evicted least recently used first"),
     Known("safety_identifier", str, "a label of the caller's"),
-    Known("best_of", (1,), "one choice per prompt"),
+    Known("best_of", (1,), "of conversations all answers are returned"),
+    Known("echo", (False,), "the conversation is not repeated"),
     Known("documents", ([],), "none"),
     Known("mm_processor_kwargs", ({},), "there are no images"),
     Known("media_io_kwargs", ({},), "there are no images"),
     Known("include_reasoning", (True,), "reasoning is part of the text"),
     Known("thinking_token_budget", _REFUSED, ""),
+    Known("prompt_token_ids", _REFUSED, ""),
 )
 
 COMPLETION_KNOWN = _GENERATION | _table(
-    Known("best_of", (1,), "one choice per prompt"),
     Known("suffix", ("",), "nothing follows"),
     Known("prompt_embeds", _REFUSED, ""),
 )
@@ -102,7 +101,6 @@ TOKENIZE_KNOWN = _table(
 
 STREAM_OPTIONS_KNOWN = _table(
     Known("include_obfuscation", (False,), "events are not padded"),
-    Known("continuous_usage_stats", (False,), "usage comes with the last event"),
 )
 
 MESSAGE_KNOWN = _table(
@@ -112,7 +110,9 @@ MESSAGE_KNOWN = _table(
     Known("annotations", list, "notes of another server's"),
 )
 
-_STREAM_OPTIONS = Nested(frozenset({"include_usage"}), STREAM_OPTIONS_KNOWN)
+_STREAM_OPTIONS = Nested(
+    frozenset({"include_usage", "continuous_usage_stats"}), STREAM_OPTIONS_KNOWN
+)
 _MESSAGES = Nested(
     MESSAGE_KEYS,
     MESSAGE_KNOWN,

@@ -2,7 +2,7 @@
 
 Types are checked while decoding; the descriptions are the source of docs/api.md. What the sampling
 numbers may be differs between engines, so whoever has the engine checks them; so are ids, lengths
-and names, which only a loaded model can judge.
+and names, which only a loaded model can judge. Rules over several fields are in `rules`.
 """
 
 from __future__ import annotations
@@ -12,25 +12,37 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headrace.errors import RequestError
-
 # OpenAI takes 4 stop strings, vLLM any number. Each is searched for in every piece of text, so
 # there is a bound, far above what people send.
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 1024
 MAX_STOP_TOKEN_IDS = 1024
 
+# OpenAI's limit. Each choice is a request of its own in the engine, with a KV cache of its own
+# beyond the prompt; who wants more sends several requests.
+MAX_CHOICES = 128
+
+# Each becomes up to two sequences of ids that are looked for at every token.
+MAX_BAD_WORDS = 512
+MAX_BAD_WORD_CHARS = 256
+
 # msgspec takes limits on a plain type only, not on a union with null.
 Salt = Annotated[str, Meta(min_length=1, max_length=1024)]
 TokenId = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
+Choices = Annotated[int, Meta(ge=1, le=MAX_CHOICES)]
+KeptTokens = Annotated[int, Meta(ge=-1)]
+BadWord = Annotated[str, Meta(max_length=MAX_BAD_WORD_CHARS)]
+# Python's $ also matches before a line end, hence what comes before it.
+RequestId = Annotated[str, Meta(pattern=r"^[!-~]{1,128}(?!\n)$")]
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`stream_options`; only of requests that stream."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +51,9 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     model: Annotated[
         str | None, Meta(description="A served name; may be left out, as one model is served.")
     ] = None
+    n: Annotated[
+        Choices, Meta(description="Answers per prompt, each with a random stream of its own.")
+    ] = 1
     temperature: Annotated[
         float, Meta(description="0 is greedy. Default 1, whatever the model says.")
     ] = 1.0
@@ -51,6 +66,47 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(description="Keep tokens at least this likely relative to the likeliest."),
     ] = 0.0
+    repetition_penalty: Annotated[
+        float,
+        Meta(
+            description="Logits of tokens that prompt or output have are divided by it where "
+            "positive and multiplied where negative; 1 is none."
+        ),
+    ] = 1.0
+    frequency_penalty: Annotated[
+        float,
+        Meta(description="Taken off a token's logit for each time that the output has it."),
+    ] = 0.0
+    presence_penalty: Annotated[
+        float, Meta(description="Taken off a token's logit once if the output has it.")
+    ] = 0.0
+    logit_bias: Annotated[
+        dict[str, float],
+        Meta(
+            description="Token ids, as strings, and what is added to their logits: -100 (never) "
+            "to 100 (always)."
+        ),
+    ] = {}
+    allowed_token_ids: Annotated[
+        list[TokenId] | None,
+        Meta(description="Draw from these alone; an end token is drawn only if it is among them."),
+    ] = None
+    bad_words: Annotated[
+        list[BadWord],
+        Meta(
+            max_length=MAX_BAD_WORDS,
+            description="Texts that never come out, with or without a space before, as the "
+            "tokenizer cuts them.",
+        ),
+    ] = []
+    samplers: Annotated[
+        list[str] | None,
+        Meta(
+            description="What is applied to the logits, in this order. Default: `penalties`, "
+            "`temperature`, `min_p`, `top_k`, `top_p`. What is left out must have its neutral "
+            "value."
+        ),
+    ] = None
     seed: Annotated[
         int | None,
         Meta(
@@ -58,6 +114,13 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
             "tokens. Default: the engine draws one."
         ),
     ] = None
+    min_tokens: Annotated[
+        int,
+        Meta(
+            description="No end token, stop token or stop string ends the text within so many "
+            "tokens."
+        ),
+    ] = 0
     stop: Annotated[
         str | list[str],
         Meta(description=f"String or up to {MAX_STOP_STRINGS} strings that end the text."),
@@ -78,14 +141,55 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     stream: Annotated[bool, Meta(description="Send server-sent events as tokens are made.")] = False
     stream_options: Annotated[
         StreamOptions | None,
-        Meta(description="`include_usage`: a last event with `usage`. Only with `stream`."),
+        Meta(
+            description="`include_usage`: a last event with `usage`. `continuous_usage_stats`: "
+            "every event has the usage so far. Only with `stream`."
+        ),
+    ] = None
+    prompt_logprobs: Annotated[
+        Count | None,
+        Meta(
+            description="Return, for each token of the prompt but the first, its log probability "
+            "and those of this many of the likeliest (at most `--max-logprobs`)."
+        ),
+    ] = None
+    truncate_prompt_tokens: Annotated[
+        KeptTokens | None,
+        Meta(description="Keep only the last so many tokens of a prompt; -1: as many as fit."),
+    ] = None
+    priority: Annotated[
+        int,
+        Meta(
+            description="Lower comes first. Other than 0 only with `--scheduling-policy priority`."
+        ),
+    ] = 0
+    timeout_s: Annotated[
+        float | None,
+        Meta(
+            description="Seconds from its arrival after which the request ends with what it has "
+            "(finish_reason `timeout`). Default and upper limit: `--request-timeout`."
+        ),
     ] = None
     cache_salt: Annotated[
         Salt | None,
         Meta(description="Only requests with the same salt share prefix-cache blocks."),
     ] = None
+    request_id: Annotated[
+        RequestId | None,
+        Meta(
+            description="Makes the reply's id `chatcmpl-` or `cmpl-` and this, 1 to 128 visible "
+            "ASCII characters."
+        ),
+    ] = None
     return_token_ids: Annotated[
         bool, Meta(description="Add `prompt_token_ids` and `token_ids` to the reply.")
+    ] = False
+    return_tokens_as_token_ids: Annotated[
+        bool, Meta(description="Write tokens as `token_id:123` in log probabilities.")
+    ] = False
+    return_metrics: Annotated[
+        bool,
+        Meta(description="Add `metrics` to each choice, or to its last event: times and cache."),
     ] = False
 
     @property
@@ -95,36 +199,12 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def include_usage(self) -> bool:
-        """Whether the stream ends with a usage event."""
+        """Whether the stream is to end with a usage event."""
         options = self.stream_options
         return options is not None and bool(options.include_usage)
 
-
-def check_stream_options(fields: SamplingFields) -> None:
-    """Raise RequestError for options of a stream that was not asked for, as OpenAI does."""
-    if fields.stream_options is not None and not fields.stream:
-        raise RequestError(
-            "stream_options: only allowed when `stream` is true; leave it out, or stream",
-            param="stream_options",
-        )
-
-
-def check_stop(fields: SamplingFields) -> None:
-    """Raise RequestError for stop strings that are empty, too long or too many."""
-    strings = fields.stop_strings
-    if len(strings) > MAX_STOP_STRINGS:
-        raise RequestError(
-            f"stop: {len(strings)} strings given, at most {MAX_STOP_STRINGS} are allowed",
-            param="stop",
-        )
-    for index, string in enumerate(strings):
-        param = "stop" if isinstance(fields.stop, str) else f"stop[{index}]"
-        if not string:
-            raise RequestError(
-                f"{param}: the empty string cannot be a stop string; leave it out", param=param
-            )
-        if len(string) > MAX_STOP_CHARS:
-            raise RequestError(
-                f"{param}: {len(string)} characters given, at most {MAX_STOP_CHARS} are allowed",
-                param=param,
-            )
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether every event is to have the usage so far, where the last has it."""
+        options = self.stream_options
+        return options is not None and bool(options.continuous_usage_stats)

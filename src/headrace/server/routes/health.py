@@ -1,4 +1,8 @@
-"""GET /health and /metrics: for load balancers and Prometheus, without reading a body."""
+"""GET /health, /ready, /version and /metrics: for load balancers, people and Prometheus.
+
+/health is the liveness of the engine's loop: 200 only while it turns. /ready is whether new
+requests are taken: not while the server ends, though the engine is well.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +10,100 @@ import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
+from headrace import __version__
+from headrace.engine.status import EngineStatus
 from headrace.protocol.openai.error import ErrorDetail
-from headrace.server.api_error import ApiError, unavailable
+from headrace.server.api_error import ApiError, model_is_loading, server_is_ending, unavailable
 from headrace.server.call import Call
 from headrace.server.reply import json_reply
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """status: ok, loading, dead or stalled. With any but ok the reply is a 503 with an error.
+    """With any status but "ok" and "ready" the reply is a 503 with an error.
 
-    While loading, phase is what the engine does and progress the share of the weights it has.
+    status: ok, loading, restarting, stalled or dead; of /ready: ready, draining, or one of those.
+    phase: while loading, what the engine does; progress: the share of the weights it has.
+    restarts: of the engine since the server began. failure: of the engine before. silent_s: for
+    how long nothing was heard of the engine. retry_after_s: when it may serve again.
     """
 
     status: str
     uptime_s: float
     phase: str | None = None
     progress: float | None = None
+    restarts: int = 0
+    failure: str = ""
+    silent_s: float = 0.0
+    retry_after_s: float | None = None
     error: ErrorDetail | None = None
 
 
+class Version(msgspec.Struct, frozen=True):
+    """The version of the package."""
+
+    version: str
+
+
 async def health(call: Call) -> Response:
-    """200 while the engine's loop runs and makes progress, 503 otherwise."""
+    """200 while the engine's loop turns, 503 otherwise."""
+    return _reply(call, "ok", None)
+
+
+async def ready(call: Call) -> Response:
+    """200 while new requests are taken, 503 otherwise."""
+    return _reply(call, "ready", server_is_ending() if call.state.drain.begun else None)
+
+
+async def version(_call: Call) -> Response:
+    """What runs here."""
+    return json_reply(Version(__version__))
+
+
+def _reply(call: Call, good: str, refusal: ApiError | None) -> Response:
+    """`good`, or why not: the engine's trouble first, then `refusal`."""
     state = call.state
     uptime_s = round(state.uptime_s, 3)
     if not state.loaded:
-        at, error = state.loading, unavailable("the model is loading", "loading")
-        return _down("loading", uptime_s, error, phase=at.phase, progress=round(at.progress, 3))
-    serving = state.serving()
-    engine = serving.model.engine
-    if not engine.status.alive:
-        return _down("dead", uptime_s, unavailable("the engine has ended", "engine_dead"))
-    steps = engine.stats.steps
-    if not serving.pulse.beats(steps):
-        silent_s = serving.pulse.silent_s(steps)
-        message = f"the engine has been silent for {silent_s:.0f} s with requests open"
-        return _down("stalled", uptime_s, unavailable(message, "engine_stalled"))
-    return json_reply(Health(status="ok", uptime_s=uptime_s))
-
-
-def _down(
-    status: str,
-    uptime_s: float,
-    error: ApiError,
-    *,
-    phase: str | None = None,
-    progress: float | None = None,
-) -> Response:
-    health = Health(
-        status=status, uptime_s=uptime_s, phase=phase, progress=progress, error=error.detail
+        facts = Health(
+            status="loading",
+            uptime_s=uptime_s,
+            phase=state.loading.phase,
+            progress=round(state.loading.progress, 3),
+        )
+        return _down(facts, model_is_loading())
+    engine = state.serving().model.engine.status
+    failure = _trouble(engine) or refusal
+    well = good if refusal is None else "draining"
+    facts = Health(
+        status=well if engine.alive else _WORDS[engine.state],
+        uptime_s=uptime_s,
+        restarts=engine.restarts,
+        failure=engine.failure,
+        silent_s=round(engine.silent_s, 3),
+        retry_after_s=None if engine.retry_after_s is None else round(engine.retry_after_s, 3),
     )
-    return json_reply(health, error.status)
+    return json_reply(facts) if failure is None else _down(facts, failure)
+
+
+_WORDS = {"stalled": "stalled", "restarting": "restarting", "failed": "dead"}
+
+
+def _trouble(engine: EngineStatus) -> ApiError | None:
+    if engine.alive:
+        return None
+    if engine.state == "failed":
+        return unavailable(f"the engine has ended: {engine.failure}", code="engine_dead")
+    verb = "hangs and is replaced" if engine.state == "stalled" else "is started again"
+    return unavailable(
+        f"the engine {verb}: {engine.failure}",
+        code="engine_restarting",
+        retry_after_s=engine.retry_after_s or 0.0,
+    )
+
+
+def _down(facts: Health, error: ApiError) -> Response:
+    whole = msgspec.structs.replace(facts, error=error.detail)
+    return json_reply(whole, error.status, error.headers)
 
 
 async def metrics(call: Call) -> Response:

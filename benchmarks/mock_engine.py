@@ -1,0 +1,108 @@
+"""An engine process that computes nothing: the real link and messages, tokens out of thin air.
+
+Started by `server_overhead.py` in place of `headrace.engine.process`. Every open request gets a
+token a step; HEADRACE_MOCK_STEP_S is the time between steps, 0 for as fast as they can be sent.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.messages import EngineInfo, Output, Ready, Started, Stats, Submit
+from headrace.engine.process import Link, serve
+
+MAX_MODEL_LEN = 4096
+
+
+class MockCore:
+    """What `serve` needs of a core."""
+
+    def __init__(self, step_s: float, config: EngineConfig) -> None:
+        self._step_s = step_s
+        self._config = config
+        self._new: list[str] = []
+        self._left: dict[str, int] = {}
+        self._due_s = 0.0
+        self._steps = 0
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._left or self._new)
+
+    def submit(self, submit: Submit) -> None:
+        self._new.append(submit.request_id)
+        self._left[submit.request_id] = submit.params.max_tokens or 16
+
+    def cancel(self, request_id: str) -> None:
+        self._left.pop(request_id, None)
+
+    def step(self, on_started: Callable[[list[Started]], None] | None = None) -> list[Output]:
+        new, self._new = self._new, []
+        if new and on_started is not None:
+            on_started([Started(request_id, 0.0) for request_id in new])
+        now_s = time.monotonic()
+        # New requests are answered at once: what the client sees on top is the server's.
+        if now_s < self._due_s:
+            if new:
+                return [self._token(one) for one in new if one in self._left]
+            time.sleep(min(self._due_s - now_s, 0.001))
+            return []
+        self._due_s = max(self._due_s + self._step_s, now_s)
+        self._steps += 1
+        return [self._token(request_id) for request_id in list(self._left)]
+
+    def _token(self, request_id: str) -> Output:
+        self._left[request_id] -= 1
+        ended = self._left[request_id] <= 0
+        if ended:
+            del self._left[request_id]
+        # 97 to 122: a letter, whatever byte-level tokenizer reads it.
+        return Output(
+            request_id, [97 + self._steps % 26], finish_reason="length" if ended else None
+        )
+
+    def stats(self) -> Stats:
+        return Stats(num_running=len(self._left), steps=self._steps)
+
+    def reset_prefix_cache(self) -> int:
+        return 0
+
+    def info(self) -> EngineInfo:
+        return EngineInfo(
+            model_type="mock",
+            vocab_size=512,
+            max_model_len=MAX_MODEL_LEN,
+            block_size=32,
+            num_blocks=1 << 20,
+            pool_tokens=1 << 25,
+            kv_cache_dtype="bf16",
+            backend="mock",
+            cpu_level="none",
+            num_threads=1,
+            weight_codec="Q8_0",
+            weight_bytes=0,
+            kv_bytes=0,
+            phases_s={},
+        )
+
+
+def main() -> None:
+    """Serve until the link ends."""
+    arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    link = Link(socket.socket(fileno=int(arguments["--link-fd"])))
+    config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
+    core = MockCore(float(os.environ.get("HEADRACE_MOCK_STEP_S", "0")), config)
+    link.send([Ready(core.info()), core.stats()])
+    serve(cast(Any, core), link)
+
+
+if __name__ == "__main__":
+    main()

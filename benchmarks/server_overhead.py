@@ -1,0 +1,232 @@
+"""What the server costs beside the engine: `python -m benchmarks.server_overhead [--json]`.
+
+`headrace serve` runs as ever, with an engine process that computes nothing (mock_engine.py) on the
+real link. It answers a new request at once, so the time to the first token is the server's, the
+link's and the client's; then every open stream gets a token every --step-ms. In a second run tokens
+come as fast as they can be sent: events per second, the server's CPU time for each, and, from
+samples of its main thread, in which code that time goes. Three processes share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.table import Table
+
+from tools.soak.server import write_model
+
+STREAMS = (1, 32, 128)
+SAMPLE_S = 0.002
+PROMPT = "Continue the count: one, two, three, "
+READY_TIMEOUT_S = 60
+
+
+def serve_with_mock(model: str, samples: Path | None) -> None:
+    """The server's process; with `samples`, its main thread is looked at every SAMPLE_S."""
+    import headrace.engine.client as client
+    from headrace.cli.main import cli
+
+    real = subprocess.Popen
+
+    def mocked(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        script = Path(__file__).with_name("mock_engine.py")
+        return real([command[0], str(script), *command[4:]], **options)
+
+    client.spawn.__globals__["subprocess"].Popen = mocked  # type: ignore[attr-defined]
+    counts: Counter[str] = Counter()
+    if samples is not None:
+        threading.Thread(target=_sample, args=(counts, samples), daemon=True).start()
+    cli(["serve", model, "--port", "0", "--json", "--log-level", "warning"], standalone_mode=False)
+
+
+def _sample(counts: Counter[str], path: Path) -> None:
+    main = threading.main_thread().ident
+    written_s = time.monotonic()
+    while True:
+        time.sleep(SAMPLE_S)
+        frame = sys._current_frames().get(main or 0)
+        if frame is not None:
+            counts[f"{frame.f_code.co_filename}:{frame.f_code.co_name}"] += 1
+        if time.monotonic() - written_s > 0.5:
+            path.write_text(json.dumps(counts))
+            written_s = time.monotonic()
+
+
+@contextmanager
+def serving(model: Path, step_s: float, samples: Path | None) -> Iterator[tuple[str, int]]:
+    """A server's URL and process id."""
+    command = [sys.executable, "-m", "benchmarks.server_overhead", "--serve", str(model)]
+    if samples is not None:
+        command += ["--samples", str(samples)]
+    environment = os.environ | {"HEADRACE_MOCK_STEP_S": str(step_s)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    watchdog = threading.Timer(READY_TIMEOUT_S, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    watchdog.cancel()
+    try:
+        yield json.loads(line)["url"], process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+
+
+async def stream(url: str, max_tokens: int, first: list[float]) -> int:
+    """One streamed completion on a connection of its own; events read."""
+    where = urlsplit(url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    body = json.dumps({"prompt": PROMPT, "max_tokens": max_tokens, "stream": True}).encode()
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    begun_s = time.perf_counter()
+    writer.write(head.encode() + body)
+    events = 0
+    while data := await reader.read(1 << 16):
+        found = data.count(b"data: {")
+        if found and not events:
+            first.append(time.perf_counter() - begun_s)
+        events += found
+    writer.close()
+    return events
+
+
+async def first_tokens(url: str, streams: int, requests: int, max_tokens: int) -> list[float]:
+    """Times to first token while `streams` are open all the time; seconds."""
+    first: list[float] = []
+    left = requests
+
+    async def work(delay_s: float) -> None:
+        nonlocal left
+        await asyncio.sleep(delay_s)
+        while left > 0:
+            left -= 1
+            await stream(url, max_tokens, first)
+
+    # Spread over a second: a crowd that comes in one moment is what flood.py is for.
+    await asyncio.gather(*(work(index / streams) for index in range(streams)))
+    return first
+
+
+async def saturate(url: str, streams: int, max_tokens: int) -> tuple[float, int]:
+    """Seconds, and events of `streams` streams, each of `max_tokens`."""
+    begun_s = time.perf_counter()
+    events = await asyncio.gather(*(stream(url, max_tokens, []) for _ in range(streams)))
+    return time.perf_counter() - begun_s, sum(events)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _room(where: str) -> str:
+    """The package a sampled line belongs to, for our own code the room and file."""
+    path = where.rpartition(":")[0]
+    if "/headrace/" in path:
+        return "headrace " + path.rpartition("/headrace/")[2]
+    if "site-packages/" in path:
+        return path.rpartition("site-packages/")[2].split("/")[0]
+    return Path(path).parent.name + "/" + Path(path).name
+
+
+def measure(model: Path, step_s: float, samples: Path, rounds: int) -> dict[str, Any]:
+    """Every figure."""
+    facts: dict[str, Any] = {"ttft_ms": {}, "events": {}}
+    with serving(model, step_s, None) as (url, _):
+        asyncio.run(first_tokens(url, 4, 50, 8))
+        for streams in STREAMS:
+            got = asyncio.run(first_tokens(url, streams, max(200, 8 * streams), 40))
+            cuts = statistics.quantiles(got, n=100)
+            facts["ttft_ms"][streams] = {
+                "p50": round(1e3 * statistics.median(got), 2),
+                "p99": round(1e3 * cuts[98], 2),
+            }
+    with serving(model, 0.0, samples) as (url, pid):
+        asyncio.run(saturate(url, 4, 100))
+        for streams in STREAMS:
+            rates, costs = [], []
+            for _ in range(rounds):
+                before_s = cpu_s(pid)
+                seconds, events = asyncio.run(saturate(url, streams, max(50, 12800 // streams)))
+                rates.append(events / seconds)
+                costs.append(1e6 * (cpu_s(pid) - before_s) / events)
+            facts["events"][streams] = {
+                "per_s": [round(rate) for rate in sorted(rates)],
+                "server_cpu_us": [round(cost, 1) for cost in sorted(costs)],
+            }
+        time.sleep(0.6)
+    counts = Counter(json.loads(samples.read_text()))
+    busy = {where: count for where, count in counts.items() if "asyncio/runners" not in where}
+    total = sum(busy.values())
+    rooms: Counter[str] = Counter()
+    for where, count in busy.items():
+        rooms[_room(where)] += count
+    facts["where"] = {room: round(count / total, 3) for room, count in rooms.most_common(16)}
+    return facts
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--step-ms", type=float, default=25.0, help="a token of each stream every")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--samples", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve_with_mock(options.serve, options.samples)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        model = write_model(Path(folder), "Q8_0")
+        samples = Path(folder) / "samples.json"
+        facts = measure(model, options.step_ms / 1e3, samples, options.rounds)
+    if options.json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return 0
+    table = Table("streams", "TTFT p50, ms", "p99, ms", "events/s", "server CPU per event, µs")
+    for streams in STREAMS:
+        ttft, events = facts["ttft_ms"][streams], facts["events"][streams]
+        table.add_row(
+            str(streams),
+            str(ttft["p50"]),
+            str(ttft["p99"]),
+            _spread(events["per_s"]),
+            _spread(events["server_cpu_us"]),
+        )
+    where = Table("where its time goes", "share")
+    for room, share in facts["where"].items():
+        where.add_row(room, f"{share:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(where)
+    return 0
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.median(values):,.0f} [{values[0]:,.0f}..{values[-1]:,.0f}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

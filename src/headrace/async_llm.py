@@ -1,0 +1,250 @@
+"""AsyncLLM: an engine in a process of its own, with text on both ends, for asyncio.
+
+    async with await AsyncLLM.start("model.gguf") as llm:
+        [result] = await llm.generate("def fib(n):", SamplingParams(max_tokens=32))
+        async for delta in llm.stream("def fib(n):"):
+            print(delta.text, end="")
+
+Any number of tasks of one event loop may call at once: their requests run together. A task that is
+cancelled while it waits takes its requests with it. Arguments, results and errors are those of LLM,
+and so is every token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any
+
+from headrace.config.settings import EngineConfig
+from headrace.engine import arguments
+from headrace.engine.client import EngineClient
+from headrace.engine.messages import EngineInfo, Loading, Output, Stats
+from headrace.engine.params import SamplingParams
+from headrace.offline.progress import Progress, ProgressMeter, reporting
+from headrace.offline.prompts import Message, Prompt, PromptEncoder
+from headrace.offline.request import OpenRequest, Options, choices, number_of_choices
+from headrace.offline.results import GenerationDelta, GenerationResult, grouped
+from headrace.offline.setup import checked_config, located
+from headrace.text.tokenizer import Tokenizer
+from headrace.weights.open import open_checkpoint
+from headrace.weights.store.resolve import resolve_model
+
+logger = logging.getLogger(__name__)
+
+
+class AsyncLLM:
+    """A model loaded into a process of its own. Made by `start`; used from one event loop."""
+
+    def __init__(self, engine: EngineClient, encoder: PromptEncoder) -> None:
+        """engine: one that serves the model `encoder` is of. `start` makes both."""
+        self._engine = engine
+        self._encoder = encoder
+        self._num_requests = 0
+
+    @classmethod
+    async def start(
+        cls,
+        model: str | os.PathLike[str] = "",
+        *,
+        on_loading: Callable[[Loading], None] | None = None,
+        **engine_settings: Any,
+    ) -> AsyncLLM:
+        """Load a model; arguments as of LLM. `close` it, or use it in `async with`.
+
+        on_loading: called meanwhile with how far it is. Raises HeadraceError where it cannot be
+        loaded, ConfigError for a setting that is unknown or out of range. Cancelling ends it all.
+        """
+        config = checked_config("AsyncLLM.start", model, engine_settings)
+        config = await asyncio.to_thread(located, config, logger)
+        engine_task = asyncio.ensure_future(EngineClient.start(config, on_loading=on_loading))
+        try:
+            encoder = await asyncio.to_thread(_load_encoder, config)
+            return cls(await engine_task, encoder)
+        except BaseException:
+            engine_task.cancel()
+            await asyncio.gather(engine_task, return_exceptions=True)
+            if not engine_task.cancelled() and engine_task.exception() is None:
+                await engine_task.result().close()
+            raise
+
+    async def close(self) -> None:
+        """End the engine process; open requests raise EngineDeadError. Idempotent."""
+        await self._engine.close()
+
+    async def __aenter__(self) -> AsyncLLM:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's."""
+        return self._encoder.tokenizer
+
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine is."""
+        return self._engine.info
+
+    @property
+    def stats(self) -> Stats:
+        """What the engine has done, as it said last: at most 50 ms ago while it is busy."""
+        return self._engine.stats
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can be served; once False it stays so."""
+        return self._engine.alive
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether `chat` can be used."""
+        return self._encoder.has_chat_template
+
+    async def generate(
+        self,
+        prompts: str | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        n: int = 1,
+        stop: str | Sequence[str] = (),
+        cache_salt: str = "",
+        priority: int = 0,
+        timeout_s: float | None = None,
+        progress: Progress = False,
+    ) -> list[GenerationResult]:
+        """Continue every prompt, all together; arguments, results and errors as LLM.generate.
+
+        progress: None is False here, since several calls may run at once; True and callables are
+        as there. Raises EngineDeadError where the engine has ended.
+        """
+        listed = arguments.prompts(prompts)
+        count = number_of_choices(n)
+        each = choices(arguments.params_for(params, len(listed)), count)
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        encoded = await asyncio.to_thread(self._encode_all, listed)
+        with reporting(False if progress is None else progress, len(each)) as meter:
+            pairs = [
+                self._open(encoded[index // count], one, options, meter)
+                for index, one in enumerate(each)
+            ]
+            return grouped(await _all_read(pairs), count)
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        params: SamplingParams | None = None,
+        *,
+        n: int = 1,
+        stop: str | Sequence[str] = (),
+        cache_salt: str = "",
+        priority: int = 0,
+        timeout_s: float | None = None,
+        **variables: Any,
+    ) -> GenerationResult:
+        """The model's next message. variables: of the chat template (enable_thinking, ...).
+
+        Raises TemplateError for a model without a template or messages it refuses.
+        """
+        (result,) = await self.generate(
+            [self.encode_chat(messages, **variables)],
+            params,
+            n=n,
+            stop=stop,
+            cache_salt=cache_salt,
+            priority=priority,
+            timeout_s=timeout_s,
+        )
+        return result
+
+    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """Token ids of a conversation, as of LLM.encode_chat; for `generate` or `stream`."""
+        return self._encoder.encode_chat(messages, **variables)
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+        cache_salt: str = "",
+        priority: int = 0,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[GenerationDelta, None]:
+        """Continue one prompt, piece by piece; the texts add up to what `generate` gives.
+
+        The request is submitted with the first piece asked for. Closing the iterator cancels it: a
+        loop that is left early does so at once inside `contextlib.aclosing(llm.stream(...))`, and
+        otherwise when the iterator is forgotten. Several steps may come as one delta to a reader
+        that is behind.
+        """
+        one = arguments.sampling_params(params)
+        options = Options.of(stop, cache_salt, priority, timeout_s)
+        [ids] = await asyncio.to_thread(self._encode_all, [arguments.prompt(prompt)])
+        request, outputs = self._open(ids, one, options)
+        async with aclosing(_deltas(request, outputs)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    def _encode_all(self, prompts: Sequence[str | list[int]]) -> list[list[int]]:
+        """In a thread: a long text would hold up every other task."""
+        return [self._encoder.encode(prompt) for prompt in prompts]
+
+    def _open(
+        self,
+        ids: list[int],
+        params: SamplingParams,
+        options: Options,
+        meter: ProgressMeter | None = None,
+    ) -> tuple[OpenRequest, AsyncGenerator[Output, None]]:
+        """A request that is checked, and submitted when its outputs are first asked for."""
+        name = str(self._num_requests)
+        self._num_requests += 1
+        request = OpenRequest.make(name, ids, params, options, self._encoder, meter)
+        return request, self._engine.generate(request.submit)
+
+
+def _load_encoder(config: EngineConfig) -> PromptEncoder:
+    return PromptEncoder.of(open_checkpoint(resolve_model(config.model)), config)
+
+
+async def _deltas(
+    request: OpenRequest, outputs: AsyncGenerator[Output, None]
+) -> AsyncGenerator[GenerationDelta, None]:
+    """The deltas of a request up to its last; what the engine still does for it is given up."""
+    async with aclosing(outputs):
+        async for output in outputs:
+            delta = request.delta(output)
+            request.count(delta)
+            yield delta
+            if delta.finish_reason is not None:
+                return
+
+
+async def _read(request: OpenRequest, outputs: AsyncGenerator[Output, None]) -> GenerationResult:
+    async with aclosing(_deltas(request, outputs)) as deltas:
+        return request.result([delta async for delta in deltas])
+
+
+async def _all_read(
+    pairs: Sequence[tuple[OpenRequest, AsyncGenerator[Output, None]]],
+) -> list[GenerationResult]:
+    """Results in order. When one fails, or the caller is cancelled, the others are given up."""
+    tasks = [asyncio.ensure_future(_read(request, outputs)) for request, outputs in pairs]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,66 @@
+"""Sampling parameters by name, as `/set temperature 0.2` changes them and files keep them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from headrace.engine.params import RANGES, SamplingParams
+from headrace.errors import ConfigError
+
+_FIELDS = {one.name: one for one in msgspec.structs.fields(SamplingParams)}
+
+NAMES = tuple(name for name in RANGES if name in _FIELDS and name != "choice")
+"""What can be set: the numbers of SamplingParams."""
+
+DEFAULT = SamplingParams(max_tokens=None)
+"""What a chat begins with: an answer may be as long as the context allows."""
+
+
+def changed(params: SamplingParams, name: str, value: object) -> SamplingParams:
+    """The parameters with one of them set. value: a number, or a text of one, or "default".
+
+    Raises ConfigError naming the parameter, the value and what is accepted.
+    """
+    if name not in NAMES:
+        raise ConfigError(f"{name!r} cannot be set; {', '.join(NAMES)} can")
+    if isinstance(value, str) and value in ("default", "none"):
+        return msgspec.structs.replace(params, **{name: getattr(DEFAULT, name)})
+    number = _number(name, value)
+    if number not in RANGES[name]:
+        raise ConfigError(f"{name} is {value}; it must be {RANGES[name]}")
+    return msgspec.structs.replace(params, **{name: number})
+
+
+def _number(name: str, value: object) -> float:
+    is_float = _FIELDS[name].type is float
+    try:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        number = float(value) if is_float else int(value)
+        if not math.isfinite(number) or (isinstance(value, float) and number != value):
+            raise ValueError
+    except (ValueError, OverflowError):
+        kind = "a number" if is_float else "an integer"
+        raise ConfigError(f"{name} is {value!r}; {kind} is expected") from None
+    return number
+
+
+def of_file(values: dict[str, Any], params: SamplingParams) -> SamplingParams:
+    """What a saved conversation names, the defaults for other numbers, and the rest of `params`."""
+    for name in NAMES:
+        params = changed(params, name, values.get(name, "default"))
+    for name in values:
+        changed(params, name, values[name])  # raises for a name that cannot be set
+    return params
+
+
+def chosen(params: SamplingParams) -> dict[str, Any]:
+    """Those that are not the defaults."""
+    return {
+        name: getattr(params, name)
+        for name in NAMES
+        if getattr(params, name) != getattr(DEFAULT, name)
+    }

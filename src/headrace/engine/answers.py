@@ -1,0 +1,47 @@
+"""What is said of a request: that it has started, and what each step gave it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.engine.messages import Output, Started
+from headrace.engine.request import Request
+from headrace.engine.sampler import Draw
+
+
+def started(request: Request) -> Started:
+    """Of a request that has left the queue."""
+    return Started(request.request_id, _queue_s(request))
+
+
+def _queue_s(request: Request) -> float:
+    assert request.admitted_s is not None, "it has left the queue"
+    return request.admitted_s - request.arrived_s
+
+
+def output(request: Request, draw: Draw, *, is_first: bool) -> Output:
+    """What a draw came to, once it has been entered in `request`.
+
+    is_first: no token had come of it before; what is said once goes with it, and is given away.
+    """
+    first_s, admitted_s = request.first_token_s, request.admitted_s
+    said = Output(
+        request_id=request.request_id,
+        token_ids=[] if draw.token_id is None else [draw.token_id],
+        logprobs=None if draw.logprob is None else [draw.logprob],
+        finish_reason=request.finish_reason,
+        stop_reason=request.stop_reason,
+        error=draw.error,
+        cached_tokens=request.cached_tokens if first_s is not None else 0,
+        num_preemptions=request.num_preemptions,
+    )
+    if not is_first or first_s is None or admitted_s is None:
+        return said
+    scores, request.prompt_logprobs = request.prompt_logprobs, None
+    return msgspec.structs.replace(
+        said,
+        queue_s=_queue_s(request),
+        prefill_s=first_s - admitted_s,
+        cache_miss=request.cache_miss,
+        prompt_logprobs=scores,
+    )

@@ -1,0 +1,121 @@
+"""What of a checkpoint would fit on this machine, told from its headers: no weight is read.
+
+The arithmetic is that of loading (`weight_memory`, `memory`) on what the config says, less what the
+copies of the weights will take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.config.settings import EngineConfig
+from headrace.engine.memory import REST_BYTES, available_memory_bytes, plan_kv_cache
+from headrace.engine.weight_memory import check_weights_fit, copied_bytes
+from headrace.errors import ConfigError, UnsupportedModelError
+from headrace.models import DecoderConfig, read_config
+from headrace.ops.interface import KVCacheSpec, KVCodec
+from headrace.weights.checkpoint import Checkpoint
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """What fits with the default settings.
+
+    token_bytes: of KV cache, for a token of one request. max_model_len: the model's own.
+    available_bytes: of memory, now. weights_bytes: of them that loading takes.
+    default_tokens: the longest request with the default size of the KV cache; most_tokens: with
+        kv_cache_memory_bytes, which is what that length takes of the memory that is left. All
+        three are 0 where not even the weights fit; problem says so in words, "" otherwise.
+    """
+
+    kv_cache_dtype: str
+    token_bytes: int
+    max_model_len: int
+    available_bytes: int
+    weights_bytes: int
+    default_tokens: int = 0
+    most_tokens: int = 0
+    kv_cache_memory_bytes: int = 0
+    problem: str = ""
+
+
+def fit(checkpoint: Checkpoint, available_bytes: int | None = None) -> Fit | None:
+    """What would fit of a checkpoint; None for a model that is not implemented.
+
+    available_bytes: of memory; looked up when None. Raises ConfigError where that cannot be told.
+    """
+    try:
+        shape = _Shape(read_config(checkpoint), _dominant_codec(checkpoint))
+    except UnsupportedModelError:
+        return None
+    available = available_memory_bytes() if available_bytes is None else available_bytes
+    config = EngineConfig()
+    weights = copied_bytes(checkpoint)
+    left = max(0, available - weights - REST_BYTES)
+    codec: KVCodec = "f32" if shape.weight_codec == "F32" else "bf16"
+    facts = Fit(
+        kv_cache_dtype=codec,
+        token_bytes=shape.kv_cache_spec(1, 1, codec, codec).block_bytes,
+        max_model_len=shape.max_positions,
+        available_bytes=available,
+        weights_bytes=weights,
+    )
+    try:
+        check_weights_fit(checkpoint, config.backend, available)
+        plan = plan_kv_cache(shape, config, left)
+    except ConfigError as error:
+        return msgspec.structs.replace(facts, problem=str(error))
+    longest = plan_kv_cache(shape, _with_bytes(config, left), left)
+    blocks = min(longest.num_blocks, -(-longest.max_model_len // longest.block_size))
+    return msgspec.structs.replace(
+        facts,
+        default_tokens=plan.max_model_len,
+        most_tokens=longest.max_model_len,
+        kv_cache_memory_bytes=blocks * longest.block_bytes,
+    )
+
+
+def _with_bytes(config: EngineConfig, num_bytes: int) -> EngineConfig:
+    return msgspec.structs.replace(config, kv_cache_memory_bytes=num_bytes)
+
+
+def _dominant_codec(checkpoint: Checkpoint) -> str:
+    """Codec of most bytes of matrices, by which the engine chooses the type of K and V."""
+    sizes = Counter[str]()
+    for tensor in checkpoint.tensors.values():
+        if len(tensor.shape) == 2:
+            sizes[tensor.codec.name] += tensor.nbytes
+    return sizes.most_common(1)[0][0] if sizes else "F32"
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What sizing a KV cache asks of a model, from its config alone."""
+
+    config: DecoderConfig
+    weight_codec: str
+
+    @property
+    def max_positions(self) -> int:
+        return self.config.max_positions
+
+    @property
+    def window(self) -> int:
+        windows = self.config.windows
+        return max(windows) if windows and all(windows) else 0
+
+    def kv_cache_spec(
+        self, block_size: int, num_blocks: int, k_codec: KVCodec, v_codec: KVCodec
+    ) -> KVCacheSpec:
+        attention = self.config.attention
+        return KVCacheSpec(
+            num_layers=self.config.num_layers,
+            num_kv_heads=attention.num_kv_heads,
+            head_dim=attention.head_dim,
+            block_size=block_size,
+            num_blocks=num_blocks,
+            k_codec=k_codec,
+            v_codec=v_codec,
+        )

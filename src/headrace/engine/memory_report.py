@@ -1,0 +1,47 @@
+"""The arithmetic of an engine's memory in words: what there was, what it went to, what it holds."""
+
+from __future__ import annotations
+
+from headrace.engine.messages import EngineInfo
+
+MIB = 1 << 20
+
+USUAL_REQUEST_TOKENS = 1000
+"""A request of everyday length, prompt and answer, to say how many of them fit at once."""
+
+
+def memory_report(info: EngineInfo) -> list[str]:
+    """Three lines for people: memory and weights, the KV cache, and the requests it holds.
+
+    How many requests fit is said of requests that share nothing; where every layer of a model has
+    a window it is the least, since blocks behind the window are given back.
+    """
+    block_bytes = info.kv_bytes // info.num_blocks
+    available = "memory: "
+    if info.available_bytes:
+        available += f"{_mib(info.available_bytes)} available when the KV cache was sized, "
+    else:
+        available += "how much is available is not known; "
+    longest = min(info.max_model_len, info.pool_tokens)
+    counts = f"{_at_once(info, longest):,} of that length"
+    if longest > USUAL_REQUEST_TOKENS:
+        usual = _at_once(info, USUAL_REQUEST_TOKENS)
+        counts += f", {usual:,} of {USUAL_REQUEST_TOKENS:,} tokens"
+    source = f" ({info.kv_budget})" if info.kv_budget else ""
+    return [
+        f"{available}beside {_mib(info.weight_bytes)} of weights ({info.weight_codec})",
+        f"KV cache: {_mib(info.kv_bytes)}{source}: {info.num_blocks:,} blocks of "
+        f"{info.block_size} tokens, {block_bytes:,} bytes each; a token costs "
+        f"{block_bytes // info.block_size:,} bytes in {info.kv_cache_dtype}",
+        f"longest request: {longest:,} tokens, prompt and output; at once fit {counts}",
+    ]
+
+
+def _at_once(info: EngineInfo, tokens: int) -> int:
+    """Requests of a length that the blocks hold together, at least."""
+    blocks = -(-tokens // info.block_size)
+    return max(1, info.num_blocks // blocks)
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{num_bytes / MIB:,.1f} MiB"

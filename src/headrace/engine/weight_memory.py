@@ -1,0 +1,71 @@
+"""Whether weights fit in memory, asked before they are loaded.
+
+The CPU kernels hold every matrix in a layout of their own: a copy, which unlike a mapped file the
+kernel cannot drop. Weights larger than what is available would therefore end the process in the
+middle of loading (or, with swap, be read back from it in every step). So this is an error, not a
+warning, and it says what would fit. The reference backend computes from the mapped file and is not
+held to it.
+"""
+
+from __future__ import annotations
+
+from headrace.engine.memory import MIB, REST_BYTES, available_memory_bytes
+from headrace.errors import ConfigError
+from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.codecs import CODECS
+
+HEAD = "lm_head.weight"
+
+KINDS = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K")
+"""What is suggested, the finest first."""
+
+MIX_MARGIN = 1.1
+"""Files named after a kind (Q4_K_M) hold some tensors in finer kinds: up to a tenth more bytes."""
+
+
+def check_weights_fit(
+    checkpoint: Checkpoint, backend: str, available_bytes: int | None = None
+) -> None:
+    """Raises ConfigError where the copies of the weights are larger than what is available.
+
+    available_bytes: of memory; looked up when None, and where that cannot be told nothing is said.
+    """
+    if backend != "cpu":
+        return
+    if available_bytes is None:
+        try:
+            available_bytes = available_memory_bytes()
+        except ConfigError:
+            return
+    needed = copied_bytes(checkpoint)
+    room = available_bytes - REST_BYTES
+    if needed <= room:
+        return
+    values = sum(tensor.num_values for tensor in checkpoint.tensors.values())
+    raise ConfigError(
+        f"{checkpoint.path}: the weights take {needed} bytes ({needed // MIB} MiB, "
+        f"{needed * 8 / values:.1f} bits per weight) and {max(0, room)} bytes "
+        f"({max(0, room) // MIB} MiB) of memory are available for them. {_remedy(values, room)}"
+    )
+
+
+def copied_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of weights that the kernels copy, at least: all but a table that is only looked up."""
+    tensors = checkpoint.tensors
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    head = tensors.get(HEAD)
+    if head is None:
+        return total
+    tables = [one.nbytes for one in tensors.values() if one.shape == head.shape and one is not head]
+    return total - max(tables, default=0)
+
+
+def _remedy(values: int, room: int) -> str:
+    for kind in KINDS:
+        num_bytes = int(values * CODECS[kind].bits_per_weight / 8 * MIX_MARGIN)
+        if num_bytes <= room:
+            return (
+                f"Free memory, or take the same model as a GGUF file in "
+                f"{kind} or smaller: about {num_bytes // MIB} MiB."
+            )
+    return "No quantization of this model fits: free memory, or take a smaller model."

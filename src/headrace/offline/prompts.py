@@ -1,0 +1,75 @@
+"""The text side of a model for callers in Python: prompts and conversations to token ids."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.config.settings import EngineConfig
+from headrace.engine import arguments
+from headrace.errors import TemplateError
+from headrace.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from headrace.text import ChatTemplate
+    from headrace.weights.checkpoint import Checkpoint
+
+logger = logging.getLogger(__name__)
+
+Prompt = str | Sequence[int]
+Message = Mapping[str, Any]
+
+
+class PromptEncoder:
+    """Tokenizer and chat template of one model. Not thread-safe: the template is made when needed.
+
+    tokenizer: the model's, for whatever else a caller wants of it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, templates: Mapping[str, str]) -> None:
+        self.tokenizer = tokenizer
+        self._templates = templates
+        self._template: ChatTemplate | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, config: EngineConfig) -> PromptEncoder:
+        """That of a checkpoint; raises HeadraceError where its tokenizer cannot be used."""
+        tokenizer = load_tokenizer(
+            checkpoint.tokenizer, checkpoint.eos_token_ids, pre=config.tokenizer_pre
+        )
+        return cls(tokenizer, checkpoint.chat_templates)
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether conversations can be encoded."""
+        return bool(self._templates)
+
+    def encode(self, prompt: str | list[int]) -> list[int]:
+        """Ids of a text, with what the tokenizer adds to every text; ids as they are."""
+        if not isinstance(prompt, str):
+            return prompt
+        ids = self.tokenizer.encode(prompt, add_special_tokens=True)
+        if self.tokenizer.has_double_bos(ids):
+            logger.warning(
+                "a prompt begins with two beginning-of-text tokens, which costs quality: the "
+                "tokenizer adds one, so leave it out of the text"
+            )
+        return ids
+
+    def encode_chat(self, messages: Sequence[Message], **variables: Any) -> list[int]:
+        """Token ids of a conversation, ready for the model's next message.
+
+        Control tokens written in a message are text: only the template's own become tokens.
+        Raises TemplateError for a model without a template or messages it refuses.
+        """
+        if self._template is None:
+            from headrace.text import ChatTemplate
+
+            if not self._templates:
+                raise TemplateError("this model has no chat template; use generate() with a text")
+            self._template = ChatTemplate.for_tokenizer(self._templates, self.tokenizer)
+        segments = self._template.render_segments(
+            arguments.messages(messages), control_tokens=self.tokenizer.control_tokens, **variables
+        )
+        return self.tokenizer.encode_segments(segments)

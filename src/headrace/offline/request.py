@@ -1,0 +1,136 @@
+"""One request on its way: what the engine is asked for, and its outputs made deltas and a result.
+
+Stop strings live here: the engine knows ids only, so whoever reads a request to a delta with a
+finish_reason gives up what the engine may still do for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.engine import arguments
+from headrace.engine.messages import Output, Submit
+from headrace.engine.params import SamplingParams
+from headrace.errors import RequestError
+from headrace.offline.progress import ProgressMeter
+from headrace.offline.prompts import PromptEncoder
+from headrace.offline.results import GenerationDelta, GenerationResult
+from headrace.text.stream import TextStream
+
+
+class Options(NamedTuple):
+    """What a call says beside prompts and sampling parameters; as in Submit."""
+
+    stops: tuple[str, ...]
+    cache_salt: str
+    priority: int
+    timeout_s: float | None
+
+    @classmethod
+    def of(cls, stop: object, cache_salt: object, priority: object, timeout_s: object) -> Options:
+        """From a caller's arguments; raises RequestError for one of another type."""
+        return cls(
+            arguments.stop_strings(stop),
+            arguments.text(cache_salt, "cache_salt"),
+            arguments.integer(priority, "priority"),
+            arguments.number_or_none(timeout_s, "timeout_s"),
+        )
+
+
+@dataclass(frozen=True)
+class OpenRequest:
+    """A request, the text of its answer so far, and the deltas of it that nobody has read yet."""
+
+    submit: Submit
+    text: TextStream
+    meter: ProgressMeter | None = None
+    arrived: deque[GenerationDelta] = field(default_factory=deque)
+
+    @classmethod
+    def make(
+        cls,
+        request_id: str,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        options: Options,
+        encoder: PromptEncoder,
+        meter: ProgressMeter | None = None,
+    ) -> OpenRequest:
+        """Raises RequestError for an empty stop string."""
+        submit = Submit(
+            request_id,
+            prompt_token_ids,
+            params,
+            cache_salt=options.cache_salt,
+            priority=options.priority,
+            timeout_s=options.timeout_s,
+        )
+        text = TextStream(
+            encoder.tokenizer,
+            prompt_ids=prompt_token_ids,
+            stops=options.stops,
+            min_tokens=params.min_tokens,
+        )
+        return cls(submit, text, meter)
+
+    def delta(self, output: Output) -> GenerationDelta:
+        """The piece of an output; a stop string in it ends the text, whatever the engine says."""
+        taken = self.text.take(output.token_ids, output.finish_reason)
+        stopped = taken.stop is not None
+        heard = output.prompt_logprobs
+        return GenerationDelta(
+            text=taken.text,
+            token_ids=tuple(output.token_ids[: taken.num_tokens]),
+            logprobs=tuple((output.logprobs or [])[: taken.num_tokens]),
+            finish_reason="stop" if stopped else output.finish_reason,
+            stop_reason=taken.stop if stopped else output.stop_reason,
+            error=output.error,
+            cached_tokens=output.cached_tokens,
+            prompt_logprobs=None if heard is None else tuple(heard),
+        )
+
+    def count(self, delta: GenerationDelta) -> None:
+        """Tell whoever follows the call's progress of a delta."""
+        if self.meter is not None:
+            prompt_tokens = len(self.submit.prompt_token_ids)
+            self.meter.add(self.submit.request_id, prompt_tokens, delta)
+
+    def result(self, deltas: Sequence[GenerationDelta]) -> GenerationResult:
+        """All deltas together."""
+        last = deltas[-1]
+        assert last.finish_reason is not None
+        logprobs = tuple(one for delta in deltas for one in delta.logprobs)
+        heard = (one.prompt_logprobs for one in deltas if one.prompt_logprobs is not None)
+        return GenerationResult(
+            text="".join(delta.text for delta in deltas),
+            token_ids=tuple(token_id for delta in deltas for token_id in delta.token_ids),
+            finish_reason=last.finish_reason,
+            prompt_token_ids=tuple(self.submit.prompt_token_ids),
+            logprobs=None if self.submit.params.logprobs is None else logprobs,
+            stop_reason=last.stop_reason,
+            error=last.error,
+            cached_tokens=max(delta.cached_tokens for delta in deltas),
+            prompt_logprobs=next(heard, None),
+        )
+
+
+def number_of_choices(n: object) -> int:
+    """How many answers to a prompt are asked for. Raises RequestError below 1."""
+    count = arguments.integer(n, "n")
+    if count < 1:
+        raise RequestError(f"n is {count}; it must be 1 or more", param="n", code="invalid_value")
+    return count
+
+
+def choices(params: Iterable[SamplingParams], n: int) -> list[SamplingParams]:
+    """n of each, which differ in the random stream they draw from."""
+    return [
+        msgspec.structs.replace(one, choice=one.choice + index) if index else one
+        for one in params
+        for index in range(n)
+    ]

@@ -1,0 +1,65 @@
+"""What a generation gives: deltas while it runs, a result at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.engine.messages import FinishReason, TokenLogprob
+
+PromptLogprobs = tuple[TokenLogprob | None, ...]
+"""One per token of the prompt; None for the first, which follows nothing."""
+
+
+@dataclass(frozen=True)
+class GenerationDelta:
+    """What a step added: text that is settled, and tokens whose text may still be held back.
+
+    The last one has a finish_reason. stop_reason: the stop string or the id from stop_token_ids
+    that ended the text. error: the cause where finish_reason is "error". prompt_logprobs: once, in
+    a delta that need not be the first, where they were asked for.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    error: str | None = None
+    cached_tokens: int = 0
+    prompt_logprobs: PromptLogprobs | None = None
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """One prompt's answer. Fields as in GenerationDelta; logprobs is None if none were asked for.
+
+    token_ids include the id that ended the text and, of a stop string, the token that completed it.
+    alternatives: the other n - 1 answers to the prompt, where more than one was asked for.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    prompt_token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    stop_reason: str | int | None = None
+    error: str | None = None
+    cached_tokens: int = 0
+    prompt_logprobs: PromptLogprobs | None = None
+    alternatives: tuple[GenerationResult, ...] = ()
+
+    @property
+    def choices(self) -> tuple[GenerationResult, ...]:
+        """All n answers, this one first."""
+        return (self, *self.alternatives)
+
+
+def grouped(answers: Sequence[GenerationResult], n: int) -> list[GenerationResult]:
+    """A result per prompt, of the n answers to each, which lie side by side in `answers`."""
+    if n == 1:
+        return list(answers)
+    return [
+        replace(answers[first], alternatives=tuple(answers[first + 1 : first + n]))
+        for first in range(0, len(answers), n)
+    ]

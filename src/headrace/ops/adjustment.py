@@ -1,0 +1,105 @@
+"""Bias, masks and penalties on rows of logits, in NumPy: the arithmetic of every backend on a CPU.
+
+A row costs what it changes: a look-up by ids, or one pass where most ids are masked. `Penalties`
+and `Adjustment` in `interface` say what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.ops.interface import Adjustment, Penalties, SamplingRows, Stage
+
+F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+
+STAGES: tuple[Stage, ...] = ("penalties", "temperature", "min_p", "top_k", "top_p")
+
+
+def adjust(logits: F32, adjustments: Sequence[Adjustment]) -> None:
+    """`Ops.adjust` for NumPy arrays."""
+    if logits.ndim != 2:
+        raise ValueError(f"logits of shape {list(logits.shape)} are not rows of logits")
+    for one in adjustments:
+        _check(one, *logits.shape)
+    for one in adjustments:
+        row = logits[one.row]
+        if len(one.bias_ids):
+            row[one.bias_ids] += one.bias
+        if one.allowed is not None:
+            kept = row[one.allowed]
+            row.fill(-np.inf)
+            row[one.allowed] = kept
+        if len(one.masked):
+            row[one.masked] = -np.inf
+        if one.penalties is not None:
+            penalise(row, one.penalties)
+
+
+def penalise(scores: F32, penalties: Penalties) -> None:
+    """Penalise f32[n] in place; ids at n and above are of no token and are passed over."""
+    ids, counts, repetition, frequency, presence = penalties
+    if len(ids) and int(ids.max()) >= len(scores):
+        within = ids < len(scores)
+        ids, counts = ids[within], counts[within]
+    values = scores[ids]
+    by = np.float32(repetition)
+    with np.errstate(over="ignore"):  # whoever samples refuses an infinity
+        if by != 1:
+            values = np.where(values > 0, values / by, values * by)
+        if frequency or presence:
+            said = counts > 0
+            often = np.float32(frequency) * counts.astype(np.float32)
+            np.subtract(values, often, values, where=said)
+            np.subtract(values, np.float32(presence), values, where=said)
+    scores[ids] = values
+
+
+def check_penalties(penalties: Penalties, width: int) -> None:
+    """ValueError where ids, counts or strengths are not what `Penalties` says."""
+    ids, counts, repetition, frequency, presence = penalties
+    _check_ids("penalised id", ids, width)
+    if len(counts) != len(ids) or (len(counts) and counts.min() < 0):
+        raise ValueError(f"counts of {len(ids)} penalised ids must be as many, and not negative")
+    if not 0 < repetition < np.inf:
+        raise ValueError(f"repetition {repetition} is not in (0, inf)")
+    if not np.isfinite([frequency, presence]).all():
+        raise ValueError(f"frequency {frequency} and presence {presence} must be finite")
+
+
+def check_chains(rows: SamplingRows, count: int, width: int) -> None:
+    """ValueError where chains are not one per row, or one is not what `Chain` says."""
+    if rows.chains and len(rows.chains) != count:
+        raise ValueError(f"{len(rows.chains)} chains for {count} rows of logits")
+    for chain in rows.chains:
+        if chain is None:
+            continue
+        stages = chain.stages
+        if not stages or len(set(stages)) < len(stages) or not set(stages) <= set(STAGES):
+            raise ValueError(f"stages {stages} must be of {STAGES}, each once, at least one")
+        if chain.penalties is not None:
+            if "penalties" not in stages:
+                raise ValueError(f"penalties have no place among the stages {stages}")
+            check_penalties(chain.penalties, width)
+
+
+def _check(one: Adjustment, count: int, width: int) -> None:
+    if not 0 <= one.row < count:
+        raise ValueError(f"row {one.row} is not in [0, {count})")
+    if len(one.bias) != len(one.bias_ids):
+        raise ValueError(f"{len(one.bias)} biases for {len(one.bias_ids)} ids")
+    _check_ids("biased id", one.bias_ids, width)
+    if one.allowed is not None:
+        _check_ids("allowed id", one.allowed, width)
+    _check_ids("masked id", one.masked, width)
+    if one.penalties is not None:
+        check_penalties(one.penalties, width)
+
+
+def _check_ids(name: str, ids: I32, width: int) -> None:
+    if len(ids) and not (ids.min() >= 0 and ids.max() < width):
+        wrong = ids[(ids < 0) | (ids >= width)][0]
+        raise ValueError(f"{name} {wrong} is not in [0, {width})")

@@ -1,0 +1,156 @@
+"""Who may wait: a bound on queued requests and on their prompt tokens, counted before any work.
+
+A place is taken when a request has been parsed, before it is rendered and tokenized, and given back
+when the engine starts it or it ends, so between check and count nobody comes in: the count is exact
+at every moment (used from one event loop, without a wait between the two). Who finds no place is
+told so at once, with the numbers and when to come again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+from headrace.protocol.openai.error import RATE_LIMIT
+from headrace.server.api_error import ApiError
+
+# Starts that the pace of the queue is taken from.
+RECENT_STARTS = 64
+# Retry-After in seconds: less makes clients hammer, more makes them wait when the queue is gone.
+RETRY_LEAST_S, RETRY_MOST_S = 1, 60
+# Told while the pace is not known yet.
+RETRY_UNKNOWN_S = 5
+
+
+class Admission:
+    """The places of one engine's queue.
+
+    max_requests: that may wait beyond the free seats; with 0 only what can run at once comes in.
+    max_tokens: of their prompts together; one request alone may have more. seats: requests the
+    engine runs at a time. clock: seconds.
+    """
+
+    def __init__(
+        self, max_requests: int, max_tokens: int, *, seats: int, clock: Callable[[], float]
+    ) -> None:
+        self.max_requests = max_requests
+        self.max_tokens = max_tokens
+        self.num_queued = 0
+        """Requests that have a place and were not started."""
+        self.num_running = 0
+        """Requests that were started and have not ended; preempted ones among them."""
+        self.num_queued_tokens = 0
+        self.refused: Counter[str] = Counter()
+        """Requests that found no place, by what was full: "requests" or "tokens"."""
+        self._seats = seats
+        self._clock = clock
+        self._starts: deque[float] = deque(maxlen=RECENT_STARTS)
+
+    @property
+    def places(self) -> int:
+        """Requests that may wait now: those that a free seat waits for come on top."""
+        return self.max_requests + max(0, self._seats - self.num_running)
+
+    def enter(self, num_requests: int) -> Ticket:
+        """Places for so many requests, all or none.
+
+        Raises ApiError 429 with Retry-After where the queue is full, and 400 for a number that no
+        queue of this server could take.
+        """
+        most = self.max_requests + self._seats
+        if num_requests > most:
+            raise ApiError(
+                400,
+                f"the request asks for {num_requests} answers (prompts times n or best_of); at "
+                f"most {most} are taken at once: {self._seats} that run (--max-num-seqs) and "
+                f"{self.max_requests} that wait (--max-num-queued-reqs). Send several requests.",
+                code="too_many_choices",
+            )
+        if self.num_queued + num_requests > self.places:
+            self.refused["requests"] += num_requests
+            raise self._full(
+                f"{self.num_queued} requests are queued and this would add {num_requests}; the "
+                f"limit is {self.places} (--max-num-queued-reqs {self.max_requests})"
+            )
+        self.num_queued += num_requests
+        return Ticket(self, num_requests)
+
+    def _add_tokens(self, tokens: int) -> None:
+        if self.num_queued_tokens and self.num_queued_tokens + tokens > self.max_tokens:
+            self.refused["tokens"] += 1
+            raise self._full(
+                f"{self.num_queued_tokens} prompt tokens are queued and this would add {tokens}; "
+                f"the limit is {self.max_tokens} (--max-num-queued-tokens)"
+            )
+        self.num_queued_tokens += tokens
+
+    def _leave(self, tokens: int, *, started: bool) -> None:
+        self.num_queued -= 1
+        self.num_queued_tokens -= tokens
+        if started:
+            self.num_running += 1
+            self._starts.append(self._clock())
+
+    def _end(self) -> None:
+        self.num_running -= 1
+
+    def _full(self, numbers: str) -> ApiError:
+        wait_s = self._retry_after_s()
+        return ApiError(
+            429,
+            f"the queue is full: {numbers}. Try again in {wait_s} s.",
+            type=RATE_LIMIT,
+            code="queue_full",
+            headers={"retry-after": str(wait_s)},
+        )
+
+    def _retry_after_s(self) -> int:
+        """How long the queue takes to empty at the pace of the latest starts, in whole seconds.
+
+        Not until the next place is free: all who are refused now would come back for that one.
+        """
+        if len(self._starts) < 2:
+            return RETRY_UNKNOWN_S
+        passed_s = self._clock() - self._starts[0]
+        wait_s = math.ceil(self.num_queued * passed_s / len(self._starts))
+        return min(max(wait_s, RETRY_LEAST_S), RETRY_MOST_S)
+
+
+class Ticket:
+    """Places of one call's requests. Each is left once, whatever is called how often."""
+
+    def __init__(self, admission: Admission, num_requests: int) -> None:
+        self._admission = admission
+        self._tokens = [0] * num_requests
+        self._queued = set(range(num_requests))
+        self._running: set[int] = set()
+
+    def add_tokens(self, prompt_tokens: Sequence[int]) -> None:
+        """Count the prompt of each request, in order; ApiError 429 where they are too many.
+
+        One prompt that several requests share (choices of it) is counted for the first.
+        """
+        self._admission._add_tokens(sum(prompt_tokens))
+        self._tokens = list(prompt_tokens)
+
+    def started(self, index: int) -> None:
+        """Request `index` left the queue and runs."""
+        if index in self._queued:
+            self._queued.remove(index)
+            self._running.add(index)
+            self._admission._leave(self._tokens[index], started=True)
+
+    def ended(self, index: int) -> None:
+        """Request `index` is over, started or not."""
+        if index in self._running:
+            self._running.remove(index)
+            self._admission._end()
+        elif index in self._queued:
+            self._queued.remove(index)
+            self._admission._leave(self._tokens[index], started=False)
+
+    def close(self) -> None:
+        """All are over."""
+        for index in range(len(self._tokens)):
+            self.ended(index)

@@ -1,0 +1,109 @@
+"""What `headrace serve` says to people and programs once the model can be used."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from headrace.config.server_settings import ServerConfig
+from headrace.engine.memory_report import memory_report
+
+if TYPE_CHECKING:
+    from headrace.server.state import ServerState
+
+logger = logging.getLogger(__name__)
+
+
+class Times(NamedTuple):
+    """Seconds from the call of `serve`, and of phases of engine and server, which run side by side.
+
+    The engine's begin with its process ("spawn"), the server's with the call.
+    """
+
+    ready_s: float
+    engine_phases_s: dict[str, float]
+    server_phases_s: dict[str, float]
+
+
+class _Announcement(msgspec.Struct, frozen=True):
+    """What `--json` prints. url has no path; phases_s are the engine's; times as in Times."""
+
+    url: str
+    model: str
+    ready_s: float
+    max_model_len: int
+    phases_s: dict[str, float]
+    server_phases_s: dict[str, float]
+
+
+def warn_of_strangers(config: ServerConfig) -> None:
+    """Log that whoever reaches an address beyond this machine can use a server without keys."""
+    if config.uds is None and not config.api_key and not _is_loopback(config.host):
+        logger.warning(
+            "--host %s is reached from other machines and there is no --api-key: whoever reaches "
+            "it can use the model",
+            config.host or "''",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name: what it stands for is not known here
+        return False
+
+
+def announce(state: ServerState, url: str, times: Times, as_json: bool) -> None:
+    """Print the one line, for people or as JSON; the log gets the arithmetic of memory."""
+    model = state.serving().model
+    for line in memory_report(model.engine.info):
+        logger.info("%s", line)
+    logger.debug(
+        "ready in %.2f s; engine: %s; server: %s",
+        times.ready_s,
+        _listed(times.engine_phases_s),
+        _listed(times.server_phases_s),
+    )
+    if as_json:
+        facts = _Announcement(
+            url,
+            model.name,
+            round(times.ready_s, 4),
+            model.limits.context_tokens,
+            times.engine_phases_s,
+            times.server_phases_s,
+        )
+        line = msgspec.json.encode(facts).decode()
+    else:
+        at = url if url.startswith("unix:") else f"{url}/v1"
+        line = f"headrace serves {model.name} at {at} (ready in {times.ready_s:.2f} s)"
+    print_line(line)
+
+
+def print_line(line: str) -> None:
+    """Write to stdout; a server goes on where nobody takes what it prints."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError) as error:  # absent; full or broken; closed
+        logger.warning("cannot write to stdout (%s): %s", error, line)
+        _silence_stdout()
+
+
+def _silence_stdout() -> None:
+    """Lead stdout nowhere: what waits in its buffer would fail again when Python ends."""
+    with suppress(AttributeError, OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _listed(phases_s: dict[str, float]) -> str:
+    return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in phases_s.items())

@@ -1,0 +1,136 @@
+"""From a plan to a reply: what chat completions and completions do alike.
+
+All requests of a plan run at once and their pieces go into one reply, whole or as events. The first
+failure ends the reply with that error; whatever ends it cancels what still runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.protocol.openai.sampling import SamplingFields
+from headrace.server.admission import Ticket
+from headrace.server.call import Call
+from headrace.server.connection import unless_gone
+from headrace.server.event_stream import EventStream
+from headrace.server.generation import Job, Piece, generate
+from headrace.server.merge import Pieces, merge, with_prompt_logprobs
+from headrace.server.plan import Plan, time_left_s
+from headrace.server.reply import Head, json_reply
+from headrace.server.state import Serving
+
+# Makes the engine's names of equal request ids differ.
+_RANDOM_DIGITS = 12
+
+
+class Reply(Protocol):
+    """Makes a reply of pieces. Use `events` and `last_events`, or `add` and `whole`."""
+
+    def events(self, index: int, piece: Piece) -> Iterator[bytes]:
+        """The events of a piece of request `index`."""
+
+    def last_events(self) -> Iterator[bytes]:
+        """What follows the last piece."""
+
+    def add(self, index: int, piece: Piece) -> None:
+        """Take a piece of a reply that is not streamed."""
+
+    def whole(self) -> msgspec.Struct:
+        """The reply made of all pieces added."""
+
+
+class Ids:
+    """The ids of one call: reply is the client's view, engine what the engine's requests are of."""
+
+    def __init__(self, prefix: str, asked: str | None, random: str) -> None:
+        self.reply = f"{prefix}-{asked or random}"
+        self.engine = f"{self.reply}-{random[:_RANDOM_DIGITS]}" if asked else self.reply
+
+
+def head_of(call: Call, serving: Serving, ids: Ids) -> Head:
+    """What each part of the reply to a call repeats."""
+    model = serving.model
+    return Head(ids.reply, int(call.state.wall_clock()), model.name, model.fingerprint)
+
+
+def timeout_s(call: Call, fields: SamplingFields) -> float | None:
+    """Seconds that are left to a call, counted from its arrival."""
+    spent_s = call.state.clock() - call.arrival_s
+    return time_left_s(fields.timeout_s, call.state.config.request_timeout, spent_s)
+
+
+async def admitted(
+    call: Call, num_requests: int, work: Callable[[Ticket], Awaitable[Response]]
+) -> Response:
+    """What `work` answers with places for so many requests; ApiError 429 where there are none."""
+    ticket = call.state.admission.enter(num_requests)
+    try:
+        response = await work(ticket)
+    except BaseException:
+        ticket.close()
+        raise
+    if isinstance(response, EventStream):
+        response.on_end = ticket.close
+    else:
+        ticket.close()
+    return response
+
+
+async def answer(
+    call: Call,
+    serving: Serving,
+    ticket: Ticket,
+    fields: SamplingFields,
+    plan: Plan,
+    reply: Reply,
+) -> Response:
+    """Run a plan. Raises ApiError 429 where its prompts find no place in the queue."""
+    ticket.add_tokens(plan.queued_tokens)
+    model = serving.model
+    sources = []
+    for index, submit in enumerate(plan.submits):
+        prompt = plan.prompt_of(index)
+        job = Job(
+            submit,
+            model.text_stream(submit.prompt_token_ids, fields, text_offset=len(prompt.text)),
+            call.arrival_s,
+            prompt_index=index // plan.choices,
+            n=fields.n,
+            started=partial(ticket.started, index),
+            ended=partial(ticket.ended, index),
+        )
+        sources.append(generate(model.engine, job, metrics=serving.requests))
+    merged = merge(sources)
+    if plan.asks_of_prompt:
+        merged = with_prompt_logprobs(merged, plan.choices)
+    if fields.stream:
+        return EventStream(
+            _events(merged, reply),
+            request_id=call.request_id,
+            clock=call.state.clock,
+            headers=call.headers,
+            keep_alive_s=call.state.config.sse_keep_alive,
+        )
+    return json_reply(await unless_gone(call.http.receive, _whole(merged, reply)))
+
+
+async def _events(merged: Pieces, reply: Reply) -> AsyncGenerator[bytes, None]:
+    async with aclosing(merged):
+        async for index, piece in merged:
+            for event in reply.events(index, piece):
+                yield event
+    for event in reply.last_events():
+        yield event
+
+
+async def _whole(merged: Pieces, reply: Reply) -> msgspec.Struct:
+    async with aclosing(merged):
+        async for index, piece in merged:
+            reply.add(index, piece)
+    return reply.whole()

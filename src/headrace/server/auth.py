@@ -1,0 +1,136 @@
+"""Who may call: keys of clients, and one of administrators.
+
+Every path needs a key but GET /health and /ready, which load balancers ask; what needs one is
+decided before any body is read. Keys are kept and compared as SHA-256 digests, each with each, so
+that the time a comparison takes says nothing of them. This file logs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headrace.config.server_settings import ServerConfig
+from headrace.errors import ConfigError
+from headrace.server.api_error import ApiError
+from headrace.server.headers import REQUEST_ID, request_id_from
+from headrace.server.reply import error_reply
+
+OPEN_PATHS = frozenset({"/health", "/ready"})
+ADMIN = "/admin"
+
+# Anthropic's clients send their key in a header of its own.
+_KEY_HEADER = b"x-api-key"
+
+
+class KeyRing:
+    """Some keys, as digests only."""
+
+    def __init__(self, keys: Iterable[str], flag: str) -> None:
+        """flag: where they come from, for the ConfigError about one no header can carry."""
+        self._digests = []
+        for number, key in enumerate(keys, 1):
+            if not all("!" <= letter <= "~" for letter in key):
+                raise ConfigError(
+                    f"{flag}: key {number} has characters that are not visible ASCII, which no "
+                    "header can carry; take letters, digits and punctuation without spaces"
+                )
+            self._digests.append(hashlib.sha256(key.encode()).digest())
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def __repr__(self) -> str:
+        return f"KeyRing({len(self._digests)} keys)"
+
+    def holds(self, candidates: Iterable[bytes]) -> bool:
+        """Whether one of them is one of ours; all are looked at, whatever is found."""
+        found = False
+        for candidate in candidates:
+            digest = hashlib.sha256(candidate).digest()
+            for known in self._digests:
+                found |= hmac.compare_digest(digest, known)
+        return found
+
+
+def keys_in(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+    """What a request offers as keys: `Authorization: Bearer KEY` and `x-api-key: KEY`."""
+    offered = []
+    for name, value in headers:
+        if name == b"authorization":
+            scheme, _, key = value.strip().partition(b" ")
+            if scheme.lower() == b"bearer":
+                offered.append(key.strip())
+        elif name == _KEY_HEADER:
+            offered.append(value.strip())
+    return offered
+
+
+class KeyGuard:
+    """ASGI app that lets calls with a key through to `app`.
+
+    The admin key opens everything. Without keys in the settings every path is open but those below
+    /admin, which are closed without an admin key. `refused` hears the status of each refusal.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ServerConfig,
+        *,
+        new_id: Callable[[], str],
+        refused: Callable[[int], None],
+    ) -> None:
+        self._app = app
+        self._keys = KeyRing(config.api_key, "--api-key")
+        admin_keys = () if config.admin_api_key is None else (config.admin_api_key,)
+        self._admin_keys = KeyRing(admin_keys, "--admin-api-key")
+        self._new_id = new_id
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the call on, or answer it with 401 or 403."""
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        given = Request(scope).headers.get(REQUEST_ID)
+        headers = {REQUEST_ID: request_id_from(given, self._new_id())}
+        self._refused(refusal.status)
+        await error_reply(refusal, headers)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        path: str = scope["path"]
+        if path in OPEN_PATHS and scope["method"] in ("GET", "HEAD"):
+            return None
+        admin = path == ADMIN or path.startswith(ADMIN + "/")
+        if admin and not self._admin_keys:
+            return ApiError(
+                403,
+                f"the paths below {ADMIN} are closed; start the server with --admin-api-key",
+                code="admin_closed",
+            )
+        if not admin and not self._keys:
+            return None
+        offered = keys_in(scope["headers"])
+        is_admin = self._admin_keys.holds(offered)
+        is_client = self._keys.holds(offered)
+        if is_admin or (is_client and not admin):
+            return None
+        return _unauthorized(offered, admin=admin)
+
+
+def _unauthorized(offered: list[bytes], *, admin: bool) -> ApiError:
+    key = "the admin key (--admin-api-key)" if admin else "an API key"
+    known = "is not it" if admin else "is not known here"
+    message = (
+        f"the key that was sent {known}; this path needs {key} of the server's"
+        if offered
+        else f"no key was sent; this path needs {key}: Authorization: Bearer KEY"
+    )
+    headers = {"www-authenticate": 'Bearer realm="headrace"'}
+    return ApiError(401, message, code="invalid_api_key", headers=headers)

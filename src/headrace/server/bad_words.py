@@ -1,0 +1,38 @@
+"""Texts that must not come out, as the sequences of ids that spell them.
+
+A word at the beginning of a text and one after a space are different tokens, so each is cut both
+ways, as vLLM does. (vLLM keeps the second only where it has as many tokens as the first; here it
+always counts, or "bad" would keep a word out and let the same word after a space in.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.errors import RequestError, shown
+
+
+class Encoder(Protocol):
+    """What is needed of a tokenizer."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Token ids of a text."""
+
+
+def bad_word_ids(words: Sequence[str], tokenizer: Encoder) -> tuple[tuple[int, ...], ...]:
+    """Every sequence once, in order; RequestError for a word that has no tokens."""
+    sequences: dict[tuple[int, ...], None] = {}
+    for index, word in enumerate(words):
+        bare = word.lstrip()
+        ids = tuple(tokenizer.encode(bare, add_special_tokens=False)) if bare else ()
+        if not ids:
+            raise RequestError(
+                f"bad_words[{index}]: {shown(word)} has no tokens, so there is nothing to keep "
+                "out; leave it out",
+                param=f"bad_words[{index}]",
+                code="invalid_value",
+            )
+        sequences[ids] = None
+        sequences[tuple(tokenizer.encode(f" {bare}", add_special_tokens=False))] = None
+    return tuple(sequences)

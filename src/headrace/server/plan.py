@@ -1,0 +1,126 @@
+"""What a call asks of the engine: one request per prompt and candidate, numbered prompt by prompt.
+
+Every check that needs the model is made here, before the first of them is submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.engine.limits import check_logprobs, check_priority, check_prompt
+from headrace.engine.messages import Submit
+from headrace.protocol.openai.sampling import SamplingFields
+from headrace.server.params import output_tokens, sampling_params
+from headrace.server.prompt import Prompt
+from headrace.server.served import ServedModel
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an endpoint makes of its own fields.
+
+    max_tokens: None for default_tokens, or, where that is None, as many as fit. tokens_param,
+    logprobs_param: the fields that say so. candidates: answers to generate per prompt.
+    prompt_logprobs: of the engine; for each candidate of a prompt the first one asks.
+    """
+
+    max_tokens: int | None
+    tokens_param: str
+    logprobs: int | None
+    logprobs_param: str
+    candidates: int
+    default_tokens: int | None = None
+    prompt_logprobs: int | None = None
+
+    @property
+    def room(self) -> int:
+        """Tokens of output that a prompt has to leave place for."""
+        return self.default_tokens or 1 if self.max_tokens is None else self.max_tokens
+
+
+@dataclass(frozen=True)
+class Plan:
+    """submits: of each candidate. choices: candidates per prompt."""
+
+    submits: list[Submit]
+    prompts: Sequence[Prompt]
+    choices: int
+    asks_of_prompt: bool
+
+    def prompt_of(self, index: int) -> Prompt:
+        """The prompt of candidate `index`."""
+        return self.prompts[index // self.choices]
+
+    @property
+    def queued_tokens(self) -> list[int]:
+        """Prompt tokens of each request; choices of one prompt have them only once."""
+        return [
+            0 if index % self.choices else len(submit.prompt_token_ids)
+            for index, submit in enumerate(self.submits)
+        ]
+
+
+def make_plan(
+    model: ServedModel,
+    fields: SamplingFields,
+    prompts: Sequence[Prompt],
+    wanted: Wanted,
+    *,
+    bad_words: tuple[tuple[int, ...], ...],
+    engine_id: str,
+    timeout_s: float | None,
+) -> Plan:
+    """The requests of a call; raises RequestError for what the model or the engine cannot do.
+
+    bad_words: as ids. engine_id: what the engine's names of them begin with. timeout_s: what is
+    left of the call's time.
+    """
+    limits = model.limits
+    check_logprobs(wanted.logprobs or 0, limits, wanted.logprobs_param)
+    check_logprobs(fields.prompt_logprobs or 0, limits, "prompt_logprobs")
+    check_priority(fields.priority, limits)
+    base = sampling_params(fields, limits, logprobs=wanted.logprobs, bad_words=bad_words)
+    submits: list[Submit] = []
+    for prompt in prompts:
+        check_prompt(prompt.token_ids, limits, prompt.param)
+        max_tokens = output_tokens(
+            len(prompt.token_ids),
+            wanted.max_tokens,
+            limits,
+            prompt_param=prompt.param,
+            tokens_param=wanted.tokens_param,
+            min_tokens=fields.min_tokens,
+            default=wanted.default_tokens,
+        )
+        for choice in range(wanted.candidates):
+            params = msgspec.structs.replace(
+                base,
+                max_tokens=max_tokens,
+                choice=choice,
+                prompt_logprobs=wanted.prompt_logprobs if choice == 0 else None,
+            )
+            submits.append(
+                Submit(
+                    f"{engine_id}-{len(submits)}",
+                    prompt.token_ids,
+                    params,
+                    cache_salt=fields.cache_salt or "",
+                    priority=fields.priority,
+                    timeout_s=timeout_s,
+                )
+            )
+    asks = wanted.prompt_logprobs is not None
+    return Plan(submits, prompts, wanted.candidates, asks)
+
+
+# An engine takes no deadline of 0; one that is over already ends the request at once.
+_LEAST_S = 1e-6
+
+
+def time_left_s(asked_s: float | None, limit_s: float | None, spent_s: float) -> float | None:
+    """What is left of a call's time: the least of what the client asked and the server allows."""
+    allowed = [one for one in (asked_s, limit_s) if one is not None]
+    return max(_LEAST_S, min(allowed) - spent_s) if allowed else None

@@ -1,0 +1,85 @@
+"""What is below /admin: to see what the server does, and to end or reset parts of it.
+
+Only calls with the admin key get here; `auth` sees to that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.config.masked import masked
+from headrace.protocol.request import Endpoint
+from headrace.server.api_error import ApiError
+from headrace.server.call import Call
+from headrace.server.open_calls import OpenCallFacts
+from headrace.server.reply import json_reply
+
+
+class OpenRequests(msgspec.Struct, frozen=True):
+    """Open calls, the oldest first."""
+
+    requests: list[OpenCallFacts]
+
+
+class CancelRequest(msgspec.Struct, frozen=True):
+    """Which call to end: its x-request-id."""
+
+    request_id: str
+
+
+CANCEL = Endpoint("/admin/cancel", CancelRequest)
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """How many open calls had that id and are ended."""
+
+    cancelled: int
+
+
+class PrefixCacheReset(msgspec.Struct, frozen=True):
+    """How many cached blocks were forgotten; those of open requests stay."""
+
+    blocks: int
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Every setting by name, secrets hidden. engine: None until they are known."""
+
+    server: dict[str, Any]
+    engine: dict[str, Any] | None
+
+
+async def open_requests(call: Call) -> Response:
+    """GET /admin/requests."""
+    state = call.state
+    return json_reply(OpenRequests(state.open_calls.facts(state.clock())))
+
+
+async def cancel(call: Call) -> Response:
+    """POST /admin/cancel: end a call by its id."""
+    request_id = (await call.parse(CANCEL)).request_id
+    count = call.state.open_calls.cancel(request_id)
+    if not count:
+        raise ApiError(
+            404,
+            f"no open request has the id {request_id[:128]!r}; GET /admin/requests lists them",
+            param="request_id",
+            code="not_found",
+        )
+    return json_reply(Cancelled(count))
+
+
+async def reset_prefix_cache(call: Call) -> Response:
+    """POST /admin/reset_prefix_cache."""
+    blocks = await call.state.serving().model.engine.reset_prefix_cache()
+    return json_reply(PrefixCacheReset(blocks))
+
+
+async def settings(call: Call) -> Response:
+    """GET /admin/settings."""
+    state = call.state
+    engine = None if state.engine_config is None else masked(state.engine_config)
+    return json_reply(Settings(masked(state.config), engine))

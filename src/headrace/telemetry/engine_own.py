@@ -1,0 +1,146 @@
+"""What an engine says of itself under names of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import Metric
+
+from headrace.telemetry import buckets
+from headrace.telemetry.engine_reports import EngineCounts, EngineFacts
+from headrace.telemetry.families import Families
+
+if TYPE_CHECKING:
+    from headrace.telemetry.engine_collector import Now
+
+
+def families(
+    make: Families,
+    facts: EngineFacts,
+    counts: EngineCounts,
+    now: Now,
+    *,
+    alive: bool,
+    version: str,
+) -> Iterator[Metric]:
+    """Every family, in a fixed order."""
+    yield make.gauge("headrace:engine_up", "1 while the engine's loop runs, 0 after.", alive)
+    yield from _facts(make, facts, version)
+    yield make.gauges(
+        "headrace:kv_blocks",
+        "KV blocks by state; free, cached and owned add up to total.",
+        "state",
+        {
+            "free": now.blocks_free,
+            "cached": now.blocks_cached,
+            "owned": now.blocks_owned,
+            "total": now.blocks_total,
+        },
+    )
+    yield make.gauge("headrace:last_step_seconds", "Seconds the last step took.", now.step_s)
+    yield make.gauge("headrace:last_step_tokens", "Tokens the last step computed.", now.step_tokens)
+    yield from _roofline(make, facts, now)
+    yield from _steps(make, counts)
+    yield from _events(make, counts)
+
+
+def _facts(make: Families, facts: EngineFacts, version: str) -> Iterator[Metric]:
+    yield make.gauge(
+        "headrace:engine_info",
+        "What runs, as labels.",
+        1,
+        version=version,
+        model_type=facts.model_type,
+        backend=facts.backend,
+        cpu_level=facts.cpu_level,
+        threads=str(facts.num_threads),
+    )
+    yield make.gauge("headrace:weight_bytes", "Bytes of weights.", facts.weight_bytes)
+    yield make.gauge("headrace:kv_cache_bytes", "Bytes of the KV cache.", facts.kv_bytes)
+    yield make.gauges(
+        "headrace:load_seconds", "Seconds each phase of loading took.", "phase", facts.phases_s
+    )
+
+
+def _roofline(make: Families, facts: EngineFacts, now: Now) -> Iterator[Metric]:
+    """Limits, and shares of the last step. Absent, not 0, where limit or step is not known."""
+    shares = (
+        (
+            "mbu",
+            "memory bandwidth",
+            "headrace:read_limit_bytes_per_second",
+            now.step_bytes,
+            facts.read_limit_bytes_per_s,
+        ),
+        (
+            "mfu",
+            "multiply rate",
+            "headrace:compute_limit_operations_per_second",
+            now.step_operations,
+            facts.compute_limit_ops_per_s,
+        ),
+    )
+    for name, what, limit_name, amount, limit in shares:
+        if not limit:
+            continue
+        yield make.gauge(limit_name, f"This machine's {what}, as measured.", limit)
+        if now.step_s and amount:
+            text = f"Share of this machine's {what} that the last step reached."
+            yield make.gauge(f"headrace:last_step_{name}", text, amount / now.step_s / limit)
+
+
+def _steps(make: Families, counts: EngineCounts) -> Iterator[Metric]:
+    yield make.counter("headrace:engine_steps", "Steps the engine has done.", counts.steps)
+    yield make.histogram(
+        "headrace:step_seconds",
+        "Seconds per step.",
+        buckets.STEP_S,
+        counts.step_seconds,
+        counts.busy_s,
+    )
+    yield make.counter(
+        "headrace:computed_tokens",
+        "Tokens computed: prompts without cache hits, output, and recomputation.",
+        counts.computed_tokens,
+    )
+    yield make.counter(
+        "headrace:step_bytes",
+        "Bytes that steps had to move: weights, and K and V read and written.",
+        counts.moved_bytes,
+    )
+    yield make.counter(
+        "headrace:step_operations",
+        "Multiplications and additions of matrix products and attention.",
+        counts.operations,
+    )
+    yield make.counter(
+        "headrace:failed_steps",
+        "Steps whose batch raised and was run again request by request.",
+        counts.failed_steps,
+    )
+
+
+def _events(make: Families, counts: EngineCounts) -> Iterator[Metric]:
+    yield make.counters(
+        "headrace:prefix_cache_misses",
+        "Requests whose prompt was not wholly cached, by reason.",
+        "reason",
+        counts.miss_reasons,
+    )
+    yield make.counters(
+        "headrace:preemptions",
+        "Preemptions by reason: blocks ran out, or a request that comes before took the place.",
+        "reason",
+        {"blocks": 0, "priority": 0} | dict(counts.preemption_reasons),
+    )
+    yield make.counter(
+        "headrace:request_timeouts",
+        "Requests that ended because their time was over.",
+        counts.timeouts,
+    )
+    yield make.counter(
+        "headrace:kv_accounting_errors",
+        "Times that KV blocks did not add up when the engine became idle.",
+        counts.kv_accounting_errors,
+    )

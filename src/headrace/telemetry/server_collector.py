@@ -1,0 +1,100 @@
+"""What the server itself says: its queue, whom it refused, whether it can serve, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from headrace.telemetry import buckets
+from headrace.telemetry.families import Families
+
+REFUSALS = ("requests", "tokens")
+"""Limits of the queue that a request can meet; there from the start, so that rates begin at 0."""
+
+RESTARTS = ("died", "stalled", "failed_to_load")
+"""Why an engine is started again; there from the start as well."""
+
+
+class Queue(Protocol):
+    """Who waits, and the limits of that; `refused` counts requests by the limit they met."""
+
+    @property
+    def max_requests(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    @property
+    def num_queued(self) -> int: ...
+    @property
+    def num_queued_tokens(self) -> int: ...
+    @property
+    def refused(self) -> Mapping[str, int]: ...
+
+
+class ServerCollector(Collector):
+    """Gauges and counters of the queue. `ready` is called at each scrape."""
+
+    def __init__(self, queue: Queue, ready: Callable[[], bool]) -> None:
+        self._queue = queue
+        self._ready = ready
+        self._make = Families({})
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, in a fixed order."""
+        make, queue = self._make, self._queue
+        yield make.gauge("headrace:ready", "1 while requests can be served.", self._ready())
+        yield make.gauge(
+            "headrace:admission_queued_requests",
+            "Requests accepted that the engine has not started.",
+            queue.num_queued,
+        )
+        yield make.gauge(
+            "headrace:admission_queued_tokens", "Their prompt tokens.", queue.num_queued_tokens
+        )
+        yield make.gauge(
+            "headrace:admission_max_queued_requests",
+            "Most requests that may wait (--max-num-queued-reqs); free seats come on top.",
+            queue.max_requests,
+        )
+        yield make.gauge(
+            "headrace:admission_max_queued_tokens",
+            "Most prompt tokens that may wait (--max-num-queued-tokens).",
+            queue.max_tokens,
+        )
+        yield make.counters(
+            "headrace:admission_refused",
+            "Requests that found the queue full, by which limit.",
+            "reason",
+            dict.fromkeys(REFUSALS, 0) | dict(queue.refused),
+        )
+
+
+class RecoveryMetrics:
+    """Counts an engine's restarts; told of each by whoever watches the engine."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._restarts = Counter(
+            "headrace:engine_restarts",
+            "Attempts to start another engine, by why.",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in RESTARTS:
+            self._restarts.labels(reason=reason)
+        self._recovery = Histogram(
+            "headrace:engine_recovery_seconds",
+            "From an engine's end to the next one's being ready.",
+            registry=registry,
+            buckets=buckets.RECOVERY_S,
+        )
+
+    def restarted(self, reason: str) -> None:
+        """Another engine is started; `reason` is one of RESTARTS."""
+        self._restarts.labels(reason=reason).inc()
+
+    def recovered(self, seconds: float) -> None:
+        """The next one serves, so long after the end of the one before."""
+        self._recovery.observe(seconds)

@@ -1,0 +1,195 @@
+"""A supervised engine with real processes: killed, stopped, garbled, and back as before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.messages import Output, Submit
+from headrace.engine.supervised import SupervisedEngine
+from headrace.engine.supervision import EngineGivenUp, Event, Supervision
+from headrace.errors import EngineDeadError
+from tests.engine.test_client import _children, _runs, config_of, request, until
+from tests.tiny import write_tiny_gguf
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+async def engine(model: Path) -> AsyncIterator[SupervisedEngine]:
+    how = Supervision(max_restarts=100, sleep=lambda seconds: asyncio.sleep(seconds / 50))
+    engine = await SupervisedEngine.start(config_of(model), how)
+    yield engine
+    await engine.close()
+
+
+async def read(engine: SupervisedEngine, submit: Submit) -> list[int]:
+    return [token for one in await outputs(engine, submit) for token in one.token_ids]
+
+
+async def outputs(engine: SupervisedEngine, submit: Submit) -> list[Output]:
+    return [output async for output in engine.generate(submit)]
+
+
+async def serves_again(engine: SupervisedEngine, restarts: int) -> None:
+    await until(lambda: engine.status.alive and engine.status.restarts >= restarts, "a new engine")
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def descriptors() -> set[str]:
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name} {entry.readlink()}")
+        except OSError:  # that of the listing itself
+            continue
+    return found
+
+
+async def test_twenty_kills_end_all_streams_leak_nothing_and_change_no_result(
+    engine: SupervisedEngine,
+) -> None:
+    before = await read(engine, request("same"))
+    await asyncio.sleep(0.05)
+    files, tasks, threads = len(descriptors()), len(asyncio.all_tasks()), _threads()
+    for kill in range(1, 21):
+        streams = [engine.generate(request(f"{i}", max_tokens=400)) for i in range(16)]
+        for stream in streams:
+            await anext(stream)
+        pid = engine.pid
+        os.kill(pid, signal.SIGKILL)
+        for stream in streams:
+            with pytest.raises(EngineDeadError, match=r"exit code -9 \(SIGKILL\)"):
+                async with asyncio.timeout(PATIENCE_S):
+                    async for _ in stream:
+                        pass
+        assert not engine.status.alive
+        await serves_again(engine, kill)
+        assert engine.pid != pid
+        assert not Path(f"/proc/{pid}").exists(), "a zombie"
+        assert await read(engine, request("same")) == before
+    await asyncio.sleep(0.05)
+    assert len(descriptors()) == files
+    assert len(asyncio.all_tasks()) == tasks
+    assert len(_children()) == 1
+    # asyncio's pool for blocking calls grows to its bound and stays there.
+    assert _threads() - threads <= min(32, (os.cpu_count() or 1) + 4)
+    assert engine.restarts == {"died": 20, "stalled": 0, "failed_to_load": 0}
+    assert len(engine.recoveries_s) == 20
+
+
+async def test_a_stopped_engine_is_replaced(model: Path) -> None:
+    how = Supervision(stall_timeout_s=0.5)
+    engine = await SupervisedEngine.start(config_of(model), how)
+    try:
+        await asyncio.sleep(0.8)  # an idle engine answers pings
+        assert engine.status.restarts == 0
+        stream = engine.generate(request("open", max_tokens=400))
+        await anext(stream)
+        pid = engine.pid
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(EngineDeadError, match="said nothing for"):
+            async with asyncio.timeout(PATIENCE_S):
+                async for _ in stream:
+                    pass
+        await serves_again(engine, 1)
+        assert not _runs(pid)
+        assert engine.restarts["stalled"] == 1
+        assert len(await read(engine, request("open"))) == 8
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [b"\x05\x00\x00\x00hello", b"\xff\xff\xff\xff", b"\x09\x00\x00\x00\x91\x81\xa4type\xa1\xff"],
+    ids=["no msgpack", "a frame of 4 GiB", "no text"],
+)
+async def test_garbage_ends_streams_and_engine(engine: SupervisedEngine, noise: bytes) -> None:
+    stream = engine.generate(request("open", max_tokens=400))
+    await anext(stream)
+    pid, transport = engine.pid, engine._client._transport
+    assert isinstance(transport, asyncio.Transport)
+    protocol = transport.get_protocol()
+    assert isinstance(protocol, asyncio.Protocol)
+    protocol.data_received(noise)
+    with pytest.raises(EngineDeadError, match="the engine sent"):
+        async with asyncio.timeout(PATIENCE_S):
+            async for _ in stream:
+                pass
+    await serves_again(engine, 1)
+    assert not _runs(pid)
+    assert len(await read(engine, request("open"))) == 8
+
+
+async def test_killed_while_loading_again(engine: SupervisedEngine) -> None:
+    first = engine.pid
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: _children() - {first}, "the next engine's process")
+    (second,) = _children() - {first}
+    os.kill(second, signal.SIGKILL)
+    await serves_again(engine, 2)
+    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1}
+    assert len(await read(engine, request("x"))) == 8
+
+
+async def test_a_kill_loop_ends_in_a_clear_state(model: Path) -> None:
+    events: list[Event] = []
+    how = Supervision(
+        max_restarts=3, on_event=events.append, sleep=lambda seconds: asyncio.sleep(seconds / 50)
+    )
+    engine = await SupervisedEngine.start(config_of(model), how)
+    for restarts in range(4):
+        await serves_again(engine, restarts)
+        os.kill(engine.pid, signal.SIGKILL)
+        await until(lambda: not engine.status.alive, "an end")
+    await until(lambda: engine.status.state == "failed", "an end for good")
+    assert "SIGKILL" in engine.status.failure
+    assert isinstance(events[-1], EngineGivenUp)
+    with pytest.raises(EngineDeadError, match="SIGKILL"):
+        engine.generate(request("late"))
+    assert not _children()
+    await engine.close()
+
+
+async def test_a_model_that_is_gone_is_a_failed_attempt(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path)
+    how = Supervision(max_restarts=2, sleep=lambda seconds: asyncio.sleep(seconds / 50))
+    engine = await SupervisedEngine.start(config_of(path), how)
+    path.unlink()
+    os.kill(engine.pid, signal.SIGKILL)
+    await until(lambda: engine.status.state == "failed", "an end for good")
+    assert path.name in engine.status.failure
+    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1}
+    await engine.close()
+
+
+async def test_a_reset_whose_caller_gave_up_disturbs_nobody(engine: SupervisedEngine) -> None:
+    await read(engine, request("cached", length=40))
+    given_up = asyncio.ensure_future(engine.reset_prefix_cache())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    assert await engine.reset_prefix_cache() == 0  # the first has done it
+    await read(engine, request("cached", length=40))
+    assert await engine.reset_prefix_cache() >= 1
+    waiting = asyncio.ensure_future(engine.reset_prefix_cache())
+    await asyncio.sleep(0)
+    os.kill(engine.pid, signal.SIGKILL)
+    done, _ = await asyncio.wait({waiting}, timeout=PATIENCE_S)
+    assert done
+    failure = waiting.exception()
+    assert failure is None or isinstance(failure, EngineDeadError)
+    assert engine._client._resets == {}

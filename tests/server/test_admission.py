@@ -1,0 +1,140 @@
+"""The queue's bounds hold at every moment, whatever comes, starts and ends in which order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.server.admission import RETRY_MOST_S, RETRY_UNKNOWN_S, Admission, Ticket
+from headrace.server.api_error import ApiError
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def admission(
+    max_requests: int = 4, max_tokens: int = 100, seats: int = 2, clock: Clock | None = None
+) -> Admission:
+    return Admission(max_requests, max_tokens, seats=seats, clock=clock or Clock())
+
+
+def refused(queue: Admission, num_requests: int = 1) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        queue.enter(num_requests)
+    return caught.value
+
+
+def test_free_seats_are_places_too() -> None:
+    queue = admission(max_requests=1, seats=2)
+    tickets = [queue.enter(1) for _ in range(3)]
+    error = refused(queue)
+    assert (error.status, error.detail.code) == (429, "queue_full")
+    assert "3 requests are queued and this would add 1; the limit is 3" in error.detail.message
+    tickets[0].started(0)  # it takes a seat: one place fewer, one queued fewer
+    assert refused(queue).status == 429
+    tickets[0].ended(0)
+    queue.enter(1)
+
+
+def test_without_a_queue_only_what_can_run_comes_in() -> None:
+    queue = admission(max_requests=0, seats=2)
+    tickets = [queue.enter(1) for _ in range(2)]
+    assert refused(queue).status == 429
+    for ticket in tickets:
+        ticket.started(0)
+    assert refused(queue).status == 429
+    tickets[0].close()
+    queue.enter(1)
+
+
+def test_all_choices_come_in_or_none() -> None:
+    queue = admission(max_requests=2, seats=2)
+    queue.enter(2)
+    assert refused(queue, 3).status == 429
+    assert queue.num_queued == 2
+    queue.enter(2)
+
+
+def test_more_than_there_ever_is_room_for_is_a_bad_request() -> None:
+    error = refused(admission(max_requests=4, seats=2), 7)
+    assert (error.status, error.detail.code) == (400, "too_many_choices")
+    assert "at most 6" in error.detail.message
+
+
+def test_a_long_prompt_comes_in_alone_and_keeps_others_out() -> None:
+    queue = admission(max_tokens=100)
+    long = queue.enter(1)
+    long.add_tokens([500])
+    other = queue.enter(1)
+    with pytest.raises(ApiError) as caught:
+        other.add_tokens([1])
+    assert "500 prompt tokens are queued and this would add 1; the limit is 100" in str(
+        caught.value
+    )
+    other.close()
+    assert (queue.num_queued, queue.num_queued_tokens) == (1, 500)
+    long.started(0)
+    assert queue.num_queued_tokens == 0
+    queue.enter(1).add_tokens([100])
+
+
+def test_retry_after_is_how_long_the_queue_takes_to_empty() -> None:
+    clock = Clock()
+    queue = admission(max_requests=4, seats=1, clock=clock)
+    waiting = [queue.enter(1) for _ in range(5)]
+    assert refused(queue).headers == {"retry-after": str(RETRY_UNKNOWN_S)}
+    for _ in range(10):  # one start every 3 s
+        clock.now_s += 3.0
+        ticket = waiting.pop(0)
+        ticket.started(0)
+        ticket.close()
+        waiting.append(queue.enter(1))
+    clock.now_s += 3.0
+    wait_s = int(refused(queue).headers["retry-after"])
+    assert 13 <= wait_s <= 17  # five queued, three seconds each
+    clock.now_s += 10_000
+    assert refused(queue).headers == {"retry-after": str(RETRY_MOST_S)}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(0, 60)), max_size=60))
+def test_the_count_is_exact_at_every_moment(moves: list[tuple[int, int, int]]) -> None:
+    queue = admission()
+    open_tickets: list[tuple[Ticket, int]] = []
+    for kind, which, amount in moves:
+        if kind <= 1:
+            try:
+                ticket = queue.enter(1 + which % 3)
+            except ApiError:
+                continue
+            open_tickets.append((ticket, 1 + which % 3))
+            try:
+                ticket.add_tokens([amount] * (1 + which % 3))
+            except ApiError:
+                ticket.close()
+                open_tickets.pop()
+        elif open_tickets:
+            ticket, size = open_tickets[which % len(open_tickets)]
+            if kind == 2:
+                ticket.started(amount % size)
+            elif kind == 3:
+                ticket.ended(amount % size)
+            else:
+                ticket.close()
+                open_tickets.remove((ticket, size))
+        queued = [index for one, _ in open_tickets for index in one._queued]
+        tokens = [one._tokens[index] for one, _ in open_tickets for index in one._queued]
+        assert queue.num_queued == len(queued) <= 4 + 2
+        assert queue.num_queued_tokens == sum(tokens)
+        assert queue.num_running == sum(len(one._running) for one, _ in open_tickets)
+    for ticket, _ in open_tickets:
+        ticket.close()
+    assert (queue.num_queued, queue.num_queued_tokens, queue.num_running) == (0, 0, 0)
