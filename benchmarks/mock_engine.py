@@ -53,7 +53,7 @@ class MockCore:
         if now_s < self._due_s:
             if new:
                 return [self._token(one) for one in new if one in self._left]
-            time.sleep(min(self._due_s - now_s, 0.001))
+            time.sleep(min(self._due_s - now_s, 0.0002))
             return []
         self._due_s = max(self._due_s + self._step_s, now_s)
         self._steps += 1

@@ -59,6 +59,8 @@ def serve_with_mock(model: str, samples: Path | None) -> None:
 def _sample(counts: Counter[str], path: Path) -> None:
     main = threading.main_thread().ident
     written_s = time.monotonic()
+    while not path.with_suffix(".go").exists():
+        time.sleep(0.1)
     while True:
         time.sleep(SAMPLE_S)
         frame = sys._current_frames().get(main or 0)
@@ -164,11 +166,12 @@ def measure(model: Path, step_s: float, samples: Path, rounds: int) -> dict[str,
             }
     with serving(model, 0.0, samples) as (url, pid):
         asyncio.run(saturate(url, 4, 100))
+        samples.with_suffix(".go").touch()
         for streams in STREAMS:
             rates, costs = [], []
             for _ in range(rounds):
                 before_s = cpu_s(pid)
-                seconds, events = asyncio.run(saturate(url, streams, max(50, 12800 // streams)))
+                seconds, events = asyncio.run(saturate(url, streams, min(4000, 64000 // streams)))
                 rates.append(events / seconds)
                 costs.append(1e6 * (cpu_s(pid) - before_s) / events)
             facts["events"][streams] = {
@@ -177,6 +180,7 @@ def measure(model: Path, step_s: float, samples: Path, rounds: int) -> dict[str,
             }
         time.sleep(0.6)
     counts = Counter(json.loads(samples.read_text()))
+    # Waiting for something to happen shows as the frame that runs the loop.
     busy = {where: count for where, count in counts.items() if "asyncio/runners" not in where}
     total = sum(busy.values())
     rooms: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks the network for prices
 
-import litellm  # noqa: E402
+import litellm
 
 USER = {"role": "user", "content": "Hello"}
 
