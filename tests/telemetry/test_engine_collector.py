@@ -154,7 +154,7 @@ class Queue:
 
 def test_the_queue() -> None:
     registry = CollectorRegistry()
-    registry.register(ServerCollector(Queue(), lambda: True))
+    registry.register(ServerCollector(Queue(), lambda: True, lambda: 5))
     for name, expected in {
         "ready": 1,
         "admission_queued_requests": 3,

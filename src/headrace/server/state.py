@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -38,6 +39,14 @@ LOGGED_NAMES = 1000
 def random_id() -> str:
     """32 hexadecimal digits nobody can guess."""
     return os.urandom(16).hex()
+
+
+def _num_tasks() -> int:
+    """Of the loop that asks; 0 outside of one."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class ServerState:
             clock=self.clock,
         )
         self.recovery = RecoveryMetrics(self.registry)
-        self.registry.register(ServerCollector(self.admission, lambda: self.ready))
+        self.registry.register(ServerCollector(self.admission, lambda: self.ready, _num_tasks))
         self.tracing = open_tracing(self.config.otlp_traces_endpoint)
 
     @property

@@ -35,17 +35,25 @@ class Queue(Protocol):
 
 
 class ServerCollector(Collector):
-    """Gauges and counters of the queue. `ready` is called at each scrape."""
+    """Gauges and counters of the queue. `ready` and `tasks` are called at each scrape."""
 
-    def __init__(self, queue: Queue, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, queue: Queue, ready: Callable[[], bool], tasks: Callable[[], int]
+    ) -> None:
         self._queue = queue
         self._ready = ready
+        self._tasks = tasks
         self._make = Families({})
 
     def collect(self) -> Iterator[Metric]:
         """Every family, in a fixed order."""
         make, queue = self._make, self._queue
         yield make.gauge("headrace:ready", "1 while requests can be served.", self._ready())
+        yield make.gauge(
+            "headrace:server_tasks",
+            "Tasks of the server's loop; flat while nothing is asked of it.",
+            self._tasks(),
+        )
         yield make.gauge(
             "headrace:admission_queued_requests",
             "Requests accepted that the engine has not started.",
