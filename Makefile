@@ -48,6 +48,7 @@ check: dev ## ruff and mypy
 
 docs: dev ## write the generated pages again
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python -m tools.draw_house
 
 clean: ## forget builds and the virtual environment
 	rm -rf $(VENV) build dist

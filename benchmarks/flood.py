@@ -1,23 +1,26 @@
 """2,000 requests at once against a small KV pool: `python -m benchmarks.flood [--json]`.
 
 Starts `headrace serve` over a small random model (benchmarks/shaped_model.py) with room for few
-requests, sends everybody's request in the same moment over connections opened before, some with a
-high priority, and prints how long refusals took, that every accepted request finished, and the
-times to first token of high and ordinary priority. The client is one event loop on the same
-machine, so its own share of the work is in the figures.
+requests. Some streams run already when everybody's request is sent in the same moment over
+connections opened before, some with a high priority. Prints how long refusals took, that every
+accepted request finished, the times to first token of high and ordinary priority, and the gaps
+between the events of the streams that ran, before and while refusals were answered. The client is
+one event loop on the same machine, so its own share of the work is in the figures: its CPU time,
+all of it spent while answers wait, is printed too.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,9 +28,14 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from tools.soak.server import serving, write_model
+from tools.soak.server import BLOCK_SIZE, BLOCKS, serving, write_model
 
 HIGH = -1
+RUNNING = -2
+# Streams run for so long before the flood.
+QUIET_S = 0.5
+# Of a stream that runs, with its prompt: enough for the flood, and blocks for each of them.
+RUNNING_TOKENS = 1600
 OPENING_AT_ONCE = 200
 
 
@@ -40,6 +48,8 @@ class Answer:
     head_s: float = 0.0
     first_s: float | None = None
     end_s: float = 0.0
+    events_s: list[float] = field(default_factory=list)
+    """When each event came, by the clock."""
     retry_after: str = ""
     finish_reason: str = ""
     error: str = ""
@@ -85,6 +95,7 @@ async def ask(
 async def _read_stream(reader: asyncio.StreamReader, answer: Answer, begun_s: float) -> None:
     while size := int((await reader.readline()).strip(), 16):
         event = (await reader.readexactly(size + 2)).decode()
+        answer.events_s.append(time.perf_counter())
         if answer.first_s is None and event.startswith("data: "):
             answer.first_s = time.perf_counter() - begun_s
         for line in event.splitlines():
@@ -97,7 +108,22 @@ async def _read_stream(reader: asyncio.StreamReader, answer: Answer, begun_s: fl
     await reader.readline()
 
 
-async def flood(url: str, model: str, requests: int, high: int, max_tokens: int) -> list[Answer]:
+@dataclass
+class Fates:
+    """Of those who came at once, and of the streams that ran already; seconds by the clock."""
+
+    answers: list[Answer]
+    running: list[Answer]
+    begun_s: float
+    refused_s: float
+    """When the last refusal was read."""
+    cpu_s: float
+    """The client's CPU time until all was read."""
+
+
+async def flood(
+    url: str, model: str, requests: int, high: int, max_tokens: int, num_running: int
+) -> Fates:
     """All connections first, then every request in one go, those of high priority among them."""
     where = urlsplit(url)
     gate = asyncio.Semaphore(OPENING_AT_ONCE)
@@ -106,21 +132,43 @@ async def flood(url: str, model: str, requests: int, high: int, max_tokens: int)
         async with gate:
             return await asyncio.open_connection(where.hostname, where.port)
 
+    running = [Answer(RUNNING) for _ in range(num_running)]
+    before = [
+        asyncio.ensure_future(
+            ask(*await connect(), body(model, requests + index, RUNNING, RUNNING_TOKENS), one)
+        )
+        for index, one in enumerate(running)
+    ]
     connections = await asyncio.gather(*(connect() for _ in range(requests)))
     every = max(1, requests // high) if high else requests + 1
     answers = [Answer(HIGH if index % every == every - 1 else 0) for index in range(requests)]
     datas = [
         body(model, index, answer.priority, max_tokens) for index, answer in enumerate(answers)
     ]
+    await asyncio.sleep(QUIET_S)
+    begun_s, cpu_s = time.perf_counter(), time.process_time()
     await asyncio.gather(
         *(
             ask(*connection, data, answer)
             for connection, data, answer in zip(connections, datas, answers, strict=True)
         )
     )
+    cpu_s = time.process_time() - cpu_s
     for _, writer in connections:
         writer.close()
-    return answers
+    await asyncio.gather(*before)
+    refused_s = begun_s + max((one.end_s for one in answers if one.status == 429), default=0.0)
+    return Fates(answers, running, begun_s, refused_s, cpu_s)
+
+
+def gaps(running: list[Answer], from_s: float, to_s: float) -> list[float]:
+    """Seconds between the events of each stream that ended within."""
+    return [
+        later - earlier
+        for one in running
+        for earlier, later in itertools.pairwise(one.events_s)
+        if from_s <= later <= to_s
+    ]
 
 
 def quantiles(values: list[float]) -> dict[str, float]:
@@ -135,8 +183,9 @@ def quantiles(values: list[float]) -> dict[str, float]:
     }
 
 
-def report(answers: list[Answer], seconds: float) -> dict[str, object]:
+def report(fates: Fates) -> dict[str, object]:
     """Counts and times."""
+    answers, begun_s = fates.answers, fates.begun_s
     refused = [one for one in answers if one.status == 429]
     served = [one for one in answers if one.status == 200]
     of = {
@@ -145,7 +194,8 @@ def report(answers: list[Answer], seconds: float) -> dict[str, object]:
     }
     return {
         "requests": len(answers),
-        "seconds": round(seconds, 2),
+        "seconds": round(max(one.end_s for one in answers), 2),
+        "of them the client's CPU": round(fates.cpu_s, 2),
         "statuses": dict(Counter(one.status for one in answers)),
         "refused without numbers": sum(1 for one in refused if not one.retry_after),
         "served whole": sum(1 for one in served if one.finish_reason == "length"),
@@ -154,6 +204,9 @@ def report(answers: list[Answer], seconds: float) -> dict[str, object]:
         "first token ms, high": quantiles(of["high"]),
         "first token ms, ordinary": quantiles(of["ordinary"]),
         "whole answer ms": quantiles([one.end_s for one in served]),
+        "running before": sum(one.finish_reason == "length" for one in fates.running),
+        "their gaps before, ms": quantiles(gaps(fates.running, begun_s - QUIET_S / 2, begun_s)),
+        "their gaps meanwhile, ms": quantiles(gaps(fates.running, begun_s, fates.refused_s)),
     }
 
 
@@ -162,6 +215,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--high", type=int, default=20, help="of them, with a high priority")
+    parser.add_argument("--running", type=int, default=2, help="streams that run already")
     parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--queued", type=int, default=256, help="--max-num-queued-reqs")
     parser.add_argument("--codec", default="Q8_0")
@@ -169,14 +223,20 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = write_model(Path(folder), options.codec)
-        with serving(model, "--max-num-queued-reqs", str(options.queued)) as server:
-            begun_s = time.perf_counter()
+        # Those that run have blocks beside the flood's small pool.
+        blocks = BLOCKS + options.running * -(-(RUNNING_TOKENS + 64) // BLOCK_SIZE)
+        flags = ["--max-num-queued-reqs", options.queued, "--num-gpu-blocks-override", blocks]
+        with serving(model, *map(str, flags)) as server:
             work = flood(
-                server.url, server.model, options.requests, options.high, options.max_tokens
+                server.url,
+                server.model,
+                options.requests,
+                options.high,
+                options.max_tokens,
+                options.running,
             )
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                answers = runner.run(asyncio.wait_for(work, 300))
-            facts = report(answers, time.perf_counter() - begun_s)
+                facts = report(runner.run(asyncio.wait_for(work, 300)))
     if options.json:
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
@@ -185,7 +245,8 @@ def main() -> int:
             table.add_row(name, str(value))
         Console().print(table)
     served = facts["statuses"].get(200, 0)  # type: ignore[attr-defined]
-    return int(facts["served whole"] != served or facts["refused without numbers"] != 0)
+    whole = facts["served whole"] == served and facts["running before"] == options.running
+    return int(not whole or facts["refused without numbers"] != 0)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 Started by `server_overhead.py` in place of `headrace.engine.process`. Every open request gets a
 token a step; HEADRACE_MOCK_STEP_S is the time between steps, 0 for as fast as they can be sent.
+What it took itself, from reading a request to writing its first token, is told as that token's
+prefill_s, so that whoever measures can take it off.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from queue import Empty
 from typing import Any, cast
 
 import msgspec
@@ -28,7 +31,7 @@ class MockCore:
     def __init__(self, step_s: float, config: EngineConfig) -> None:
         self._step_s = step_s
         self._config = config
-        self._new: list[str] = []
+        self._new: dict[str, float] = {}  # when each was read
         self._left: dict[str, int] = {}
         self._due_s = 0.0
         self._steps = 0
@@ -38,35 +41,40 @@ class MockCore:
         return bool(self._left or self._new)
 
     def submit(self, submit: Submit) -> None:
-        self._new.append(submit.request_id)
+        self._new[submit.request_id] = time.monotonic()
         self._left[submit.request_id] = submit.params.max_tokens or 16
 
     def cancel(self, request_id: str) -> None:
         self._left.pop(request_id, None)
 
     def step(self, on_started: Callable[[list[Started]], None] | None = None) -> list[Output]:
-        new, self._new = self._new, []
+        new, self._new = self._new, {}
         if new and on_started is not None:
             on_started([Started(request_id, 0.0) for request_id in new])
         now_s = time.monotonic()
         # New requests are answered at once: what the client sees on top is the server's.
         if now_s < self._due_s:
-            if new:
-                return [self._token(one) for one in new if one in self._left]
-            time.sleep(min(self._due_s - now_s, 0.0002))
-            return []
+            return [self._token(one, read_s) for one, read_s in new.items() if one in self._left]
         self._due_s = max(self._due_s + self._step_s, now_s)
         self._steps += 1
-        return [self._token(request_id) for request_id in list(self._left)]
+        return [self._token(one, new.get(one)) for one in list(self._left)]
 
-    def _token(self, request_id: str) -> Output:
+    @property
+    def idle_s(self) -> float:
+        """Until the next step is due; 0 where there is something to say now."""
+        return 0.0 if self._new else max(0.0, self._due_s - time.monotonic())
+
+    def _token(self, request_id: str, read_s: float | None) -> Output:
         self._left[request_id] -= 1
         ended = self._left[request_id] <= 0
         if ended:
             del self._left[request_id]
         # 97 to 122: a letter, whatever byte-level tokenizer reads it.
         return Output(
-            request_id, [97 + self._steps % 26], finish_reason="length" if ended else None
+            request_id,
+            [97 + self._steps % 26],
+            finish_reason="length" if ended else None,
+            prefill_s=0.0 if read_s is None else time.monotonic() - read_s,
         )
 
     def stats(self) -> Stats:
@@ -94,12 +102,29 @@ class MockCore:
         )
 
 
+class PacedLink(Link):
+    """Between two steps it waits for messages instead of looking now and then, so that a request is
+    read as soon as it is there."""
+
+    core: MockCore
+
+    def receive(self, *, wait: bool) -> Iterator[bytes]:
+        """Payloads that have come until the next step is due; with `wait` at least one."""
+        try:
+            yield self._arrived.get(timeout=None if wait else self.core.idle_s)
+            while True:
+                yield self._arrived.get_nowait()
+        except Empty:
+            return
+
+
 def main() -> None:
     """Serve until the link ends."""
     arguments = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
-    link = Link(socket.socket(fileno=int(arguments["--link-fd"])))
+    link = PacedLink(socket.socket(fileno=int(arguments["--link-fd"])))
     config = msgspec.json.decode(sys.stdin.buffer.read(), type=EngineConfig)
     core = MockCore(float(os.environ.get("HEADRACE_MOCK_STEP_S", "0")), config)
+    link.core = core
     link.send([Ready(core.info()), core.stats()])
     serve(cast(Any, core), link)
 

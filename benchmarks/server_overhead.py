@@ -1,10 +1,14 @@
 """What the server costs beside the engine: `python -m benchmarks.server_overhead [--json]`.
 
 `headrace serve` runs as ever, with an engine process that computes nothing (mock_engine.py) on the
-real link. It answers a new request at once, so the time to the first token is the server's, the
-link's and the client's; then every open stream gets a token every --step-ms. In a second run tokens
-come as fast as they can be sent: events per second, the server's CPU time for each, and, from
-samples of its main thread, in which code that time goes. Three processes share the machine.
+real link. It answers a new request at once and tells how long it had it, which is taken off: the
+time to the first token is then the server's, the link's and the client's. Every open stream gets a
+token every --step-ms: the server's CPU time per event, each a write of its own ("paced"). In a
+second run tokens come as fast as they can be sent ("fast"), which a server that is behind writes
+several at a time, and from 64 on joins: events per second, tokens per event, CPU time per event of
+server and client, and, from samples of the server's main thread, in which code its time goes; a
+line of code that calls the kernel has the kernel's time. Three processes share the machine: where
+it has fewer cores, times have waits for one in them; CPU times have not.
 """
 
 from __future__ import annotations
@@ -21,12 +25,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +41,12 @@ STREAMS = (1, 32, 128)
 SAMPLE_S = 0.002
 PROMPT = "Continue the count: one, two, three, "
 READY_TIMEOUT_S = 60
+# Of each stream in a paced round; the request's own share is then a few percent.
+PACED_TOKENS = 80
+# The last event with its metrics and the end mark.
+TAIL_BYTES = 4096
+
+T = TypeVar("T")
 
 
 def serve_with_mock(model: str, samples: Path | None) -> None:
@@ -92,24 +103,38 @@ def serving(model: Path, step_s: float, samples: Path | None) -> Iterator[tuple[
 
 
 async def stream(url: str, max_tokens: int, first: list[float]) -> int:
-    """One streamed completion on a connection of its own; events read."""
+    """One streamed completion on a connection of its own; events read.
+
+    first: gets the seconds to the first token that the engine did not have the request.
+    """
     where = urlsplit(url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
-    body = json.dumps({"prompt": PROMPT, "max_tokens": max_tokens, "stream": True}).encode()
+    fields = {"prompt": PROMPT, "max_tokens": max_tokens, "stream": True, "return_metrics": True}
+    body = json.dumps(fields).encode()
     head = (
         "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     begun_s = time.perf_counter()
     writer.write(head.encode() + body)
-    events = 0
+    events, first_s, tail = 0, 0.0, b""
     while data := await reader.read(1 << 16):
         found = data.count(b"data: {")
         if found and not events:
-            first.append(time.perf_counter() - begun_s)
+            first_s = time.perf_counter() - begun_s
         events += found
+        tail = (tail + data)[-TAIL_BYTES:]
     writer.close()
+    # The last event has what the engine itself took.
+    engine_s = tail.rpartition(b'"prefill_s":')[2].partition(b",")[0]
+    first.append(first_s - float(engine_s))
     return events
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Its result; the client's loop is the server's kind, as its own share is in the figures."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 async def first_tokens(url: str, streams: int, requests: int, max_tokens: int) -> list[float]:
@@ -129,17 +154,28 @@ async def first_tokens(url: str, streams: int, requests: int, max_tokens: int) -
     return first
 
 
-async def saturate(url: str, streams: int, max_tokens: int) -> tuple[float, int]:
-    """Seconds, and events of `streams` streams, each of `max_tokens`."""
-    begun_s = time.perf_counter()
-    events = await asyncio.gather(*(stream(url, max_tokens, []) for _ in range(streams)))
-    return time.perf_counter() - begun_s, sum(events)
+async def all_at_once(url: str, streams: int, max_tokens: int) -> int:
+    """Events of so many streams, each of `max_tokens`."""
+    return sum(await asyncio.gather(*(stream(url, max_tokens, []) for _ in range(streams))))
+
+
+def cost(url: str, pid: int, streams: int, max_tokens: int) -> dict[str, float]:
+    """What streams that begin together take: of the server's CPU time, the client's, and in all."""
+    server_s, client_s, begun_s = cpu_s(pid), time.process_time(), time.perf_counter()
+    events = run(all_at_once(url, streams, max_tokens))
+    seconds = time.perf_counter() - begun_s
+    return {
+        "events_per_s": events / seconds,
+        "tokens_per_event": streams * max_tokens / events,
+        "server_cpu_us": 1e6 * (cpu_s(pid) - server_s) / events,
+        "client_cpu_us": 1e6 * (time.process_time() - client_s) / events,
+    }
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU seconds of a process so far, of the threads it has now."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
 def _room(where: str) -> str:
@@ -154,30 +190,29 @@ def _room(where: str) -> str:
 
 def measure(model: Path, step_s: float, samples: Path, rounds: int) -> dict[str, Any]:
     """Every figure."""
-    facts: dict[str, Any] = {"ttft_ms": {}, "events": {}}
-    with serving(model, step_s, None) as (url, _):
-        asyncio.run(first_tokens(url, 4, 50, 8))
+    facts: dict[str, Any] = {"ttft_ms": {}, "paced": {}, "fast": {}}
+    with serving(model, step_s, None) as (url, pid):
+        run(first_tokens(url, 4, 50, 8))
         for streams in STREAMS:
-            got = asyncio.run(first_tokens(url, streams, max(200, 8 * streams), 40))
+            # One stream alone is open all the time however short its requests are.
+            tokens = 2 if streams == 1 else 40
+            got = run(first_tokens(url, streams, max(200, 8 * streams), tokens))
             cuts = statistics.quantiles(got, n=100)
             facts["ttft_ms"][streams] = {
                 "p50": round(1e3 * statistics.median(got), 2),
                 "p99": round(1e3 * cuts[98], 2),
             }
+            facts["paced"][streams] = _sorted(
+                [cost(url, pid, streams, PACED_TOKENS) for _ in range(rounds)]
+            )
     with serving(model, 0.0, samples) as (url, pid):
-        asyncio.run(saturate(url, 4, 100))
+        run(all_at_once(url, 4, 100))
         samples.with_suffix(".go").touch()
         for streams in STREAMS:
-            rates, costs = [], []
-            for _ in range(rounds):
-                before_s = cpu_s(pid)
-                seconds, events = asyncio.run(saturate(url, streams, min(4000, 64000 // streams)))
-                rates.append(events / seconds)
-                costs.append(1e6 * (cpu_s(pid) - before_s) / events)
-            facts["events"][streams] = {
-                "per_s": [round(rate) for rate in sorted(rates)],
-                "server_cpu_us": [round(cost, 1) for cost in sorted(costs)],
-            }
+            tokens = min(4000, 64000 // streams)
+            facts["fast"][streams] = _sorted(
+                [cost(url, pid, streams, tokens) for _ in range(rounds)]
+            )
         time.sleep(0.6)
     counts = Counter(json.loads(samples.read_text()))
     # Waiting for something to happen shows as the frame that runs the loop.
@@ -188,6 +223,11 @@ def measure(model: Path, step_s: float, samples: Path, rounds: int) -> dict[str,
         rooms[_room(where)] += count
     facts["where"] = {room: round(count / total, 3) for room, count in rooms.most_common(16)}
     return facts
+
+
+def _sorted(costs: list[dict[str, float]]) -> dict[str, list[float]]:
+    """The values of each figure, least first."""
+    return {name: sorted(round(one[name], 1) for one in costs) for name in costs[0]}
 
 
 def main() -> int:
@@ -209,27 +249,25 @@ def main() -> int:
     if options.json:
         sys.stdout.write(json.dumps(facts) + "\n")
         return 0
-    table = Table("streams", "TTFT p50, ms", "p99, ms", "events/s", "server CPU per event, µs")
-    for streams in STREAMS:
-        ttft, events = facts["ttft_ms"][streams], facts["events"][streams]
-        table.add_row(
-            str(streams),
-            str(ttft["p50"]),
-            str(ttft["p99"]),
-            _spread(events["per_s"]),
-            _spread(events["server_cpu_us"]),
-        )
+    table = Table("streams", "added TTFT p50, ms", "p99, ms")
+    for streams, ttft in facts["ttft_ms"].items():
+        table.add_row(str(streams), str(ttft["p50"]), str(ttft["p99"]))
+    costs = Table("streams", "events/s", "tokens per event", "CPU per event: server, µs", "client")
+    for kind in ("paced", "fast"):
+        for streams, figures in facts[kind].items():
+            costs.add_row(f"{streams}, {kind}", *map(_spread, figures.values()))
     where = Table("where its time goes", "share")
     for room, share in facts["where"].items():
         where.add_row(room, f"{share:.1%}")
     console = Console()
     console.print(table)
+    console.print(costs)
     console.print(where)
     return 0
 
 
 def _spread(values: list[float]) -> str:
-    return f"{statistics.median(values):,.0f} [{values[0]:,.0f}..{values[-1]:,.0f}]"
+    return f"{statistics.median(values):,.1f} [{values[0]:,.1f}..{values[-1]:,.1f}]"
 
 
 if __name__ == "__main__":

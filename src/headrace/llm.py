@@ -102,7 +102,8 @@ class LLM:
                 for index, prompt in enumerate(listed):
                     ids = self._encoder.encode(prompt)
                     for one in each[index * count : (index + 1) * count]:
-                        open_requests.append(self._open(ids, one, options, meter))
+                        open_requests.append(self._make(ids, one, options, meter))
+                        self._submit(open_requests[-1])
                 for request in open_requests:
                     while request.submit.request_id in self._requests:
                         self._step()
@@ -161,12 +162,13 @@ class LLM:
 
         The request is submitted with the first piece asked for; closing the iterator cancels it.
         """
-        request = self._open(
+        request = self._make(
             self._encoder.encode(arguments.prompt(prompt)),
             arguments.sampling_params(params),
             Options.of(stop, cache_salt, priority, timeout_s),
         )
         try:
+            self._submit(request)
             while True:
                 while not request.arrived:
                     self._step()
@@ -177,7 +179,7 @@ class LLM:
         finally:
             self._close(request)
 
-    def _open(
+    def _make(
         self,
         ids: list[int],
         params: SamplingParams,
@@ -185,12 +187,14 @@ class LLM:
         meter: ProgressMeter | None = None,
     ) -> OpenRequest:
         name = str(self._num_requests)
-        request = OpenRequest.make(name, ids, params, options, self._encoder, meter)
+        self._num_requests += 1
+        return OpenRequest.make(name, ids, params, options, self._encoder, meter)
+
+    def _submit(self, request: OpenRequest) -> None:
+        """From here on whoever made `request` has to close it, also where this raises."""
         with DeferredInterrupt():
             self._core.submit(request.submit)
-            self._num_requests += 1
-            self._requests[name] = request
-        return request
+            self._requests[request.submit.request_id] = request
 
     def _step(self) -> None:
         """One step of the engine; what it gave goes to the requests, read or not."""
@@ -213,5 +217,6 @@ class LLM:
     def _close(self, request: OpenRequest) -> None:
         """Hear no more of a request, and give it up in the engine where it has not ended there."""
         name = request.submit.request_id
-        if self._requests.pop(name, None) is not None:
-            self._core.cancel(name)
+        with DeferredInterrupt():
+            if self._requests.pop(name, None) is not None:
+                self._core.cancel(name)

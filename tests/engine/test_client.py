@@ -18,7 +18,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine import client as client_module
 from headrace.engine import wire
 from headrace.engine.client import EngineClient
-from headrace.engine.messages import Cancel, Output, Submit
+from headrace.engine.messages import Cancel, Output, Ping, Pong, Submit
 from headrace.engine.params import SamplingParams
 from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
@@ -292,3 +292,60 @@ def _runs(pid: int) -> bool:
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def test_the_id_of_a_stream_that_was_closed_is_taken_until_the_engines_last_word(
+    client: EngineClient,
+) -> None:
+    long = request("long", max_tokens=400)
+    stream = client.generate(long)
+    await anext(stream)
+    await stream.aclose()
+    with pytest.raises(RequestError, match="'long' is in use"):
+        client.generate(long)
+    await until(lambda: "long" not in client._streams, "the last word")
+    again = await read(client, request("long", max_tokens=3))
+    assert again[-1].finish_reason == "length", "the word of the one before it is not its own"
+
+
+async def test_closing_a_stream_late_leaves_the_next_of_its_id_alone(client: EngineClient) -> None:
+    late = client.generate(request("a", max_tokens=2))
+    await anext(late)
+    await until(lambda: "a" not in client._streams, "its end")
+    stream = client.generate(request("a", max_tokens=300))
+    first = await anext(stream)
+    await late.aclose()
+    rest = [output async for output in stream]
+    assert rest[-1].finish_reason == "length"
+    assert sum(len(output.token_ids) for output in [first, *rest]) == 300
+
+
+async def test_only_what_shows_that_the_loop_turns_is_a_sign_of_life(
+    client: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = client.news
+    client._receive(client.stats)
+    assert client.news == before, "figures of no further step"
+    client._receive(msgspec.structs.replace(client.stats, steps=client.stats.steps + 1))
+    assert client.news == before + 1
+    sent: list[object] = []
+    monkeypatch.setattr(client, "_send", sent.append)
+    client.ping()
+    client.ping()
+    assert [type(one) for one in sent] == [Ping], "one at a time, or they would pile up"
+    client._receive(Pong(1))
+    client.ping()
+    assert len(sent) == 2
+    monkeypatch.undo()
+
+
+async def test_the_engine_is_not_given_the_keys(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HEADRACE_API_KEY", "HEADRACE_ADMIN_API_KEY"):
+        monkeypatch.setenv(name, "sk-secret")
+    client = await EngineClient.start(config_of(model))
+    try:
+        assert b"sk-secret" not in Path(f"/proc/{client.pid}/environ").read_bytes()
+    finally:
+        await client.close()

@@ -97,7 +97,36 @@ def test_the_heap_forgets_those_that_have_ended() -> None:
         if arrival % 1000 == 0:
             one.state = State.RUNNING
             alive.append(one)
+        deadlines.sweep(len(alive))
         assert len(deadlines) <= FEWEST_SWEPT + 2 * len(alive)
     assert deadlines.passed(900.0) == []
     assert set(deadlines.passed(1000.0)) == set(alive)
     assert deadlines.passed(2000.0) == []
+
+
+def test_an_idle_core_holds_no_request_for_its_deadline() -> None:
+    core = make_core()
+    for i in range(5):
+        core.submit(submit(str(i), prompt(20, i), max_tokens=3, timeout_s=1e6))
+    core.step()
+    assert len(core._deadlines) == 5
+    drain(core)
+    assert len(core._deadlines) == 0
+    core.submit(submit("cancelled", prompt(20), timeout_s=1e6))
+    core.cancel("cancelled")
+    core.step()
+    assert len(core._deadlines) == 0
+
+
+def test_sweeping_costs_a_request_little_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr("headrace.engine.deadlines.heapify", lambda heap: sizes.append(len(heap)))
+    deadlines = Deadlines()
+    for arrival in range(10_000):
+        one = Request(str(arrival), [1], 1, SamplingParams(), 2, arrival=arrival)
+        deadlines.add(one, float(arrival))
+        one.state = State.FINISHED if arrival >= 1000 else State.RUNNING
+        deadlines.sweep(min(arrival + 1, 1000))
+    assert 0 < sum(sizes) <= 10_000

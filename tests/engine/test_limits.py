@@ -9,6 +9,7 @@ import pytest
 
 from headrace.engine.limits import (
     MAX_BAD_WORDS_IDS,
+    MAX_PROMPT_LOGPROBS_VALUES,
     MAX_STOP_TOKEN_IDS,
     Limits,
     check_submit,
@@ -207,3 +208,23 @@ def test_what_the_pool_cannot_hold_is_refused_with_its_size() -> None:
     assert error.code == "context_length_exceeded"
     assert "64 tokens" in str(error)
     assert "--kv-cache-memory-bytes" in str(error)
+
+
+def test_texts_that_no_message_takes_are_refused() -> None:
+    for field in ("request_id", "cache_salt"):
+        error = refusal(msgspec.structs.replace(GOOD, **{field: "ab\ud800"}))
+        assert error.param == field
+        assert "U+D800 at 2" in str(error)
+    check_submit(Submit("\u00e9\U0001f600", [1], SamplingParams(), cache_salt="\x00"), LIMITS)
+
+
+def test_the_log_probabilities_of_a_prompt_fit_into_one_piece() -> None:
+    longest = Limits(
+        max_model_len=1 << 21, pool_tokens=1 << 21, vocab_size=50, max_logprobs=1 << 20
+    )
+    params = SamplingParams(max_tokens=1, prompt_logprobs=3)
+    check_submit(Submit("a", [1] * (MAX_PROMPT_LOGPROBS_VALUES // 4), params), longest)
+    error = refusal(Submit("a", [1] * (MAX_PROMPT_LOGPROBS_VALUES // 4 + 1), params), longest)
+    assert error.param == "prompt_logprobs"
+    assert f"makes {MAX_PROMPT_LOGPROBS_VALUES + 4} " in str(error)
+    assert str(MAX_PROMPT_LOGPROBS_VALUES) in str(error)

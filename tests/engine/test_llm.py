@@ -170,8 +170,11 @@ def test_n_answers_to_each_prompt(llm: LLM) -> None:
     assert len({one.token_ids for one in first.choices}) == 3
     (single,) = llm.generate("one", hot)
     assert single.choices == (single,)
-    with pytest.raises(RequestError, match="n is 0; it must be 1 or more"):
+    with pytest.raises(RequestError, match="n is 0; it must be 1 to 16384"):
         llm.generate("one", n=0)
+    for many in (16385, 10**400):
+        with pytest.raises(RequestError, match=r"n is .*; it must be 1 to 16384"):
+            llm.generate("one", n=many)
 
 
 def _fields(params: SamplingParams) -> dict[str, Any]:

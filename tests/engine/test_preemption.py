@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from headrace.engine.scheduler import RESERVE_AFTER_PREEMPTIONS
 from tests.engine.mock import Collected, MockModel, answer, collect, drain, make_core, submit
 from tests.engine.plans import names_of, plans_of, prompt, request
@@ -97,3 +101,20 @@ def test_a_resumed_request_finds_its_own_blocks_and_counts_no_second_hit() -> No
     assert all(output.cached_tokens == 0 for output in results["b"].outputs)
     fresh = sum(30 + 50 - 1 for _ in submits)
     assert fresh < len(model.computed) < fresh + 40, "most of b's blocks were still cached"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3, 5])
+def test_nobody_enters_in_a_step_that_preempts(seed: int) -> None:
+    rng = random.Random(seed)
+    core = make_core(num_gpu_blocks_override=24, max_num_batched_tokens=32)
+    plans = plans_of(core)
+    beside_a_prompt = 0
+    for i in range(40):
+        length = rng.choice([4, 9, 200])
+        core.submit(submit(str(i), prompt(length, i), max_tokens=rng.randint(1, 90)))
+    while core.has_work:
+        core.step()
+        if plans[-1].num_preempted:
+            assert not plans[-1].started
+            beside_a_prompt += any(one.lag > 32 for one in core.scheduler.running)
+    assert beside_a_prompt

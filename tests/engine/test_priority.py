@@ -301,3 +301,56 @@ def test_equal_priorities_plan_what_fcfs_plans(seed: int) -> None:
         drain(core)
         planned.append(sizes_of(plans))
     assert planned[0] == planned[1]
+
+
+def test_in_a_flood_of_urgent_ones_a_step_looks_at_few_that_wait_for_a_prefix() -> None:
+    core = make_core(
+        scheduling_policy="priority", num_gpu_blocks_override=200, max_num_seqs=64,
+        max_num_batched_tokens=512,
+    )  # fmt: skip
+    core.submit(submit("idle", prompt(5, 3), max_tokens=500, priority=9))
+    # Its rows bound its chunks, so that budget is left for those that wait for what it computes.
+    core.submit(submit("reads", prompt(640, 1), prompt_logprobs=0))
+    core.step()
+    looked_up: list[str] = []
+    look_up = core.scheduler._look_up
+
+    def counted(one: object) -> object:
+        looked_up.append(one.request_id)  # type: ignore[attr-defined]
+        return look_up(one)  # type: ignore[arg-type]
+
+    core.scheduler._look_up = counted  # type: ignore[assignment,method-assign]
+    weighed: list[object] = []
+    before = core.scheduler._tokens_before
+    core.scheduler._tokens_before = lambda one: weighed.append(one) or before(one)  # type: ignore[func-returns-value,method-assign]
+    for i in range(2000):
+        core.submit(submit(str(i), [*prompt(640, 1), i % 40, i // 40 % 40], max_tokens=1))
+    for _ in range(4):
+        looked_up.clear()
+        core.step()
+        assert len(looked_up) <= 3 * (MAX_LOOKED_AT + 1)
+    assert running_of(core) == ["reads", "idle"]
+    assert not weighed, "of whoever waits nobody asks what runs, which costs as much as what runs"
+    for i in range(200, 2000):
+        core.cancel(str(i))
+    assert len(drain(core)) == 2002
+
+
+def test_blocks_that_the_urgent_one_shares_with_its_victim_are_no_gain() -> None:
+    core = make_core(
+        scheduling_policy="priority", num_gpu_blocks_override=12, max_num_batched_tokens=512
+    )
+    shared = prompt(66, 1)
+    core.submit(submit("early", prompt(40, 2), max_tokens=8, priority=5))
+    core.submit(submit("shares", shared, max_tokens=10, priority=9))
+    core.step()
+    core.step()
+    wanted = submit("urgent", [*shared[:64], *prompt(70, 3)], max_tokens=2)
+    core.submit(wanted)
+    results: dict[str, Collected] = {}
+    collect(results, core.step())
+    core.check()
+    assert running_of(core) == ["urgent"], "one block of the last in rank alone was too few"
+    drain(core, results)
+    assert results["urgent"].token_ids == answer(wanted)[0]
+    assert results["urgent"].outputs[0].cached_tokens == 64

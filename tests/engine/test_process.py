@@ -154,3 +154,20 @@ def test_submits_and_cancels_in_a_flood_are_cheap() -> None:
     # 1 ms each would be 20 s; a scan of the queue or of the heap for each is more than that.
     assert time.perf_counter() - begun_s < 5
     assert len(core.step()) == 10_000
+
+
+def test_a_malformed_message_that_is_no_request_ends_none() -> None:
+    core = make_core(MockModel())
+    garbled = msgspec.msgpack.encode({"type": "Ping", "request_id": "a", "number": "x"})
+    link = served(core, [submit("a", prompt(5), max_tokens=3), garbled])
+    said = [one for one in link.said if isinstance(one, Output)]
+    assert [one.finish_reason for one in said] == [None, None, "length"]
+
+
+def test_a_message_nested_without_end_harms_only_itself() -> None:
+    core = make_core(MockModel())
+    deep = b"\x91" * 6000 + b"\x01"
+    named = b"\x83\xa4type\xa6Submit\xaarequest_id\xa1b\xa6params" + deep
+    link = served(core, [deep, named, submit("a", prompt(5), max_tokens=3)])
+    said = [one for one in link.said if isinstance(one, Output)]
+    assert [one.request_id for one in said if one.finish_reason == "length"] == ["a"]

@@ -227,3 +227,42 @@ def test_what_did_not_get_ready_is_not_given(end: str) -> None:
     (output,) = core.step()
     assert output.prompt_logprobs is None
     core.check()
+
+
+def test_one_for_whom_a_step_has_no_rows_waits_and_lets_others_pass() -> None:
+    core = make_core(max_num_batched_tokens=512)
+    for i, name in enumerate("ab"):
+        core.submit(submit(name, prompt(200, i), prompt_logprobs=1))
+    core.submit(submit("plain", prompt(20, 5)))
+    core.step()
+    assert [one.request_id for one in core.scheduler.running] == ["a", "plain"]
+    assert [one.request_id for one in core.scheduler.waiting] == ["b"]
+    results = drain(core)
+    assert all(results[name].prompt_logprobs for name in "ab")
+
+
+def test_it_does_not_pass_a_long_prompt_when_rows_would_cut_it() -> None:
+    core = make_core(max_num_batched_tokens=300, num_gpu_blocks_override=100)
+    core.submit(submit("long", prompt(900, 1)))
+    core.step()
+    core.submit(submit("cut", prompt(PROMPT_LOGIT_ROWS + 20, 2), prompt_logprobs=1))
+    core.submit(submit("whole", prompt(PROMPT_LOGIT_ROWS - 20, 3), prompt_logprobs=1))
+    core.step()
+    assert [one.request_id for one in core.scheduler.running] == ["long", "whole"]
+    drain(core)
+
+
+def test_what_is_computed_again_takes_no_rows_and_is_not_bound_by_them() -> None:
+    core = make_core(max_num_batched_tokens=512)
+    plans = plans_of(core)
+    wanted = submit("a", prompt(300), prompt_logprobs=1)
+    core.submit(wanted)
+    core.step()
+    core.step()
+    core.scheduler._preempt(core.scheduler.running[0], "blocks")
+    core.reset_prefix_cache()
+    core.step()
+    (row,) = plans[-1].rows
+    assert (row.start, row.num_tokens) == (0, 3 * PROMPT_LOGIT_ROWS)
+    assert row.scored == range(2 * PROMPT_LOGIT_ROWS, 3 * PROMPT_LOGIT_ROWS)
+    assert drain(core)["a"].prompt_logprobs == prompt_scores(wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -133,3 +134,17 @@ def test_logprobs_are_raw_beside_bias_masks_and_penalties() -> None:
     assert bent[0].token_id == 5
     assert bent[0].top == raw[0].top
     assert bent[0].logprob == dict(raw[0].top)[5]
+
+
+@pytest.mark.parametrize("temperature", [1e-7, 1e-38, 1e-40, 5e-324])
+def test_a_temperature_too_small_to_divide_by_is_greedy_in_any_order(temperature: float) -> None:
+    text = [1, 5, 9, 13]
+    orders = {"samplers": ("top_p", "temperature", "min_p", "top_k"), "top_p": 0.9}
+    core = make_core()
+    core.submit(submit("greedy", text, max_tokens=5, temperature=0.0, ignore_eos=True))
+    core.submit(
+        submit("tiny", text, max_tokens=5, temperature=temperature, ignore_eos=True, **orders)
+    )
+    results = drain(core)
+    assert results["tiny"].finish_reason == "length"
+    assert results["tiny"].token_ids == results["greedy"].token_ids

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.engine.messages import Output, Submit
 from headrace.engine.supervised import SupervisedEngine
-from headrace.engine.supervision import EngineGivenUp, Event, Supervision
-from headrace.errors import EngineDeadError
+from headrace.engine.supervision import EngineGivenUp, EngineRestarting, Event, Supervision
+from headrace.errors import EngineDeadError, EngineRestartingError
 from tests.engine.test_client import _children, _runs, config_of, request, until
 from tests.tiny import write_tiny_gguf
 
@@ -87,7 +87,7 @@ async def test_twenty_kills_end_all_streams_leak_nothing_and_change_no_result(
     assert len(_children()) == 1
     # asyncio's pool for blocking calls grows to its bound and stays there.
     assert _threads() - threads <= min(32, (os.cpu_count() or 1) + 4)
-    assert engine.restarts == {"died": 20, "stalled": 0, "failed_to_load": 0}
+    assert engine.restarts == {"died": 20, "stalled": 0, "failed_to_load": 0, "requested": 0}
     assert len(engine.recoveries_s) == 20
 
 
@@ -142,7 +142,7 @@ async def test_killed_while_loading_again(engine: SupervisedEngine) -> None:
     (second,) = _children() - {first}
     os.kill(second, signal.SIGKILL)
     await serves_again(engine, 2)
-    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1}
+    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1, "requested": 0}
     assert len(await read(engine, request("x"))) == 8
 
 
@@ -173,7 +173,7 @@ async def test_a_model_that_is_gone_is_a_failed_attempt(tmp_path: Path) -> None:
     os.kill(engine.pid, signal.SIGKILL)
     await until(lambda: engine.status.state == "failed", "an end for good")
     assert path.name in engine.status.failure
-    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1}
+    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1, "requested": 0}
     await engine.close()
 
 
@@ -193,3 +193,61 @@ async def test_a_reset_whose_caller_gave_up_disturbs_nobody(engine: SupervisedEn
     failure = waiting.exception()
     assert failure is None or isinstance(failure, EngineDeadError)
     assert engine._client._resets == {}
+
+
+async def test_a_restart_that_is_asked_for(model: Path) -> None:
+    """It ends what is open, is no failure, and may come as often as one likes."""
+    events: list[Event] = []
+    how = Supervision(max_restarts=0, on_event=events.append)
+    engine = await SupervisedEngine.start(config_of(model), how)
+    try:
+        before = await read(engine, request("same"))
+        for number in range(1, 4):
+            stream = engine.generate(request("open", max_tokens=400))
+            await anext(stream)
+            pid = engine.pid
+            asked = [asyncio.ensure_future(engine.restart(f"why {number}")) for _ in range(3)]
+            with pytest.raises(EngineDeadError, match=f"why {number}"):
+                async for _ in stream:
+                    pass
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            assert [type(one) for one in outcomes].count(EngineRestartingError) == 2
+            assert not _runs(pid)
+            assert engine.status.state in ("restarting", "ready")
+            await serves_again(engine, number)
+            assert engine.status.failure == f"why {number}"
+            assert await read(engine, request("same")) == before
+        assert engine.restarts["requested"] == 3
+        assert sum(engine.restarts.values()) == 3
+        assert [one for one in events if isinstance(one, EngineRestarting)] == [
+            EngineRestarting("requested", 0, 0, 0.0)
+        ] * 3
+    finally:
+        await engine.close()
+    with pytest.raises(EngineDeadError, match="closed"):
+        await engine.restart("too late")
+
+
+async def test_an_engine_that_was_given_up_is_started_when_asked(model: Path) -> None:
+    engine = await SupervisedEngine.start(config_of(model), Supervision(max_restarts=0))
+    try:
+        os.kill(engine.pid, signal.SIGKILL)
+        await until(lambda: engine.status.state == "failed", "an end for good")
+        await asyncio.sleep(0.05)
+        await engine.restart("again, please")
+        assert engine.status.state == "restarting"
+        await serves_again(engine, 1)
+        assert len(await read(engine, request("x"))) == 8
+        os.kill(engine.pid, signal.SIGKILL)
+        await until(lambda: engine.status.state == "failed", "an end for good")
+    finally:
+        await engine.close()
+
+
+async def test_a_stopped_engine_can_be_restarted(engine: SupervisedEngine) -> None:
+    pid = engine.pid
+    os.kill(pid, signal.SIGSTOP)
+    await engine.restart("it hangs")
+    assert not _runs(pid)
+    await serves_again(engine, 1)
+    assert len(await read(engine, request("x"))) == 8

@@ -140,7 +140,7 @@ async def test_the_first_restart_is_at_once_and_later_ones_wait_longer_until_it_
         "died", "the engine process ended with exit code -9 (SIGKILL)"
     )
     assert world.events[-1] == EngineGivenUp("no memory 8")
-    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 8}
+    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 8, "requested": 0}
     status = engine.status
     assert (status.state, status.restarts, status.failure) == ("failed", 9, "no memory 8")
     assert status.retry_after_s is None
@@ -236,9 +236,12 @@ async def test_a_server_that_stood_still_does_not_blame_the_engine() -> None:
     engine = await world.start()
     client = world.clients[0]
     client.answers = False
+    await world.time.pass_by(3)
+    assert engine.status.silent_s > 0, "from here on every second counts"
     world.time.now += 1000  # stopped by a signal, or its machine slept
     await world.time.pass_by(5)
     assert client.killed == 0
+    assert engine.status.alive
     client.news += 1
     await world.time.pass_by(5)
     assert engine.status.silent_s <= 6
@@ -254,7 +257,7 @@ async def test_loading_that_stalls_is_a_failed_attempt() -> None:
     assert engine.status.state == "restarting"
     await world.time.pass_by(5)
     assert engine.status.alive
-    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1}
+    assert engine.restarts == {"died": 1, "stalled": 0, "failed_to_load": 1, "requested": 0}
     assert any("loading stalled" in getattr(event, "failure", "") for event in world.events)
     await engine.close()
 
@@ -312,4 +315,42 @@ async def test_a_watch_that_fails_is_a_clear_state_too() -> None:
     await world.time.pass_by(0)
     assert engine.status.state == "failed"
     assert "a bug" in engine.status.failure
+    await engine.close()
+
+
+async def test_a_watch_that_fails_leaves_no_engine_that_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(_: FakeClient) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(FakeClient, "ping", fails)
+    world = World()
+    engine = await world.start()
+    assert (engine.status.state, world.clients[0].killed) == ("failed", 1)
+    await engine.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_an_engine_that_becomes_ready_as_the_watch_ends_is_closed(turns: int) -> None:
+    world = World()
+    engine = await world.start()
+    world.outcomes = [1.0]
+    world.clients[0].dies("gone")
+    await world.time.pass_by(0)
+    for _, _, waker in world.time._sleepers:
+        if not waker.done():
+            waker.set_result(None)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await engine.close()
+    assert all(client.closed or client.killed for client in world.clients)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_waits_have_a_bound_after_any_number_of_failures() -> None:
+    world = World()
+    engine = await world.start()
+    engine._failed_young = 10_000
+    assert 15 <= engine._wait_s() <= 30
     await engine.close()

@@ -59,14 +59,14 @@ async def test_nothing_is_lost_however_late_it_is_read(waiting: int, reason: Fin
         assert len(taken) < len(made)
 
 
-async def test_log_probabilities_of_the_prompt_are_weighed_and_survive_joining() -> None:
+async def test_log_probabilities_of_the_prompt_survive_joining_and_make_no_reader_slow() -> None:
     plain, asked = Unread(), Unread()
     of_prompt = [None, *(TokenLogprob(i, -1.0, 1, [(i, -1.0)] * 20) for i in range(99))]
     for unread, prompt_logprobs in ((plain, None), (asked, of_prompt)):
         unread.put(Output("r", [0], prompt_logprobs=prompt_logprobs))
         for i in range(1, NUM_OUTPUTS):
             unread.put(Output("r", [i]))
-    assert asked.num_bytes - plain.num_bytes > 100 * 20 * 100
+    assert asked.num_bytes == plain.num_bytes
     output = await asked.take()
     assert output is not None
     assert len(output.token_ids) == NUM_OUTPUTS
@@ -107,5 +107,20 @@ async def test_a_reader_too_far_behind_loses_its_request_and_no_other(
         assert sum("slow is cancelled" in message for message in caplog.messages) == 1
         quick = [output async for output in client.generate(request("quick"))]
         assert sum(len(output.token_ids) for output in quick) == 8
+    finally:
+        await client.close()
+
+
+async def test_what_is_large_by_itself_is_no_sign_of_a_slow_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "UNREAD_BYTES", 1000)
+    client = await EngineClient.start(config_of(write_tiny_gguf(tmp_path)))
+    try:
+        asked = request("asked", 60, max_tokens=4, prompt_logprobs=20, logprobs=20)
+        outputs = [output async for output in client.generate(asked)]
+        assert outputs[-1].finish_reason == "length"
+        assert sum(len(output.token_ids) for output in outputs) == 4
+        assert len(outputs[0].prompt_logprobs or ()) == 60
     finally:
         await client.close()

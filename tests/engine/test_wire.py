@@ -33,8 +33,18 @@ def test_every_way_of_cutting_the_stream_gives_the_same_messages() -> None:
 
 
 def test_what_a_step_gave_is_one_frame() -> None:
-    (payload,) = wire.FrameReader().feed(wire.from_core(FROM_CORE))  # type: ignore[arg-type]
+    (frame,) = wire.from_core(FROM_CORE)  # type: ignore[arg-type]
+    (payload,) = wire.FrameReader().feed(frame)
     assert wire.decode_from_core(payload) == FROM_CORE
+
+
+def test_a_step_that_gave_too_much_for_a_frame_is_several() -> None:
+    outputs = [Output(str(i), [i] * (40 * i)) for i in range(7)]
+    frames = wire.from_core([*outputs], max_frame_bytes=600)
+    assert len(frames) > 2
+    assert all(len(frame) <= 4 + 600 for frame in frames)
+    payloads = wire.FrameReader().feed(b"".join(frames))
+    assert [one for each in payloads for one in wire.decode_from_core(each)] == outputs
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
@@ -63,7 +73,16 @@ def test_a_message_the_other_end_would_skip_is_refused(monkeypatch: pytest.Monke
     assert caught.value.code == "request_too_large"
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x93\x01", b"\x81\xa4type\xa4Nope"])
+DEEP = b"\x91" * 6000 + b"\x01"
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"\xc1", b"\x93\x01", b"\x81\xa4type\xa4Nope", DEEP,
+        b"\x82\xa4type\xa6Cancel\xa1x" + DEEP,
+    ],
+)  # fmt: skip
 def test_payloads_that_are_no_message_raise_one_kind_of_error(payload: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         wire.decode_to_core(payload)

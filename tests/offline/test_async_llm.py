@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from headrace import LLM, AsyncLLM, SamplingParams
+from headrace.engine import wire
 from headrace.errors import ConfigError, EngineDeadError, FetchError, HeadraceError, RequestError
 from headrace.offline.progress import GenerationProgress
 from tests.tiny import write_tiny_gguf, write_tiny_hf
@@ -126,9 +127,21 @@ async def test_one_request_that_is_refused_leaves_nothing_running(llm: AsyncLLM)
         await llm.generate("a", GREEDY, priority="high")  # type: ignore[arg-type]
     with pytest.raises(RequestError, match=r"priority is 1, but .*--scheduling-policy priority"):
         await llm.generate("a", GREEDY, priority=1)
-    with pytest.raises(RequestError, match="n is 0; it must be 1 or more"):
+    with pytest.raises(RequestError, match="n is 0; it must be 1 to 16384"):
         await llm.generate("a", GREEDY, n=0)
     assert llm.stats.num_running == llm.stats.num_waiting == llm.stats.generation_tokens == 0
+
+
+async def test_one_request_that_fails_takes_the_others_of_its_call_with_it(
+    llm: AsyncLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 600)
+    short = msgspec.structs.replace(LONG, max_tokens=200)
+    with pytest.raises(RequestError, match="on the way to the engine"):
+        await llm.generate([[1] * 5, [200] * 300], short)
+    monkeypatch.undo()
+    await until(lambda: llm.stats.num_running == 0, "idle after the failure")
+    assert llm.stats.generation_tokens < 200
 
 
 async def test_time_that_is_over_ends_a_request_and_keeps_its_text(

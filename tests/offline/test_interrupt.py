@@ -79,3 +79,44 @@ def test_an_interrupted_call_leaves_a_sound_engine(
     assert sum(len(piece.token_ids) for piece in pieces) == 12, "the other stream lost nothing"
     assert llm.stats.num_running == llm.stats.blocks_owned == 0
     assert [one.token_ids for one in llm.generate("alpha", params)] == [expected[0].token_ids]
+
+
+@pytest.mark.parametrize("call", ["generate", "stream"])
+def test_interrupted_while_it_submits_a_call_leaves_nothing_running(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = LLM(write_tiny_gguf(tmp_path), backend="reference", num_gpu_blocks_override=64)
+    params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+    submit = llm._core.submit
+
+    def interrupted(message: object) -> None:
+        submit(message)  # type: ignore[arg-type]
+        interrupt()
+
+    monkeypatch.setattr(llm._core, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        if call == "generate":
+            llm.generate(["alpha", "beta"], params)
+        else:
+            next(llm.stream("alpha", params))
+    assert llm.stats.num_running == llm.stats.num_waiting == 0
+    assert not llm._requests
+
+
+def test_giving_a_request_up_is_not_interrupted_half_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = LLM(write_tiny_gguf(tmp_path), backend="reference", num_gpu_blocks_override=64)
+    stream = llm.stream("alpha", SamplingParams(temperature=0, max_tokens=12, ignore_eos=True))
+    next(stream)
+    release = llm._core.kv.release
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        interrupt()
+        release(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(llm._core.kv, "release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stream.close()
+    llm._core.check()
+    assert llm.stats.num_running == llm.stats.blocks_owned == 0

@@ -47,6 +47,7 @@ class MockEngine:
     submitted: list[Submit] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    restarted: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
     """Set when a request has ended, in whatever way; clear it to wait for the next."""
 
@@ -56,6 +57,9 @@ class MockEngine:
 
     async def reset_prefix_cache(self) -> int:
         return 7
+
+    async def restart(self, reason: str) -> None:
+        self.restarted.append(reason)
 
     async def generate(
         self, submit: Submit, *, on_started: Callable[[float], None] | None = None

@@ -6,16 +6,18 @@ import io
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from headrace.config import ServerConfig
+from headrace.engine.messages import Output, Submit
 from headrace.telemetry.logs import CallFilter, LogFormat, formatter
 from tests.server.conftest import Running
-from tests.server.mock_engine import MockEngine, says
+from tests.server.mock_engine import MockEngine, output, says
 
 Start = Callable[..., Running]
 
@@ -110,6 +112,22 @@ def test_a_refused_call_has_no_tokens(start: Start, log: Log) -> None:
     assert "prompt_tokens" not in line and "finish_reason" not in line
 
 
+def test_calls_without_the_key_are_logged(start: Start, log: Log) -> None:
+    config = msgspec.structs.replace(LOGGED, api_key=("sk-1",))
+    server = start(MockEngine(says("x")), config=config)
+    wrong = {"Authorization": "Bearer sk-wrong", "X-Request-Id": "r1"}
+    server.post("/v1/completions", {"prompt": "x"}, headers=wrong)
+    server.client.get("/metrics")
+    server.client.get("/nothing%0Ahere")
+    server.client.get("/admin/settings")
+    calls = log.calls(4)
+    assert [(one["endpoint"], one["status"]) for one in calls] == [
+        ("/v1/completions", 401), ("/metrics", 401), ("other", 401), ("/admin/settings", 403)
+    ]  # fmt: skip
+    assert "[request r1]" in log.text or '"r1"' in log.text
+    assert "sk-" not in log.text
+
+
 def test_a_client_that_goes(start: Start, log: Log) -> None:
     server = start(MockEngine(says("hello", delay_s=0.2)), config=LOGGED)
     with pytest.raises(httpx.TimeoutException):
@@ -147,6 +165,27 @@ def test_texts_where_both_settings_ask_for_them(start: Start, log: Log) -> None:
     server.complete(prompt="abcdefgh", max_tokens=20)
     (line,) = log.calls(1)
     assert (line["prompts"], line["outputs"]) == (["abcde"], ["sesam"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("log", ["text", "json"], indirect=True)
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_unforeseen_failure_quotes_nobody_unless_asked(
+    start: Start, log: Log, asked: bool, stream: bool
+) -> None:
+    async def fails(submit: Submit) -> AsyncIterator[Output]:
+        try:
+            int(PROMPT)
+        except ValueError as error:
+            raise KeyError(PROMPT) from error
+        yield output(submit, [])
+
+    config = ServerConfig(enable_log_requests=True, enable_log_outputs=asked, max_log_len=0)
+    server = start(MockEngine(fails), config=config)
+    server.post("/v1/completions", {"prompt": "x", "stream": stream}, headers={"x-request-id": "a"})
+    assert "ValueError" in log.text and "KeyError" in log.text and "in fails" in log.text
+    assert "request a failed" in log.text
+    assert (PROMPT in log.text) == asked
 
 
 def test_outputs_alone_log_nothing(start: Start, log: Log) -> None:

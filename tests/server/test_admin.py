@@ -178,6 +178,18 @@ def test_the_prefix_cache_is_reset(start: Start) -> None:
     assert loading.post("/admin/reset_prefix_cache", headers=HEADERS).status_code == 503
 
 
+def test_the_engine_is_restarted(start: Start) -> None:
+    engine = MockEngine(says("x"))
+    server = start(engine, config=CONFIG)
+    assert server.post("/admin/restart_engine").status_code == 401
+    assert engine.restarted == []
+    reply = server.post("/admin/restart_engine", headers=HEADERS)
+    assert (reply.status_code, reply.json()["restarts"]) == (200, 0)
+    assert engine.restarted == ["the server's administrator restarted the engine"]
+    loading = start(MockEngine(says("x")), config=CONFIG, loaded=False)
+    assert loading.post("/admin/restart_engine", headers=HEADERS).status_code == 503
+
+
 def test_the_settings_are_shown_without_secrets(start: Start) -> None:
     config = ServerConfig(admin_api_key=ADMIN, api_key=("sk-1",), port=1234)
     server = start(MockEngine(says("x")), config=config)

@@ -104,6 +104,47 @@ def test_retry_after_is_how_long_the_queue_takes_to_empty() -> None:
     assert refused(queue).headers == {"retry-after": str(RETRY_MOST_S)}
 
 
+def test_the_pace_is_that_of_the_queue_and_not_of_the_quiet_hour_before() -> None:
+    clock = Clock()
+    queue = admission(max_requests=4, seats=1, clock=clock)
+    for _ in range(20):  # a request every three minutes, each done at once
+        clock.now_s += 180.0
+        ticket = queue.enter(1)
+        ticket.started(0)
+        ticket.close()
+    clock.now_s += 180.0
+    waiting = [queue.enter(1) for _ in range(5)]
+    assert refused(queue).headers == {"retry-after": str(RETRY_UNKNOWN_S)}
+    for _ in range(4):
+        clock.now_s += 0.5
+        ticket = waiting.pop(0)
+        ticket.started(0)
+        ticket.close()
+        waiting.append(queue.enter(1))
+    assert 1 <= int(refused(queue).headers["retry-after"]) <= 3
+
+
+def test_filling_free_seats_is_no_pace() -> None:
+    clock = Clock()
+    queue = admission(max_requests=100, seats=50, clock=clock)
+    tickets = [queue.enter(1) for _ in range(150)]
+    running = [tickets.pop(0) for _ in range(50)]
+    for ticket in running:  # all seats are filled at once
+        clock.now_s += 0.0001
+        ticket.started(0)
+    assert refused(queue).headers == {"retry-after": str(RETRY_UNKNOWN_S)}
+    for _ in range(6):  # and every ten seconds all fifty end within a moment
+        clock.now_s += 10.0
+        for ticket in running:
+            ticket.close()
+        running = [tickets.pop(0) for _ in range(50)]
+        for ticket in running:
+            ticket.started(0)
+        tickets += [queue.enter(1) for _ in range(50)]
+        wait_s = int(refused(queue).headers["retry-after"])
+        assert 15 <= wait_s <= 30, "a hundred wait, fifty are done every ten seconds"
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(0, 60)), max_size=60))
 def test_the_count_is_exact_at_every_moment(moves: list[tuple[int, int, int]]) -> None:
@@ -138,3 +179,20 @@ def test_the_count_is_exact_at_every_moment(moves: list[tuple[int, int, int]]) -
     for ticket, _ in open_tickets:
         ticket.close()
     assert (queue.num_queued, queue.num_queued_tokens, queue.num_running) == (0, 0, 0)
+
+
+def test_a_full_queue_refuses_before_a_body_is_read() -> None:
+    queue = admission(max_requests=1, seats=1)
+    queue.check_room()
+    ticket = queue.enter(1)
+    queue.check_room()
+    queue.enter(1)
+    with pytest.raises(ApiError) as caught:
+        queue.check_room()
+    assert (caught.value.status, caught.value.detail.code) == (429, "queue_full")
+    assert "2 requests are queued and this would add at least 1; the limit is 2" in str(
+        caught.value
+    )
+    assert (queue.refused, queue.num_queued) == ({"requests": 1}, 2)
+    ticket.close()
+    queue.check_room()

@@ -27,7 +27,10 @@ Start = Callable[..., Running]
 KEYS = ("sk-alpha-1", "sk-beta-2")
 ADMIN = "sk-admin-3"
 CONFIG = ServerConfig(api_key=KEYS, admin_api_key=ADMIN)
-OPEN = [("GET", "/health"), ("GET", "/ready"), ("HEAD", "/health")]
+OPEN = [
+    ("GET", "/health"), ("GET", "/ready"), ("HEAD", "/health"),
+    ("GET", "/docs"), ("GET", "/docs/app.js"), ("HEAD", "/docs"),
+]  # fmt: skip
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -44,12 +47,19 @@ PATHS = [(method, path.replace("{model:path}", "m").replace("{name}", "app.js"))
 MORE = [
     ("GET", "/"), ("GET", "/nothing"), ("POST", "/health"), ("DELETE", "/ready"),
     ("GET", "/health/"), ("GET", "//health"), ("GET", "/health/x"), ("GET", "/v1/health"),
-    ("OPTIONS", "/v1/models"), ("GET", "/docs/x"), ("GET", "/admin"),
+    ("OPTIONS", "/v1/models"), ("GET", "/admin"), ("HEAD", "/docs"), ("POST", "/docs"),
+    ("POST", "/docs/app.js"), ("GET", "//docs"), ("GET", "/docsx"), ("GET", "/docs%2Fx/../v1"),
+    ("GET", "//v1/models"), ("GET", "/V1/models"), ("GET", "/v1/models/"),
+    ("GET", "/%76%31/models"),
+    ("OPTIONS", "/health"), ("GET", "/metrics?x=/health"),
+    ("GET", "/metrics;/health"), ("GET", "/health/../metrics"), ("GET", "/health%00"),
+    ("GET", "/health%2f..%2fmetrics"), ("GET", "/Admin/settings"), ("GET", "//admin/settings"),
+    ("GET", "/admin%2Fsettings"), ("GET", "/%61dmin/settings"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "path"), [*PATHS, *MORE])
-def test_everything_but_health_and_readiness_needs_a_key(
+def test_everything_but_health_readiness_and_the_page_needs_a_key(
     guarded: Running, method: str, path: str
 ) -> None:
     if (method, path) in OPEN:
@@ -79,6 +89,51 @@ def test_everything_but_health_and_readiness_needs_a_key(
 def test_each_key_opens(guarded: Running, headers: dict[str, str]) -> None:
     reply = guarded.post("/v1/completions", {"prompt": "x"}, headers=headers)
     assert reply.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/docs/x", "/docs/../metrics", "/docs/%2e%2e/metrics", "/docs/a/b"]
+)
+def test_nothing_else_is_below_the_page(guarded: Running, path: str) -> None:
+    with RawClient(guarded.url) as client:
+        client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert client.reply().status == 404
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Authorization: Bearer", b"Authorization: Bearer ", b"Authorization:", b"x-api-key:",
+        b"Authorization: Bearer sk-alpha-", b"Authorization: Bearer sk-alpha-1 sk-beta-2",
+        b"Authorization: Bearer sk-alpha-1,", b"Authorization: Bearer Bearer sk-alpha-1",
+        b"Authorization: Bearer SK-ALPHA-1", b"Authorization: Bearer=sk-alpha-1",
+        b"Authorization: Bearer \xff\xfe", b"Authorization: Bearer " + b"k" * 20_000,
+        b"Authorization: Bearer x\r\nAuthorization: Bearer y",
+        b"Proxy-Authorization: Bearer sk-alpha-1",
+        b"Cookie: Authorization=Bearer sk-alpha-1",
+    ],
+    ids=lambda line: repr(line[:40]),
+)  # fmt: skip
+def test_what_is_no_key(guarded: Running, line: bytes) -> None:
+    with RawClient(guarded.url) as client:
+        for path in (b"/v1/models", b"/admin/settings"):
+            client.send(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + line + b"\r\n\r\n")
+            reply = client.reply()
+            assert (reply.status, reply.code) == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"AUTHORIZATION: BEARER sk-alpha-1", b"authorization:bearer \t sk-alpha-1 ",
+        b"Authorization: Bearer x\r\nAuthorization: Bearer sk-alpha-1", b"X-API-KEY: sk-beta-2 ",
+    ],
+    ids=lambda line: repr(line[:40]),
+)  # fmt: skip
+def test_ways_to_send_one(guarded: Running, line: bytes) -> None:
+    with RawClient(guarded.url) as client:
+        client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + line + b"\r\n\r\n")
+        assert client.reply().status == 200
 
 
 def test_openais_client_says_whose_fault_it_is(guarded: Running) -> None:

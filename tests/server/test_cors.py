@@ -83,3 +83,15 @@ def test_every_origin_and_the_other_settings(start: Start) -> None:
     assert good.headers["access-control-allow-credentials"] == "true"
     assert server.client.options("/v1/models", headers=asks).status_code == 400
     assert server.client.options("/v1/completions", headers=ASKS).status_code == 400
+
+
+def test_a_refused_question_is_an_error_like_others(start: Start) -> None:
+    config = ServerConfig(allowed_origins=("https://a.example",), api_key=("sk-1",))
+    server = start(MockEngine(says("x")), config=config)
+    for origin, method in (("https://b.example", "POST"), ("https://a.example", "BREW")):
+        headers = {"Origin": origin, "Access-Control-Request-Method": method, "X-Request-Id": "r1"}
+        reply = server.client.options("/v1/models", headers=headers)
+        assert (reply.status_code, reply.headers["x-request-id"]) == (400, "r1")
+        assert reply.json()["error"]["code"] == "cors_refused"
+        allowed = reply.headers.get("access-control-allow-origin")
+        assert allowed == (origin if origin == "https://a.example" else None)

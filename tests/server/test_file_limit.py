@@ -11,13 +11,15 @@ from headrace.server.file_limit import OTHER_FILES, raise_file_limit
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "wanted", "left", "warned"),
+    ("soft", "hard", "wanted", "left", "room"),
     [
-        (1024, 100_000, 4096, 4096 + OTHER_FILES, False),
-        (1024, 2000, 4096, 2000, True),
-        (65_536, 100_000, 4096, None, False),
-        (1024, resource.RLIM_INFINITY, 9000, 9000 + OTHER_FILES, False),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 9000, None, False),
+        (1024, 100_000, 4096, 4096 + OTHER_FILES, 4096),
+        (1024, 2000, 4096, 2000, 2000 - OTHER_FILES),
+        (64, 64, 4096, 64, 16),
+        (64, 64, 10, 64, 10),
+        (65_536, 100_000, 4096, None, 4096),
+        (1024, resource.RLIM_INFINITY, 9000, 9000 + OTHER_FILES, 9000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 9000, None, 9000),
     ],
 )
 def test_it_is_raised_as_far_as_allowed(
@@ -27,15 +29,15 @@ def test_it_is_raised_as_far_as_allowed(
     hard: int,
     wanted: int,
     left: int | None,
-    warned: bool,
+    room: int,
 ) -> None:
     set_to: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: set_to.append(limits))
     with caplog.at_level(logging.WARNING):
-        raise_file_limit(wanted)
+        assert raise_file_limit(wanted) == room
     assert set_to == ([] if left is None else [(left, hard)])
-    assert bool(caplog.records) is warned
+    assert bool(caplog.records) is (left is not None and left < wanted + OTHER_FILES)
 
 
 def test_a_system_that_refuses(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import __version__
-from headrace.engine.messages import Loading, Stats
+from headrace.engine.messages import Loading, Output, Stats, Submit
 from headrace.engine.status import EngineStatus
+from headrace.errors import EngineDeadError
 from headrace.server.loading_line import LoadingLine
 from tests.server.conftest import MODEL, Running
-from tests.server.mock_engine import INFO, MAX_MODEL_LEN, MockEngine, says
+from tests.server.mock_engine import INFO, MAX_MODEL_LEN, MockEngine, output, says
 
 Start = Callable[..., Running]
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -116,6 +117,26 @@ def test_health_and_readiness_of_an_engine_that_does_not_serve(
         assert body.get("retry_after_s") == said.retry_after_s
         assert reply.headers.get("retry-after") == retry_after
         assert said.failure in body["error"]["message"]
+
+
+def test_who_waited_for_an_engine_that_ended_is_told_when_the_next_serves(start: Start) -> None:
+    async def dies(submit: Submit) -> AsyncIterator[Output]:
+        engine.said = falls[-1]
+        raise EngineDeadError("it fell")
+        yield output(submit, [])
+
+    falls: list[EngineStatus] = []
+    engine = WatchedMock(dies)
+    server = start(engine)
+    for after, header in (
+        (EngineStatus("restarting", 1, "it fell", 2.5), "3"),
+        (EngineStatus("failed", 1, "it fell"), None),
+    ):
+        falls.append(after)
+        engine.said = EngineStatus()
+        reply = server.post("/v1/completions", {"prompt": "x"})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_dead")
+        assert reply.headers.get("retry-after") == header
 
 
 def test_ready_follows_model_and_end_while_health_follows_the_engine(start: Start) -> None:
@@ -326,3 +347,20 @@ def test_every_metric_is_documented_and_every_documented_one_exists(start: Start
     assert set(rows) == set(served)
     for name, kind in served.items():
         assert rows[name][0] == kind, name
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_what_cannot_be_served_is_told_before_the_body_is_looked_at(
+    start: Start, path: str
+) -> None:
+    loading = start(MockEngine(says("x")), loaded=False)
+    reply = loading.client.post(path, content=b"no JSON at all")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "loading")
+    assert loading.post(path, {}).json()["error"]["code"] == "loading"
+    restarting = start(WatchedMock(says("x"), said=EngineStatus("restarting", 1, "it fell", 6.2)))
+    for body in (b"no JSON at all", b"{" + b" " * 2**20):
+        reply = restarting.client.post(path, content=body)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "engine_restarting")
+        assert reply.headers["retry-after"] == "7"
+    assert restarting.client.get("/v1/models").status_code == 200, "on the same connection"
+    assert restarting.state.admission.num_queued == 0

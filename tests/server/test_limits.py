@@ -167,13 +167,12 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("loaded", [True, False])
 @pytest.mark.parametrize(("name", "value"), OUTSIDE)
 def test_sampling_numbers_out_of_range_are_refused_in_the_engines_words(
-    start: Start, name: str, value: float, loaded: bool
+    start: Start, name: str, value: float
 ) -> None:
-    """The same over HTTP (before the model is there, too) and in process."""
-    server = start(MockEngine(says("x")), loaded=loaded)
+    """The same over HTTP and in process."""
+    server = start(MockEngine(says("x")))
     reply = server.post("/v1/completions", {"prompt": "a", name: value})
     assert reply.status_code == 400
     error = reply.json()["error"]
@@ -230,7 +229,11 @@ def test_large_bodies_do_not_hold_the_event_loop(
         INFO, max_model_len=100_000, num_blocks=10_000, pool_tokens=160_000
     )
     server = start(MockEngine(says("x"), info=info))
-    server.state.workers = workers = Recorder(1)
+    workers = Recorder(1)
+    if path in ("/tokenize", "/detokenize"):
+        server.state.side_work.workers = workers
+    else:
+        server.state.workers = workers
     reply = server.post(path, body)
     assert reply.status_code == 200, reply.text
     assert workers.count == 1

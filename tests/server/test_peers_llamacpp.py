@@ -167,10 +167,12 @@ def test_two_answers_in_a_row_are_the_templates_business(start: Start) -> None:
     assert bytes(i for i in engine.submitted[0].prompt_token_ids if i < 256).count(b"a\n") == 2
 
 
-def test_models_and_the_page_need_a_key_too(start: Start) -> None:
+def test_what_is_served_needs_a_key_too_and_the_page_that_would_show_it_none(start: Start) -> None:
     server = start(MockEngine(says("x")), config=ServerConfig(api_key=("k",)))
-    for path in ("/v1/models", "/docs", "/docs/app.js"):
+    for path in ("/v1/models", "/openapi.json"):
         assert error_of(server.client.get(path), 401)["code"] == "invalid_api_key"
+    for path in ("/docs", "/docs/app.js"):
+        assert server.client.get(path).status_code == 200
 
 
 def test_a_text_survives_tokens_and_back_and_pieces_are_named(running: Process) -> None:

@@ -32,7 +32,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 ]
 both = pytest.mark.parametrize(("path", "body"), BODIES, ids=["chat", "completions"])
 
-# Of vLLM's metrics, those that its own test expects of a server of text (July 2026).
+# Of vLLM's metrics, those that its own test expects of a server of text.
 METRICS = {
     "num_requests_running", "num_requests_waiting", "num_requests_waiting_by_reason",
     "kv_cache_usage_perc", "prefix_cache_queries_total", "prefix_cache_hits_total",

@@ -63,6 +63,15 @@ def test_idle_is_said_once() -> None:
     assert told == [False, True, True, False, True]
 
 
+def test_a_new_engine_that_made_more_steps_has_no_negative_rates() -> None:
+    clock = Clock()
+    line = StatusLine(clock, Stats(steps=5, prompt_tokens=1000, generation_tokens=50, busy_s=1.0))
+    clock.now += 10
+    text = line.next(Stats(steps=9, prompt_tokens=400, generation_tokens=80, busy_s=2.0), INFO, 0)
+    assert text is not None
+    assert "prompt 40.0 tok/s, generation 8.0 tok/s" in text
+
+
 def test_who_waits_is_something_that_happens() -> None:
     clock = Clock()
     line = StatusLine(clock, Stats())

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from headrace.protocol.body_bounds import TOO_COMPLEX
 from tests.server.serve_process import Process, spawn
 from tests.tiny import IM_END
 
@@ -60,15 +61,17 @@ REFUSED = "400, naming the field"
 NOT_JSON = "400: not valid JSON"
 TOO_LONG = "400 `context_length_exceeded`, with the numbers"
 BOUNDED = "400 `template_error`: its work is bounded"
+COMPLEX = "400 `body_too_complex`"
 SERVED = "200: served as any other"
 BIAS = {str(number): 1.0 for number in range(1_000_000)}
 TRICKS = [
     Trick("an empty body", CHAT, raw(""), 400, None, NOT_JSON),
     Trick("a list in place of an object", CHAT, raw("[]"), 400, None, "400: an object is required"),
-    Trick("100,000 brackets", CHAT, raw("[" * 100_000), 400, None, NOT_JSON),
+    Trick("50,000 brackets", CHAT, raw("[" * 50_000), 400, None, NOT_JSON),
+    Trick("100,000 brackets", CHAT, raw("[" * 100_000), 400, TOO_COMPLEX, COMPLEX),
     Trick(
-        "an object nested 100,000 deep", CHAT,
-        raw('{"messages": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}"), 400, None,
+        "an object nested 50,000 deep", CHAT,
+        raw('{"messages": ' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}"), 400, None,
         "400: nested too deeply",
     ),
     Trick("NaN and Infinity", COMPLETIONS, raw('{"prompt": "x", "top_p": NaN}'), 400, None,
@@ -93,8 +96,15 @@ TRICKS = [
           lambda: fields(prompt=["x"] * 1024, n=128)(), 400, "too_many_choices",
           "400 `too_many_choices`"),
     Trick("2,000 prompts", COMPLETIONS, lambda: fields(prompt=["x"] * 2000)(), 400, None, REFUSED),
-    Trick("a million biases", COMPLETIONS, lambda: fields(logit_bias=BIAS)(), 400,
+    Trick("a hundred thousand biases", COMPLETIONS,
+          lambda: fields(logit_bias=dict.fromkeys(map(str, range(100_000)), 1))(), 400,
           "invalid_value", "400: more than the model has tokens"),
+    Trick("a million biases", COMPLETIONS, lambda: fields(logit_bias=BIAS)(), 400,
+          TOO_COMPLEX, COMPLEX),
+    Trick("a million empty lists", COMPLETIONS, lambda: fields(prompt=[[]] * 10**6)(), 400,
+          TOO_COMPLEX, COMPLEX),
+    Trick("a text of a million brackets", COMPLETIONS, lambda: fields(prompt="[{" * 500_000)(),
+          400, "context_length_exceeded", TOO_LONG),
     Trick("a bias for every token", COMPLETIONS,
           lambda: fields(logit_bias=dict.fromkeys(map(str, range(VOCAB_SIZE)), -100))(), 200, None,
           SERVED),

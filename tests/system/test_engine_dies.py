@@ -175,3 +175,27 @@ def test_no_process_is_left_behind(started: Callable[..., Process], model: Path)
     process.end()
     assert isinstance(process.process, subprocess.Popen)
     assert not Path(f"/proc/{last}").exists()
+
+
+async def test_an_administrator_restarts_it(started: Callable[..., Process], model: Path) -> None:
+    process = started(model, admin_api_key="sk-admin", max_engine_restarts=0)
+    before = process.post("/v1/completions", **BODY).json()["choices"]
+    replies: list[httpx.Response] = []
+
+    def restart() -> None:
+        headers = {"Authorization": "Bearer sk-admin"}
+        replies.append(httpx.post(f"{process.url}/admin/restart_engine", headers=headers))
+
+    pid = engine_pid(process)
+    for lines in await streams_while(process, restart):
+        error = last_error(lines)
+        assert (error["code"], "administrator" in error["message"]) == ("engine_dead", True)
+    assert replies[0].status_code == 200, replies[0].text
+    assert replies[0].json()["status"] in ("restarting", "ready")
+    serves_again(process, 1)
+    assert not Path(f"/proc/{pid}").exists()
+    assert process.post("/v1/completions", **BODY).json()["choices"] == before
+    metrics = httpx.get(f"{process.url}/metrics").text
+    assert 'headrace:engine_restarts_total{reason="requested"} 1.0' in metrics
+    code, err = process.end()
+    assert (code, "Traceback" in err) == (0, False)

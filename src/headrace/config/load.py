@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,7 +57,7 @@ def build(config: type[C], values: Mapping[str, Any], *, source: str) -> C:
 
 
 def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, Any]:
-    """The settings of a YAML file, by field name; names may have dashes, as flags do.
+    """The settings of a YAML file, by field name; names may be written as the flags are.
 
     Raises ConfigError for a file that is missing, too large, not YAML, not a mapping, names a
     setting none of `configs` has, or names one twice.
@@ -77,22 +77,31 @@ def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, 
         return {}
     if not isinstance(node, yaml.MappingNode) or not isinstance(loaded, dict):
         raise ConfigError(f"{where}: expected settings as `name: value` lines")
-    _check_once(node, where)
-    known = {flag.name for config in configs for flag in flags_of(config)}
+    names = {
+        _name(one.removeprefix("--")): flag.name
+        for config in configs
+        for flag in flags_of(config)
+        for one in (flag.flag, *flag.aliases)
+    }
+    _check_once(node, names, where)
     values: dict[str, Any] = {}
     for key, value in loaded.items():
         name = _name(key)
-        if name not in known:
-            raise ConfigError(f"{where}: unknown setting {key!r}{_nearest(name, known)}")
-        values[name] = value
+        if name not in names:
+            raise ConfigError(f"{where}: unknown setting {key!r}{_nearest(name, names)}")
+        values[names[name]] = value
     return values
 
 
-def _check_once(node: yaml.MappingNode, where: str) -> None:
-    """Raise ConfigError for a setting that is there twice; loading would keep the last."""
+def _check_once(node: yaml.MappingNode, names: Mapping[str, str], where: str) -> None:
+    """Raise ConfigError for a setting that is there twice; loading would keep the last.
+
+    names: of settings, by every way to write them.
+    """
     lines: dict[str, int] = {}
     for key, _ in node.value:
         name, line = _name(key.value), key.start_mark.line + 1
+        name = names.get(name, name)
         if name in lines:
             raise ConfigError(
                 f"{where}: setting {key.value!r} is given twice, in lines {lines[name]} and {line}"
@@ -152,7 +161,7 @@ def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: 
     return f"{flag.flag} is {given}; expected {expected}"
 
 
-def _nearest(name: str, known: set[str]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1)

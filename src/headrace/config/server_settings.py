@@ -24,7 +24,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     ] = 8000
     uds: Annotated[
-        str | None,
+        Annotated[str, Meta(min_length=1)] | None,
         Meta(description="Path of a Unix socket to listen on, in place of --host and --port."),
     ] = None
     ssl_certfile: Annotated[
@@ -41,7 +41,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         tuple[Key, ...],
         Meta(
             description="Keys of which a client has to send one (Authorization: Bearer KEY) on "
-            "every path but /health and /ready; of visible ASCII characters. Also read from "
+            "every path but /health, /ready and the page of /docs (not what it shows: "
+            "/openapi.json needs one); of visible ASCII characters. Also read from "
             "HEADRACE_API_KEY, several separated by commas, which keeps them out of the process "
             "list.",
             extra={"secret": True, "env": "HEADRACE_API_KEY"},

@@ -210,7 +210,7 @@ class EngineClient:
     async def _stream(
         self, submit: Submit, on_started: Callable[[float], None] | None
     ) -> AsyncGenerator[Output, None]:
-        self._check(submit)
+        self._check_now(submit.request_id)  # the request's own figures do not change meanwhile
         request_id = submit.request_id
         stream = _Stream(Unread(), on_started)
         self._send(submit)
@@ -235,9 +235,14 @@ class EngineClient:
         self._check_serving()
         assert self._limits is not None
         check_submit(submit, self._limits)
-        if submit.request_id in self._streams:
+        self._check_now(submit.request_id)
+
+    def _check_now(self, request_id: str) -> None:
+        """What may have changed between a request's check and its being sent."""
+        self._check_serving()
+        if request_id in self._streams:
             raise RequestError(
-                f"request_id {submit.request_id!r} is in use; take one that is not",
+                f"request_id {request_id!r} is in use; take one that is not",
                 param="request_id",
                 code="duplicate_request_id",
             )
@@ -284,15 +289,18 @@ class EngineClient:
 
     def _deliver(self, output: Output) -> None:
         stream = self._streams.get(output.request_id)
+        behind_bytes = 0
         if stream is not None:
+            # Not the newest: however large, nobody had a chance to read it yet.
+            behind_bytes = stream.unread.num_bytes
             stream.unread.put(output)
         if output.finish_reason is not None:
             self._streams.pop(output.request_id, None)
-        elif stream is not None and stream.unread.num_bytes > UNREAD_BYTES:
+        elif stream is not None and behind_bytes > UNREAD_BYTES:
             logger.warning(
                 "request %s is cancelled: %d bytes of its output wait to be read; the limit is %d",
                 output.request_id,
-                stream.unread.num_bytes,
+                behind_bytes,
                 UNREAD_BYTES,
             )
             error = f"cancelled: more than {UNREAD_BYTES} bytes of output were not read in time"

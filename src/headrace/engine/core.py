@@ -171,6 +171,7 @@ class EngineCore:
         step computes, which may take seconds, with those that left the queue for the first time.
         """
         outputs = self._advance(on_started)
+        self._deadlines.sweep(len(self._requests))
         if outputs and not self._requests:
             self._audit()
         return outputs

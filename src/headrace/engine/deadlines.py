@@ -7,26 +7,20 @@ from heapq import heapify, heappop, heappush
 from headrace.engine.request import Request, State
 
 FEWEST_SWEPT = 64
-"""Entries below which nobody looks for those of requests that have ended."""
+"""Entries of requests that have ended below which they stay, as long as any request is left."""
 
 
 class Deadlines:
-    """Deadlines of requests. One that ended in time is forgotten when there are many such."""
+    """Deadlines of requests. Those that ended in time are forgotten by `sweep`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Request]] = []
-        self._sweep_at = FEWEST_SWEPT
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def add(self, request: Request, at_s: float) -> None:
         """Have `request` end at `at_s`."""
-        if len(self._heap) >= self._sweep_at:
-            # Requests mostly end long before their deadline, and each holds its prompt.
-            self._heap = [one for one in self._heap if one[2].state is not State.FINISHED]
-            heapify(self._heap)
-            self._sweep_at = max(FEWEST_SWEPT, 2 * len(self._heap))
         heappush(self._heap, (at_s, request.arrival, request))
 
     def passed(self, now_s: float) -> list[Request]:
@@ -37,3 +31,13 @@ class Deadlines:
             if request.state is not State.FINISHED:
                 due.append(request)
         return due
+
+    def sweep(self, num_open: int) -> None:
+        """Forget requests that have ended, where they are many beside the `num_open` that have not.
+
+        Requests mostly end long before their deadline, and each holds its tokens. At least half
+        of what a sweep looks at goes, so that it costs a request little however many there are.
+        """
+        if len(self._heap) > (2 * num_open + FEWEST_SWEPT if num_open else 0):
+            self._heap = [one for one in self._heap if one[2].state is not State.FINISHED]
+            heapify(self._heap)

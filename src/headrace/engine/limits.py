@@ -22,6 +22,10 @@ MAX_BAD_WORDS_IDS = 1 << 14
 """In all sequences together. Those that wait for the same token are compared one by one: so many,
 of two ids each, are looked through in about a millisecond."""
 
+MAX_PROMPT_LOGPROBS_VALUES = 1 << 22
+"""Log probabilities of one prompt, its tokens' own and their rivals': 60 MB on the wire and half a
+gigabyte as objects. 20 rivals for each of 131,072 tokens are 2.8 million."""
+
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
 
@@ -57,6 +61,8 @@ def check_submit(submit: Submit, limits: Limits) -> None:
     """Raises RequestError where the engine could not serve `submit` as asked."""
     if not submit.request_id:
         raise _refuse("request_id", "is empty")
+    check_text(submit.request_id, "request_id")
+    check_text(submit.cache_salt, "cache_salt")
     params = submit.params
     check_prompt(submit.prompt_token_ids, limits)
     check_params(params, limits)
@@ -68,6 +74,7 @@ def check_submit(submit: Submit, limits: Limits) -> None:
             f"is {submit.timeout_s}; it must be more than 0 seconds, or None for no deadline",
         )
     prompt_tokens = len(submit.prompt_token_ids)
+    check_prompt_logprobs(prompt_tokens, params.prompt_logprobs)
     check_length(prompt_tokens, params.max_tokens, limits)
     if params.max_tokens is None:
         check_length(prompt_tokens, max(1, params.min_tokens), limits, tokens_param="min_tokens")
@@ -188,6 +195,30 @@ def check_logprobs(wanted: int, limits: Limits, param: str = "logprobs") -> None
             param,
             f"is {_shown(wanted)}; this engine gives 0 to {limits.max_logprobs} (--max-logprobs)",
         )
+
+
+def check_prompt_logprobs(prompt_tokens: int, rivals: int | None) -> None:
+    """All log probabilities of a prompt, which come in one piece, are not too many."""
+    if rivals is None or prompt_tokens * (rivals + 1) <= MAX_PROMPT_LOGPROBS_VALUES:
+        return
+    raise _refuse(
+        "prompt_logprobs",
+        f"is {rivals}, which for {prompt_tokens} tokens of prompt makes "
+        f"{prompt_tokens * (rivals + 1)} log probabilities; at most {MAX_PROMPT_LOGPROBS_VALUES} "
+        "are given. Ask for fewer, or shorten the prompt",
+    )
+
+
+def check_text(value: str, param: str) -> None:
+    """A text that has bytes: a lone half of a surrogate pair has none, and no message takes it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise _refuse(
+            param,
+            f"holds U+{ord(value[error.start]):04X} at {error.start}, half a surrogate pair, "
+            "which is no character; remove it",
+        ) from error
 
 
 def check_length(

@@ -71,7 +71,8 @@ class Link:
         if not messages:
             return
         try:
-            self._socket.sendall(wire.from_core(messages))
+            for frame in wire.from_core(messages):
+                self._socket.sendall(frame)
         except OSError:
             os._exit(0)  # nobody reads any more; the reading thread may not have seen it yet
 
@@ -206,7 +207,7 @@ def _refuse_malformed(payload: bytes, error: msgspec.DecodeError) -> list[FromCo
     logger.warning("a message of %d bytes was ignored: %s", len(payload), error)
     try:
         raw = msgspec.msgpack.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     request_id = raw.get("request_id") if isinstance(raw, dict) else None
     if not isinstance(request_id, str) or raw.get("type") != Submit.__name__:

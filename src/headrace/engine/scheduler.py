@@ -175,11 +175,13 @@ class Scheduler:
         for request in islice(self.waiting, MAX_LOOKED_AT):
             if not self.running or request.priority >= self.running[-1].priority:
                 break
-            if request in displaced or self._tokens_before(request) >= self._budget:
+            if request in displaced:
                 break
             match = self._look_up(request)
             if match is None:
                 continue
+            if self._tokens_before(request) >= self._budget:
+                break
             if not self._has_slot or not self._take_in(request, match, now_s):
                 victims = self._victims(request, match)
                 if not victims:

@@ -13,8 +13,12 @@ from pathlib import Path
 import msgspec
 
 import headrace
+from headrace.config.flags import flags_of
+from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.telemetry.logs import configured_format
+
+_SECRETS = frozenset(flag.env for flag in flags_of(ServerConfig) if flag.secret)
 
 
 def spawn(config: EngineConfig, link: socket.socket) -> subprocess.Popen[bytes]:
@@ -24,7 +28,8 @@ def spawn(config: EngineConfig, link: socket.socket) -> subprocess.Popen[bytes]:
     stdout is ours no longer, so that what a command prints is only what it prints.
     """
     descriptor = link.fileno()
-    environment = dict(os.environ)
+    # Keys of clients are the server's alone.
+    environment = {name: text for name, text in os.environ.items() if name not in _SECRETS}
     # The engine has to be of the very package that this client is of.
     package_root = str(Path(headrace.__file__).resolve().parent.parent)
     paths = [package_root, environment.get("PYTHONPATH", "")]

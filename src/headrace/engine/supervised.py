@@ -3,8 +3,8 @@
 It is EngineClient with a successor. When a process ends, its loop fails, it sends garbage or it
 says nothing for too long, its open streams end at once with EngineDeadError, it is killed if it is
 still there, and another is started: the first at once, the next after growing waits, so many in a
-row at most. Then it is given up for good. Between two engines requests are refused with
-EngineRestartingError. Clock, sleep and random source are handed in.
+row at most. Then it is given up, until somebody asks for a `restart`. Between two engines requests
+are refused with EngineRestartingError. Clock, sleep and random source are handed in.
 """
 
 from __future__ import annotations
@@ -57,7 +57,12 @@ class SupervisedEngine:
     """The latest engine process and its watch. Made by `start`; used from one event loop."""
 
     def __init__(self, config: EngineConfig, supervision: Supervision) -> None:
-        self.restarts: dict[Reason, int] = {"died": 0, "stalled": 0, "failed_to_load": 0}
+        self.restarts: dict[Reason, int] = {
+            "died": 0,
+            "stalled": 0,
+            "failed_to_load": 0,
+            "requested": 0,
+        }
         """Attempts to start another, by why; totals since the first start."""
         self.recoveries_s: deque[float] = deque(maxlen=REMEMBERED)
         """How long each of the last recoveries took, from the fall until it served again."""
@@ -73,6 +78,8 @@ class SupervisedEngine:
         self._load_s = 0.0
         self._due_s = 0.0
         self._watch: asyncio.Task[None] | None = None
+        self._asked = ""  # why somebody wants another engine, until the watch has seen to it
+        self._closed = False
 
     @classmethod
     async def start(
@@ -114,7 +121,8 @@ class SupervisedEngine:
         failure = self._failure
         if state == "ready" and not self._client.alive:
             # It fell a moment ago; the watch has not been at it yet.
-            state = "restarting" if self._in_a_row < self._how.max_restarts else "failed"
+            more = bool(self._asked) or self._in_a_row < self._how.max_restarts
+            state = "restarting" if more else "failed"
             failure = self._client.failure or "the engine process is gone"
         return EngineStatus(
             state,
@@ -136,8 +144,27 @@ class SupervisedEngine:
         self._check()
         return await self._client.reset_prefix_cache()
 
+    async def restart(self, reason: str) -> None:
+        """End the engine at once and have another started, also one that was given up.
+
+        Open streams raise EngineDeadError with `reason`. Returns as soon as the old process is
+        gone; attempts in a row are counted anew. Raises EngineRestartingError while another is
+        being started anyway, EngineDeadError after `close`.
+        """
+        if self._closed:
+            raise EngineDeadError(self._failure)
+        given_up = self._state == "failed"
+        if not given_up:
+            self._check()
+        self._asked = reason
+        if given_up and (self._watch is None or self._watch.done()):
+            self._state, self._failure = "restarting", reason
+            self._watch = asyncio.get_running_loop().create_task(self._supervise())
+        await self._client.kill(reason)
+
     async def close(self) -> None:
         """End the watch and the engine, or the loading of one. Idempotent."""
+        self._closed = True
         self._state, self._failure = "failed", "the engine was closed"
         if self._watch is not None:
             self._watch.cancel()
@@ -181,7 +208,7 @@ class SupervisedEngine:
     async def _fall_of(self, client: EngineClient) -> EngineFell:
         """Watch until it serves no more; its process is gone then, and its streams have ended."""
         if await self._heard_until(client.ended, lambda: client.news, client.ping):
-            reason: Reason = "died"
+            reason: Reason = "requested" if self._asked else "died"
             self._state, self._failure = "restarting", client.failure
         else:
             reason = "stalled"
@@ -189,7 +216,11 @@ class SupervisedEngine:
         self._due_s = self._how.clock()
         await client.kill(self._failure)
         self._silent_s = 0.0
-        logger.error("the engine %s: %s", reason, self._failure)
+        if reason == "requested":
+            self._failure = self._asked
+            logger.warning("another engine is asked for: %s", self._asked)
+        else:
+            logger.error("the engine %s: %s", reason, self._failure)
         return self._tell_fall(reason)
 
     async def _heard_until(
@@ -234,24 +265,29 @@ class SupervisedEngine:
     async def _replace(self, fall: EngineFell, fell_s: float) -> bool:
         """Start engines until one serves; False where so many in a row did not."""
         limit = self._how.max_restarts
-        while self._in_a_row < limit:
-            wait_s = self._wait_s()
-            self._in_a_row += 1
-            self._failed_young += 1
+        while self._asked or self._in_a_row < limit:
+            if self._asked:
+                self._asked, wait_s = "", 0.0
+                self._in_a_row = self._failed_young = 0
+            else:
+                wait_s = self._wait_s()
+                self._in_a_row += 1
+                self._failed_young += 1
             self.restarts[fall.reason] += 1
             self._state = "restarting"
             self._due_s = self._how.clock() + wait_s
-            logger.warning(
-                "the engine is started again in %.1f s: restart %d of %d in a row",
-                wait_s,
-                self._in_a_row,
-                limit,
-            )
+            if self._in_a_row:
+                logger.warning(
+                    "the engine is started again in %.1f s: restart %d of %d in a row",
+                    wait_s,
+                    self._in_a_row,
+                    limit,
+                )
             self._tell(EngineRestarting(fall.reason, self._in_a_row, limit, wait_s))
             await self._how.sleep(wait_s)
             try:
                 await self._load(None)
-            except (HeadraceError, OSError) as error:  # OSError: no process can be started
+            except HeadraceError as error:
                 self._failure = str(error)
                 logger.error("the engine could not be started: %s", error)
                 fall = self._tell_fall("failed_to_load")
@@ -265,7 +301,7 @@ class SupervisedEngine:
         return False
 
     async def _load(self, on_loading: Callable[[Loading], None] | None) -> None:
-        """Start an engine that serves from then on; HeadraceError or OSError where it cannot."""
+        """Start an engine that serves from then on; HeadraceError where it cannot."""
         began_s = self._how.clock()
         news = 0
 
@@ -280,6 +316,8 @@ class SupervisedEngine:
             if not await self._heard_until(launching, lambda: news, lambda: None):
                 raise HeadraceError(f"loading stalled: the engine {self._silence()}")
             self._client = launching.result()
+        except OSError as error:
+            raise HeadraceError(f"no engine process can be started: {error}") from error
         except BaseException:
             launching.cancel()
             await asyncio.gather(launching, return_exceptions=True)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from headrace.engine.client import EngineClient
 
-Reason = Literal["died", "stalled", "failed_to_load"]
+Reason = Literal["died", "stalled", "failed_to_load", "requested"]
 Launch = Callable[..., Awaitable[EngineClient]]
 """EngineClient.start, or what stands for it."""
 
@@ -23,7 +23,10 @@ class EngineFell(NamedTuple):
 
 
 class EngineRestarting(NamedTuple):
-    """Attempt `attempt` of at most `limit` in a row begins after `wait_s`; why is `reason`."""
+    """Attempt `attempt` of at most `limit` in a row begins after `wait_s`; why is `reason`.
+
+    One that was asked for is no attempt of those: its number is 0.
+    """
 
     reason: Reason
     attempt: int

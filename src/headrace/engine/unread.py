@@ -7,11 +7,12 @@ in watches `num_bytes`. Used from one event loop, with one reader.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
 
-from headrace.engine.messages import Output, TokenLogprob
+from headrace.engine.messages import Output
 
 # Rough sizes of the objects of CPython, for a sum that is right within a factor of two.
 _OUTPUT_BYTES = 256
@@ -30,25 +31,27 @@ class Unread:
 
     def __init__(self) -> None:
         self.num_bytes = 0
-        """About the memory that what waits here takes."""
-        self._outputs: list[Output] = []
+        """About the memory that what waits here takes, prompt_logprobs apart: they come once, of a
+        size that is bounded at submission, so they say nothing of how slow a reader is."""
+        self._outputs: deque[Output] = deque()
         self._closed = False
-        self._news = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None
 
     def put(self, output: Output) -> None:
         """Add the next output."""
         self._outputs.append(output)
         self.num_bytes += _size(output)
-        self._news.set()
+        self._wake()
 
     def close(self) -> None:
         """Nothing follows; what waits can still be taken."""
         self._closed = True
-        self._news.set()
+        self._wake()
 
     def replace(self, output: Output) -> None:
         """Forget what waits for a last output."""
-        self._outputs, self.num_bytes = [], 0
+        self._outputs.clear()
+        self.num_bytes = 0
         self.put(output)
 
     async def take(self) -> Output | None:
@@ -59,37 +62,37 @@ class Unread:
         while not self._outputs:
             if self._closed:
                 return None
-            self._news.clear()
-            await self._news.wait()
-        end = 1
-        if len(self._outputs) > SEPARATE:
-            end = len(self._outputs) - (self._outputs[-1].finish_reason in _FAILED)
-        taken, self._outputs = self._outputs[:end], self._outputs[end:]
-        self.num_bytes -= sum(map(_size, taken))
-        return _joined(taken)
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        if len(self._outputs) <= SEPARATE:
+            output = self._outputs.popleft()
+            self.num_bytes -= _size(output)
+            return output
+        failed = [self._outputs.pop()] if self._outputs[-1].finish_reason in _FAILED else []
+        joined = _joined(self._outputs)
+        self._outputs = deque(failed)
+        self.num_bytes = sum(map(_size, failed))
+        return joined
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
 
 def _size(output: Output) -> int:
-    return (
-        _OUTPUT_BYTES
-        + len(output.token_ids) * _TOKEN_BYTES
-        + _logprob_bytes(output.logprobs)
-        + _logprob_bytes(output.prompt_logprobs)
-    )
-
-
-def _logprob_bytes(logprobs: Sequence[TokenLogprob | None] | None) -> int:
-    if logprobs is None:
-        return 0
-    rivals = sum(len(one.top) for one in logprobs if one is not None)
-    return len(logprobs) * _LOGPROB_BYTES + rivals * _RIVAL_BYTES
+    size = _OUTPUT_BYTES + len(output.token_ids) * _TOKEN_BYTES
+    if output.logprobs is None:
+        return size
+    rivals = sum(len(one.top) for one in output.logprobs)
+    return size + len(output.logprobs) * _LOGPROB_BYTES + rivals * _RIVAL_BYTES
 
 
 def _joined(outputs: Sequence[Output]) -> Output:
     """Consecutive outputs of a request as one that says the same."""
     last = outputs[-1]
-    if len(outputs) == 1:
-        return last
     with_logprobs = any(output.logprobs is not None for output in outputs)
     return msgspec.structs.replace(
         last,

@@ -44,9 +44,19 @@ def to_core(message: ToCore) -> bytes:
     return _frame(payload)
 
 
-def from_core(messages: list[FromCore]) -> bytes:
-    """The frame of what the engine has to say at one time."""
-    return _frame(_encoder.encode(messages))
+def from_core(messages: list[FromCore], max_frame_bytes: int = MAX_FRAME_BYTES) -> list[bytes]:
+    """What the engine has to say at one time: one frame, or several where it would be too long.
+
+    What one request is given in a step is bounded at its submission, far below a frame.
+    """
+    payload = _encoder.encode(messages)
+    if len(payload) <= max_frame_bytes or len(messages) == 1:
+        return [_frame(payload)]
+    half = len(messages) // 2
+    return [
+        *from_core(messages[:half], max_frame_bytes),
+        *from_core(messages[half:], max_frame_bytes),
+    ]
 
 
 def decode_to_core(payload: bytes) -> ToCore:
@@ -63,7 +73,7 @@ def decode_from_core(payload: bytes) -> list[FromCore]:
 def _decoded(decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
     try:
         return decoder.decode(payload)
-    except UnicodeDecodeError as error:  # msgspec's one failure of another kind
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec's failures of other kinds
         raise msgspec.DecodeError(str(error)) from error
 
 

@@ -22,6 +22,10 @@ from headrace.offline.prompts import PromptEncoder
 from headrace.offline.results import GenerationDelta, GenerationResult
 from headrace.text.stream import TextStream
 
+MAX_CHOICES = 1 << 14
+"""Answers to one prompt: each is a request of its own, so that a slip of the keyboard would fill
+the memory before the first of them ran."""
+
 
 class Options(NamedTuple):
     """What a call says beside prompts and sampling parameters; as in Submit."""
@@ -120,10 +124,13 @@ class OpenRequest:
 
 
 def number_of_choices(n: object) -> int:
-    """How many answers to a prompt are asked for. Raises RequestError below 1."""
+    """How many answers to a prompt are asked for. Raises RequestError outside 1 to MAX_CHOICES."""
     count = arguments.integer(n, "n")
-    if count < 1:
-        raise RequestError(f"n is {count}; it must be 1 or more", param="n", code="invalid_value")
+    if not 1 <= count <= MAX_CHOICES:
+        value = str(count) if count.bit_length() <= 128 else "too large"
+        raise RequestError(
+            f"n is {value}; it must be 1 to {MAX_CHOICES}", param="n", code="invalid_value"
+        )
     return count
 
 

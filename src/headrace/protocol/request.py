@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from headrace.errors import RequestError
+from headrace.protocol.body_bounds import check_bounds
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -29,6 +31,8 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _SHOWN_CHARS = 80
+# Unknown names that are kept: a header has room for fewer, and clients may send half a million.
+_MAX_IGNORED = 1000
 
 
 @dataclass(frozen=True)
@@ -93,14 +97,18 @@ class Endpoint(Generic[T]):
     nested: Mapping[str, Nested] = field(default_factory=dict)
     check: Callable[[T], None] = _nothing
 
-    @property
+    @cached_property
     def honoured(self) -> tuple[str, ...]:
         """Names of the fields that are honoured."""
+        # Finding them out evaluates every annotation: as long as the rest of a request takes.
         return tuple(one.encode_name for one in msgspec.structs.fields(self.struct))
 
 
 class Parsed(NamedTuple, Generic[T]):
-    """A request, and the sorted names of the fields that were accepted and have no effect."""
+    """A request, and the sorted names of the fields that were accepted and have no effect.
+
+    Of very many such names the first thousand are told.
+    """
 
     request: T
     ignored: tuple[str, ...]
@@ -120,6 +128,7 @@ def parse_request(body: bytes | bytearray | memoryview, endpoint: Endpoint[T]) -
 
 
 def _json_object(body: bytes | bytearray | memoryview) -> dict[str, Any]:
+    check_bounds(body)
     try:
         values = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -157,7 +166,7 @@ def _sorted_out(values: dict[str, Any], endpoint: Endpoint[T]) -> tuple[dict[str
         elif name in endpoint.known:
             if value is not None:
                 endpoint.known[name].check(value, name)
-        else:
+        elif len(ignored) < _MAX_IGNORED:
             ignored.add(name)
     return kept, ignored
 
@@ -181,7 +190,7 @@ def _look_into(value: object, rules: Nested, path: str, name: str, ignored: set[
             _look_into(inner, rules.nested[key], f"{path}.{key}", f"{name}.{key}", ignored)
         elif key in rules.known:
             rules.known[key].check(inner, f"{path}.{key}")
-        elif key not in rules.honoured:
+        elif key not in rules.honoured and len(ignored) < _MAX_IGNORED:
             ignored.add(f"{name}.{key}")
 
 

@@ -38,10 +38,15 @@ class StreamTooLargeError(ValueError):
 
 def data_event(json: bytes) -> bytes:
     """The event that carries one line of JSON; `json` must hold no raw line ends."""
-    for raw, escaped in _ESCAPED:
-        if raw in json:
+    return b"data: " + one_line(json) + b"\n\n"
+
+
+def one_line(json: bytes) -> bytes:
+    """The same JSON without what some clients take for a line end."""
+    if not json.isascii():
+        for raw, escaped in _ESCAPED:
             json = json.replace(raw, escaped)
-    return b"data: " + json + b"\n\n"
+    return json
 
 
 def write_event(data: str, *, event: str | None = None, id: str | None = None) -> bytes:

@@ -8,7 +8,7 @@ where both settings ask for them; keys and other headers never are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -50,14 +50,15 @@ class Observed:
         if state.tracing is not None:
             record.headers = {name.decode(): _header(scope, name) for name in TRACE_HEADERS}
 
-        async def watched(message: Message) -> None:
+        # No coroutine of its own: each event of a stream passes here.
+        def watched(message: Message) -> Awaitable[None]:
             if record.status is None and message["type"] == "http.response.start":
                 record.status = message["status"]
                 record.stream = any(
                     name.lower() == b"content-type" and value.startswith(b"text/event-stream")
                     for name, value in message.get("headers", ())
                 )
-            await send(message)
+            return send(message)
 
         with as_current(record):
             try:
@@ -77,6 +78,15 @@ def tell(state: ServerState, record: CallRecord) -> None:
     if state.tracing is not None:
         model = state.serving().model.name if state.loaded else ""
         state.tracing.call_ended(record, model=model, ended_s=now_s)
+
+
+def tell_refused(state: ServerState, endpoint: str, status: int, request_id: str) -> None:
+    """A call was turned away before any endpoint heard of it, whatever its method."""
+    if not state.config.enable_log_requests:
+        return
+    record = CallRecord(request_id, endpoint, state.clock(), status=status)
+    with as_current(record):
+        logger.info("request ended", extra={"fields": summary(record, record.arrival_s)})
 
 
 def _fields(state: ServerState, record: CallRecord, now_s: float) -> dict[str, Any]:

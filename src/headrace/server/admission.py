@@ -1,22 +1,26 @@
 """Who may wait: a bound on queued requests and on their prompt tokens, counted before any work.
 
-A place is taken when a request has been parsed, before it is rendered and tokenized, and given back
-when the engine starts it or it ends, so between check and count nobody comes in: the count is exact
-at every moment (used from one event loop, without a wait between the two). Who finds no place is
-told so at once, with the numbers and when to come again.
+Where no place is free at all, a request is refused unread. Otherwise its places are taken when it
+has been parsed, before it is rendered and tokenized, and given back when the engine starts it or it
+ends, so between check and count nobody comes in: the count is exact at every moment (used from one
+event loop, without a wait between the two). Who finds no place is told so at once, with the numbers
+and when to come again.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from headrace.protocol.openai.error import RATE_LIMIT
 from headrace.server.api_error import ApiError
 
-# Starts that the pace of the queue is taken from.
-RECENT_STARTS = 64
+# Ends that the pace of the queue is taken from: at least so many, and of four rounds of the seats,
+# because requests that began together often end together.
+RECENT_ENDS = 64
+RECENT_ROUNDS = 4
 # Retry-After in seconds: less makes clients hammer, more makes them wait when the queue is gone.
 RETRY_LEAST_S, RETRY_MOST_S = 1, 60
 # Told while the pace is not known yet.
@@ -45,12 +49,23 @@ class Admission:
         """Requests that found no place, by what was full: "requests" or "tokens"."""
         self._seats = seats
         self._clock = clock
-        self._starts: deque[float] = deque(maxlen=RECENT_STARTS)
+        self._ends: deque[float] = deque(maxlen=max(RECENT_ENDS, RECENT_ROUNDS * seats))
+        self._waited_since_s = 0.0  # when the queue was last empty
 
     @property
     def places(self) -> int:
         """Requests that may wait now: those that a free seat waits for come on top."""
         return self.max_requests + max(0, self._seats - self.num_running)
+
+    def check_room(self) -> None:
+        """Raise ApiError 429 where not even one more request would find a place.
+
+        To be asked before a body is read: most of a flood is refused at the cost of its headers.
+        `enter` decides for those that pass.
+        """
+        if self.num_queued >= self.places:
+            self.refused["requests"] += 1
+            raise self._full(self._too_many("at least 1"))
 
     def enter(self, num_requests: int) -> Ticket:
         """Places for so many requests, all or none.
@@ -69,10 +84,9 @@ class Admission:
             )
         if self.num_queued + num_requests > self.places:
             self.refused["requests"] += num_requests
-            raise self._full(
-                f"{self.num_queued} requests are queued and this would add {num_requests}; the "
-                f"limit is {self.places} (--max-num-queued-reqs {self.max_requests})"
-            )
+            raise self._full(self._too_many(str(num_requests)))
+        if self.num_queued == 0:
+            self._waited_since_s = self._clock()
         self.num_queued += num_requests
         return Ticket(self, num_requests)
 
@@ -90,10 +104,16 @@ class Admission:
         self.num_queued_tokens -= tokens
         if started:
             self.num_running += 1
-            self._starts.append(self._clock())
 
     def _end(self) -> None:
         self.num_running -= 1
+        self._ends.append(self._clock())
+
+    def _too_many(self, added: str) -> str:
+        return (
+            f"{self.num_queued} requests are queued and this would add {added}; the limit is "
+            f"{self.places} (--max-num-queued-reqs {self.max_requests})"
+        )
 
     def _full(self, numbers: str) -> ApiError:
         wait_s = self._retry_after_s()
@@ -106,14 +126,20 @@ class Admission:
         )
 
     def _retry_after_s(self) -> int:
-        """How long the queue takes to empty at the pace of the latest starts, in whole seconds.
+        """How long the queue takes to empty at the pace of the latest ends, in whole seconds.
 
-        Not until the next place is free: all who are refused now would come back for that one.
+        Not until the next place is free: all who are refused now would come back for that one. Ends
+        and not starts, since free seats are filled in a moment whatever the engine's pace. Ends
+        from before the queue was last empty say how often somebody came, so they do not count.
         """
-        if len(self._starts) < 2:
+        since_s, count = self._waited_since_s, len(self._ends)
+        if count == self._ends.maxlen and self._ends[0] > since_s:
+            since_s = self._ends[0]
+        else:
+            count -= bisect_left(self._ends, since_s)
+        if count < 2:
             return RETRY_UNKNOWN_S
-        passed_s = self._clock() - self._starts[0]
-        wait_s = math.ceil(self.num_queued * passed_s / len(self._starts))
+        wait_s = math.ceil(self.num_queued * (self._clock() - since_s) / count)
         return min(max(wait_s, RETRY_LEAST_S), RETRY_MOST_S)
 
 

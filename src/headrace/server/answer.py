@@ -123,10 +123,9 @@ async def answer(
 async def _events(merged: Pieces, reply: Reply) -> AsyncGenerator[bytes, None]:
     async with aclosing(merged):
         async for index, piece in merged:
-            for event in reply.events(index, piece):
-                yield event
-    for event in reply.last_events():
-        yield event
+            if events := b"".join(reply.events(index, piece)):
+                yield events
+    yield b"".join(reply.last_events())
 
 
 async def _whole(merged: Pieces, reply: Reply) -> msgspec.Struct:

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Mapping
 
+from headrace.engine.status import EngineStatus
 from headrace.errors import (
     EngineDeadError,
     EngineRestartingError,
@@ -112,8 +113,27 @@ def server_is_ending() -> ApiError:
     )
 
 
-def api_error(failure: Exception, request_id: str) -> ApiError:
-    """The reply for anything a handler may raise; what was not foreseen is logged here."""
+def engine_trouble(engine: EngineStatus) -> ApiError | None:
+    """What is said while an engine does not serve; None while it does."""
+    if engine.alive:
+        return None
+    if engine.state == "failed":
+        return unavailable(f"the engine has ended: {engine.failure}", code="engine_dead")
+    verb = "hangs and is replaced" if engine.state == "stalled" else "is started again"
+    return unavailable(
+        f"the engine {verb}: {engine.failure}",
+        code="engine_restarting",
+        retry_after_s=engine.retry_after_s or 0.0,
+    )
+
+
+def api_error(
+    failure: Exception, request_id: str, *, engine_retry_s: float | None = None
+) -> ApiError:
+    """The reply for anything a handler may raise; what was not foreseen is logged here.
+
+    engine_retry_s: when another engine may serve in place of one that has ended; None for never.
+    """
     if isinstance(failure, ApiError):
         return failure
     if isinstance(failure, RequestError):
@@ -126,7 +146,9 @@ def api_error(failure: Exception, request_id: str) -> ApiError:
             str(failure), code="engine_restarting", retry_after_s=failure.retry_after_s
         )
     if isinstance(failure, EngineDeadError):
-        return unavailable(f"the engine has ended: {failure}", code="engine_dead")
+        return unavailable(
+            f"the engine has ended: {failure}", code="engine_dead", retry_after_s=engine_retry_s
+        )
     if isinstance(failure, GenerationError):
         logger.error("request %s failed in the engine: %s", request_id, failure)
         return ApiError(500, str(failure), type=SERVER_ERROR, code="generation_failed")

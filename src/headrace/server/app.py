@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import shown
-from headrace.server.access_log import Observed
+from headrace.server.access_log import Observed, tell_refused
 from headrace.server.api_error import ApiError
 from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
@@ -46,6 +45,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/admin/requests", admin.open_requests),
     ("POST", "/admin/cancel", admin.cancel),
     ("POST", "/admin/reset_prefix_cache", admin.reset_prefix_cache),
+    ("POST", "/admin/restart_engine", admin.restart_engine),
     ("GET", "/admin/settings", admin.settings),
 )
 
@@ -53,9 +53,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 def build_app(state: ServerState) -> ASGIApp:
     """The app. It serves at once; what needs the model answers 503 until `state.set_model`."""
 
-    async def refuse(request: Request, failure: Exception) -> Response:
+    def refusal(request: Request, failure: HTTPException) -> Response:
         """404 for unknown paths, 405 for known ones, in OpenAI's shape."""
-        assert isinstance(failure, HTTPException)
         # Not request.url: that is made from the Host header, which may be anything.
         path = shown(request.scope["path"])
         message, code = f"{path} does not exist here", "not_found"
@@ -72,13 +71,27 @@ def build_app(state: ServerState) -> ASGIApp:
         Route(path, Observed(path, EndpointApp(path, handler, state), state), methods=[method])
         for method, path, handler in ROUTES
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
     # A redirect would be built from the Host header, and clients drop the body on the way.
-    app.router.redirect_slashes = False
+    router = Router(routes, redirect_slashes=False)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        """The router alone: Starlette's application wraps every event's way in two more calls."""
+        scope["app"] = router
+        try:
+            await router(scope, receive, send)
+        except HTTPException as failure:  # only the router raises it, before any reply
+            await refusal(Request(scope), failure)(scope, receive, send)
+
+    def refused(scope: Scope, status: int, request_id: str) -> None:
+        state.http.answered(OTHER, status)
+        endpoint = scope["path"] if scope["path"] in paths else OTHER
+        tell_refused(state, endpoint, status, request_id)
+
+    paths = {path for _, path, _ in ROUTES}
     guarded = KeyGuard(
         app,
         state.config,
         new_id=state.new_id,
-        refused=lambda status: state.http.answered(OTHER, status),
+        refused=refused,
     )
-    return with_cors(guarded, state.config)
+    return with_cors(guarded, state.config, state.new_id)

@@ -1,8 +1,9 @@
 """Who may call: keys of clients, and one of administrators.
 
-Every path needs a key but GET /health and /ready, which load balancers ask; what needs one is
-decided before any body is read. Keys are kept and compared as SHA-256 digests, each with each, so
-that the time a comparison takes says nothing of them. This file logs nothing.
+Every path needs a key but GET /health and /ready, which load balancers ask, and the page of /docs,
+whose three files are the same on every server; what needs one is decided before any body is read.
+Keys are kept and compared as SHA-256 digests, each with each, so that the time a comparison takes
+says nothing of them. This file logs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from headrace.server.api_error import ApiError
 from headrace.server.headers import REQUEST_ID, request_id_from
 from headrace.server.reply import error_reply
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/docs"})
+# A browser asks for the page's files without a key; the document they show needs one.
+OPEN_BELOW = "/docs/"
 ADMIN = "/admin"
 
 # Anthropic's clients send their key in a header of its own.
@@ -74,7 +77,8 @@ class KeyGuard:
     """ASGI app that lets calls with a key through to `app`.
 
     The admin key opens everything. Without keys in the settings every path is open but those below
-    /admin, which are closed without an admin key. `refused` hears the status of each refusal.
+    /admin, which are closed without an admin key. `refused` hears of each refusal: the call's
+    scope, the status and the request's id.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class KeyGuard:
         config: ServerConfig,
         *,
         new_id: Callable[[], str],
-        refused: Callable[[int], None],
+        refused: Callable[[Scope, int, str], None],
     ) -> None:
         self._app = app
         self._keys = KeyRing(config.api_key, "--api-key")
@@ -99,13 +103,14 @@ class KeyGuard:
             await self._app(scope, receive, send)
             return
         given = Request(scope).headers.get(REQUEST_ID)
-        headers = {REQUEST_ID: request_id_from(given, self._new_id())}
-        self._refused(refusal.status)
-        await error_reply(refusal, headers)(scope, receive, send)
+        request_id = request_id_from(given, self._new_id())
+        self._refused(scope, refusal.status, request_id)
+        await error_reply(refusal, {REQUEST_ID: request_id})(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         path: str = scope["path"]
-        if path in OPEN_PATHS and scope["method"] in ("GET", "HEAD"):
+        is_open = path in OPEN_PATHS or path.startswith(OPEN_BELOW)
+        if is_open and scope["method"] in ("GET", "HEAD"):
             return None
         admin = path == ADMIN or path.startswith(ADMIN + "/")
         if admin and not self._admin_keys:

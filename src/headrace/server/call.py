@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
-from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -23,9 +21,10 @@ from starlette.types import Receive, Scope, Send
 from headrace.engine.limits import check_ranges
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import ClientGoneError, api_error
-from headrace.server.connection import read_json
+from headrace.server.connection import read_json, unless_gone
 from headrace.server.event_stream import EventStream
 from headrace.server.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
+from headrace.server.off_loop import off_loop
 from headrace.server.open_calls import OpenCall, cancelled
 from headrace.server.reply import error_reply
 from headrace.server.state import ServerState
@@ -74,8 +73,26 @@ class Call:
         return parsed.request
 
     async def text_work(self, work: Callable[[], T]) -> T:
-        """The result of rendering or tokenizing what the body holds."""
-        return await off_loop(self.state.workers, self.body_bytes, TEXT_ON_LOOP_BYTES, work)
+        """The result of rendering or tokenizing what the body holds.
+
+        Raises ClientGoneError where the client goes while a large one waits or is worked on.
+        """
+        workers = self.state.workers
+        return await self._long(off_loop(workers, self.body_bytes, TEXT_ON_LOOP_BYTES, work))
+
+    async def side_work(self, work: Callable[[], T]) -> T:
+        """The same for what is no part of generation, which it never keeps waiting.
+
+        Raises ApiError 429 where too much of it waits.
+        """
+        side = self.state.side_work
+        return await self._long(side.result(self.body_bytes, TEXT_ON_LOOP_BYTES, work))
+
+    async def _long(self, work: Coroutine[Any, Any, T]) -> T:
+        """`work`, unless the client goes; that of a small body is done at once."""
+        if self.body_bytes < TEXT_ON_LOOP_BYTES:
+            return await work
+        return await unless_gone(self.http.receive, work)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -84,14 +101,6 @@ class Call:
         if self.ignored:
             headers[IGNORED_PARAMS] = self.ignored
         return headers
-
-
-async def off_loop(workers: Executor, size: int, limit: int, work: Callable[[], T]) -> T:
-    """The result of `work`, done in a worker thread from `limit` on."""
-    if size < limit:
-        return work()
-    context = copy_context()  # what is logged there is logged for this call
-    return await asyncio.get_running_loop().run_in_executor(workers, lambda: context.run(work))
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -135,7 +144,9 @@ class EndpointApp:
                 state.http.answered(self._path, CLIENT_GONE)
                 return
             except Exception as failure:  # shown as a reply, and logged by api_error if unforeseen
-                response = error_reply(api_error(failure, request_id))
+                response = error_reply(
+                    api_error(failure, request_id, engine_retry_s=state.engine_retry_s)
+                )
             open_call.task = None
             if isinstance(response, EventStream):
                 open_call.stream = response

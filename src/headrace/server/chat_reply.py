@@ -21,7 +21,14 @@ from headrace.protocol.openai.chat import (
 from headrace.protocol.openai.choice import PromptLogprobs
 from headrace.server.generation import LogprobOfPrompt, Piece
 from headrace.server.logprobs import TokenTable, chat_logprobs, prompt_logprobs
-from headrace.server.reply import Head, Tally, UsageEvents, WholeChoice, encode
+from headrace.server.reply import (
+    EventTemplate,
+    Head,
+    Tally,
+    UsageEvents,
+    WholeChoice,
+    encode,
+)
 
 
 class ChatReply:
@@ -45,6 +52,9 @@ class ChatReply:
         self._usage = usage
         self._tally = Tally([len(prompt_ids)], request.n)
         self._begun: set[int] = set()
+        # An event in the middle of a choice then says nothing but text.
+        self._text_only = not (request.logprobs or request.return_token_ids or usage.every)
+        self._templates: dict[int, EventTemplate] = {}
         self._choices = [WholeChoice() for _ in range(request.n)]
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
@@ -57,7 +67,9 @@ class ChatReply:
             yield self._event([role], first)
         with_ids = self._request.return_token_ids
         wants_tokens = self._request.logprobs or with_ids
-        if piece.text or (wants_tokens and piece.token_ids):
+        if self._text_only and piece.text:
+            yield self._template(index).event(piece.text)
+        elif piece.text or (wants_tokens and piece.token_ids):
             content = ChunkChoice(
                 index=index,
                 delta=Delta(content=piece.text),
@@ -130,6 +142,13 @@ class ChatReply:
         if most is None:
             return UNSET
         return None if tokens is None else prompt_logprobs(tokens, self._tokenizer, most=most)
+
+    def _template(self, index: int) -> EventTemplate:
+        template = self._templates.get(index)
+        if template is None:
+            event = self._event([ChunkChoice(index=index, delta=Delta(content=""))])
+            template = self._templates[index] = EventTemplate(event, "content")
+        return template
 
     def _event(self, choices: list[ChunkChoice], first: Piece | None = None) -> bytes:
         """One event. first: the reply's first piece, which brings what is told of the prompt."""

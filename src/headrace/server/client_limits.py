@@ -24,8 +24,8 @@ PIECE_BYTES = 4096
 # After a last reply, what a client still sends is read for so long: a socket closed with unread
 # bytes resets the connection, and the client may lose the reply.
 LINGER_S = 2.0
-# Connections that are being told there is no room; more than that are cut without a word. They
-# are open files too, see file_limit.
+# Connections that are being told there is no room, and no more than there is room for; the others
+# are cut without a word. They are open files too, see file_limit.
 MAX_TURNED_AWAY = 128
 # Told to clients that find no connection free.
 RETRY_AFTER_S = 1

@@ -23,7 +23,14 @@ from headrace.protocol.openai.usage import Usage
 from headrace.server.generation import LogprobOfPrompt, Piece
 from headrace.server.logprobs import TokenTable, completion_logprobs, floored, prompt_logprobs
 from headrace.server.prompt import Prompt
-from headrace.server.reply import Head, Tally, UsageEvents, WholeChoice, encode
+from headrace.server.reply import (
+    EventTemplate,
+    Head,
+    Tally,
+    UsageEvents,
+    WholeChoice,
+    encode,
+)
 
 
 class CompletionReply:
@@ -48,11 +55,22 @@ class CompletionReply:
         self._per_prompt = request.candidates
         self._tally = Tally([len(prompt.token_ids) for prompt in prompts], self._per_prompt)
         self._begun: set[int] = set()
+        # An event in the middle of a choice then says nothing but text.
+        self._text_only = (
+            request.logprobs is None
+            and request.prompt_logprobs is None
+            and not (request.return_token_ids or request.echo or usage.every)
+        )
+        self._templates: dict[int, EventTemplate] = {}
         self._candidates = [WholeChoice() for _ in range(len(prompts) * self._per_prompt)]
 
     def events(self, index: int, piece: Piece) -> Iterator[bytes]:
         """The event of a piece of choice `index`; none when there is nothing new to say."""
         self._tally.add(index, piece)
+        if self._text_only and piece.finish_reason is None:
+            if piece.text:
+                yield self._template(index).event(piece.text)
+            return
         first = index not in self._begun
         prompt = self._prompts[index // self._per_prompt]
         with_ids = self._request.return_token_ids
@@ -141,6 +159,15 @@ class CompletionReply:
         if most is None:
             return UNSET
         return None if tokens is None else prompt_logprobs(tokens, self._tokenizer, most=most)
+
+    def _template(self, index: int) -> EventTemplate:
+        template = self._templates.get(index)
+        if template is None:
+            prompt = self._prompts[index // self._per_prompt]
+            nothing = self._choice(index, WholeChoice(), prompt, with_prompt=False)
+            event = self._event([nothing], self._tally.usage_of_event(self._usage))
+            template = self._templates[index] = EventTemplate(event, "text")
+        return template
 
     def _event(self, choices: list[CompletionChoice], usage: Usage | UnsetType | None) -> bytes:
         completion = Completion(

@@ -37,5 +37,11 @@ class EngineLike(Protocol):
     async def reset_prefix_cache(self) -> int:
         """Forget every cached block that no request holds; how many. Raises EngineDeadError."""
 
+    async def restart(self, reason: str) -> None:
+        """End the engine at once and start another; open streams raise EngineDeadError(reason).
+
+        Returns before that one serves. Raises EngineRestartingError while one is being started.
+        """
+
     async def close(self) -> None:
         """End it; open streams raise EngineDeadError."""

@@ -137,7 +137,8 @@ class _Choice:
         )
 
     def _note(self, output: Output) -> None:
-        self._cached_tokens = max(self._cached_tokens, output.cached_tokens)
+        if output.cached_tokens > self._cached_tokens:
+            self._cached_tokens = output.cached_tokens
         self._num_preemptions = output.num_preemptions
         if output.cache_miss is not None:
             self._cache_miss = output.cache_miss
@@ -180,7 +181,7 @@ def _piece(stream: TextStream, output: Output) -> Piece:
     return Piece(
         text=taken.text,
         token_ids=output.token_ids[: taken.num_tokens],
-        logprobs=(output.logprobs or [])[: taken.num_tokens],
+        logprobs=output.logprobs[: taken.num_tokens] if output.logprobs else (),
         text_offsets=taken.text_offsets,
         finish_reason="stop" if stopped else output.finish_reason,
         stop_reason=taken.stop if stopped else output.stop_reason,

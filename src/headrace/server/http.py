@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from headrace.server.client_limits import ClientLimits
 from headrace.server.http1 import Connection
+from headrace.server.starts import Starts
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class HttpServer:
         """grace_s: how long open requests may go on after `stop`. limits: what a client may take.
         tls: the server's certificate; without it connections are plain. on_refused: hears the
         status of each reply to what never reached the app."""
-        protocol: dict[str, Any] = {"limits": limits or ClientLimits()}
+        protocol: dict[str, Any] = {"limits": limits or ClientLimits(), "starts": Starts()}
         if on_refused is not None:
             protocol["on_refused"] = staticmethod(on_refused)
         config = uvicorn.Config(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httptools
@@ -28,6 +29,7 @@ from headrace.server.client_limits import (
 )
 from headrace.server.refusal import Refusal
 from headrace.server.request_meter import RefusedError, RequestMeter
+from headrace.server.starts import Starts
 from headrace.server.state import random_id
 
 logger = logging.getLogger(__name__)
@@ -49,9 +51,13 @@ class _ReplyTransport:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection within `limits`. `on_refused` hears the status of each reply made here."""
+    """A connection within `limits`. `on_refused` hears the status of each reply made here.
+
+    starts: of all connections of a server.
+    """
 
     limits = ClientLimits()
+    starts = Starts()
     on_refused: Callable[[int], None] = staticmethod(lambda status: None)
     new_id: Callable[[], str] = staticmethod(random_id)
 
@@ -76,7 +82,7 @@ class Connection(HttpToolsProtocol):
         most = self.limits.max_connections
         if len(self.connections) <= most:
             self._rest()
-        elif len(self.connections) > most + MAX_TURNED_AWAY:
+        elif len(self.connections) > most + min(MAX_TURNED_AWAY, most):
             transport.abort()
         else:
             message = f"all {most} connections are taken; try again in {RETRY_AFTER_S} s"
@@ -255,7 +261,7 @@ class Connection(HttpToolsProtocol):
         cycle.transport = _ReplyTransport(self)  # type: ignore[assignment]
         if cycle.waiting_for_100_continue:
             app = self._last_unless_asked(cycle, app)
-        super()._start_asgi_task(cycle, app)
+        self.starts.begin(partial(super()._start_asgi_task, cycle, app))
 
     def _last_unless_asked(self, cycle: RequestResponseCycle, app: ASGI3Application) -> Any:
         """`app`, whose reply is the connection's last unless it asks for the body.

@@ -92,7 +92,8 @@ class OpenCalls:
 
     def facts(self, now_s: float) -> list[OpenCallFacts]:
         """All, the oldest first."""
-        return sorted((one.facts(now_s) for one in self._calls), key=lambda one: -one.age_s)
+        oldest_first = sorted(self._calls, key=lambda one: one.record.arrival_s)
+        return [one.facts(now_s) for one in oldest_first]
 
     def cancel(self, request_id: str) -> int:
         """End those with this id; how many there were."""

@@ -22,6 +22,7 @@ from headrace.protocol.request import Endpoint
 from headrace.server.routes.admin import (
     CANCEL,
     Cancelled,
+    EngineRestart,
     OpenRequests,
     PrefixCacheReset,
     Settings,
@@ -72,6 +73,7 @@ def _json(meaning: str, struct: Struct) -> Reply:
 
 
 _NO_MODEL = Reply("`model` is not a served name (code `model_not_found`).")
+_TEXT_BUSY = Reply("Too many large texts wait (code `queue_full`); see `Retry-After`.")
 _BUSY = Reply("Too many requests wait (code `queue_full`); `Retry-After` says when to come back.")
 
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
@@ -118,7 +120,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         _json("Exactly the ids that generation would take.", TokenizeReply),
         "Either `prompt` or `messages`, and not both.",
         TOKENIZE,
-        replies={404: _NO_MODEL},
+        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
         example={"prompt": "Hello there", "return_token_strs": True},
     ),
     ("POST", "/detokenize"): Operation(
@@ -127,7 +129,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Text of token ids",
         _json("The text, special tokens written out.", DetokenizeReply),
         body=DETOKENIZE,
-        replies={404: _NO_MODEL},
+        replies={404: _NO_MODEL, 429: _TEXT_BUSY},
         example={"tokens": [1, 2, 3]},
     ),
     ("GET", "/v1/models"): Operation(
@@ -195,6 +197,15 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         _json("How many blocks were forgotten.", PrefixCacheReset),
         key="admin",
     ),
+    ("POST", "/admin/restart_engine"): Operation(
+        "restartEngine",
+        "Administration",
+        "End the engine and start another",
+        _json("The old one is gone, the next is being started.", EngineRestart),
+        "Requests that are open end with an error. Answered with a 503 while an engine is being "
+        "started already; one that was given up is started as well.",
+        key="admin",
+    ),
     ("GET", "/admin/settings"): Operation(
         "settings",
         "Administration",
@@ -216,7 +227,9 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Documentation",
         "This document as a page, with a form to try it",
         Reply("A page.", {HTML: None}),
+        "It holds nothing of this server and needs no key: it asks for the document with yours.",
         replies={404: Reply("`--no-enable-docs` turned it off.")},
+        key="none",
         needs_model=False,
     ),
     ("GET", "/docs/{name}"): Operation(
@@ -225,6 +238,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Script and style of the page",
         Reply("The file.", {"text/javascript": None, "text/css": None}),
         replies={404: Reply("No such file, or `--no-enable-docs`.")},
+        key="none",
         needs_model=False,
         path_params={"name": "`app.js` or `style.css`."},
     ),

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from headrace.engine.messages import TokenLogprob
+from headrace.protocol import sse
 from headrace.protocol.openai.sampling import SamplingFields
 from headrace.protocol.openai.usage import Usage, usage_of
 from headrace.server.api_error import ApiError
@@ -20,9 +21,24 @@ from headrace.server.generation import LogprobOfPrompt, Piece
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode(body: msgspec.Struct) -> bytes:
-    """A reply as JSON."""
+def encode(body: msgspec.Struct | str) -> bytes:
+    """A reply, or a text of one, as JSON."""
     return _ENCODER.encode(body)
+
+
+class EventTemplate:
+    """An event of which one text changes from time to time: all the rest is encoded once."""
+
+    def __init__(self, event: bytes, field: str) -> None:
+        """event: with the text empty. field: the name of the first one of that kind in it."""
+        # A quote within a string of JSON has a backslash before it, so no value looks like this.
+        before, found, self._after = event.partition(f'"{field}":""'.encode())
+        assert found
+        self._before = before + found[:-2]
+
+    def event(self, text: str) -> bytes:
+        """The event with this text."""
+        return self._before + sse.one_line(encode(text)) + self._after
 
 
 def json_reply(
@@ -72,8 +88,9 @@ class Tally:
     def add(self, index: int, piece: Piece) -> None:
         """Count a piece of choice `index`."""
         self.completion_tokens += len(piece.token_ids)
-        if piece.token_ids or piece.cached_tokens:
-            self._cached[index] = max(self._cached.get(index, 0), piece.cached_tokens)
+        cached = piece.cached_tokens
+        if (piece.token_ids or cached) and cached > self._cached.get(index, -1):
+            self._cached[index] = cached
 
     def usage(self) -> Usage:
         """The usage object so far."""

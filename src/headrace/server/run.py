@@ -8,11 +8,14 @@ or SIGTERM what was accepted is answered, then everything ends (server/ending.py
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
@@ -67,7 +70,8 @@ def _run(engine_config: EngineConfig, server_config: ServerConfig, as_json: bool
     # uvicorn's own notes (started, waiting for connections) say what ours say.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     tls = tls_context(server_config)
-    raise_file_limit(server_config.max_connections)
+    room = raise_file_limit(server_config.max_connections)
+    server_config = msgspec.structs.replace(server_config, max_connections=room)
     with Listener(server_config) as listener:
         warn_of_strangers(server_config)
         import uvloop
@@ -136,6 +140,8 @@ async def _serve(
                     server_phases_s={"import": imported_s - started_s, **text.phases_s},
                 )
                 announce(state, listener.url, times, as_json)
+                # What is loaded stays: collections need not look at it, 10 ms of silence each.
+                gc.freeze()
                 state.workers.submit(_compile_template, text)
                 status_task = asyncio.ensure_future(tell_status(state))
                 await heard.stop.wait()

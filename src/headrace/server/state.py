@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from headrace import __version__
 from headrace.config.server_settings import ServerConfig
@@ -18,10 +18,11 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
 from headrace.engine.supervision import EngineRecovered, EngineRestarting, Event
 from headrace.server.admission import Admission
-from headrace.server.api_error import model_is_loading
+from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.drain import Drain
 from headrace.server.open_calls import OpenCalls
 from headrace.server.served import ServedModel
+from headrace.server.side_work import SideWork
 from headrace.server.tracing import open_tracing
 from headrace.telemetry.engine_collector import EngineCollector
 from headrace.telemetry.http import HttpMetrics
@@ -74,6 +75,7 @@ class ServerState:
     wall_clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = random_id
     workers: Executor = field(default_factory=lambda: ThreadPoolExecutor(WORKERS, "headrace-text"))
+    side_work: SideWork = field(default_factory=SideWork)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     loading: Loading = field(default_factory=Loading)
     drain: Drain = field(default_factory=Drain)
@@ -84,6 +86,7 @@ class ServerState:
     def __post_init__(self) -> None:
         self.started_s = self.clock()
         self.http = HttpMetrics(self.registry)
+        ProcessCollector(registry=self.registry)
         self.admission = Admission(
             self.config.max_num_queued_reqs,
             self.config.max_num_queued_tokens,
@@ -93,11 +96,6 @@ class ServerState:
         self.recovery = RecoveryMetrics(self.registry)
         self.registry.register(ServerCollector(self.admission, lambda: self.ready, _num_tasks))
         self.tracing = open_tracing(self.config.otlp_traces_endpoint)
-
-    @property
-    def keep_alive_s(self) -> float:
-        """Silence in a stream after which a comment is sent."""
-        return self.config.sse_keep_alive
 
     @property
     def ready(self) -> bool:
@@ -152,6 +150,24 @@ class ServerState:
             raise model_is_loading()
         return self._serving
 
+    @property
+    def engine_retry_s(self) -> float | None:
+        """When an engine that does not serve may do so again; None where it serves, or never."""
+        return None if self._serving is None else self._serving.model.engine.status.retry_after_s
+
+    def generating(self) -> Serving:
+        """The loaded model, whose engine serves; ApiError 503 while it does not, 429 while the
+        queue is full.
+
+        To be asked before a body is read: what cannot be served is to cost nothing.
+        """
+        serving = self.serving()
+        trouble = engine_trouble(serving.model.engine.status)
+        if trouble is not None:
+            raise trouble
+        self.admission.check_room()
+        return serving
+
     def note_ignored(self, names: Iterable[str]) -> None:
         """Log each unknown field once."""
         for name in names:
@@ -162,5 +178,6 @@ class ServerState:
     def close(self) -> None:
         """Let the worker threads end; send what is left of traces."""
         self.workers.shutdown(wait=False, cancel_futures=True)
+        self.side_work.close()
         if self.tracing is not None:
             self.tracing.close()

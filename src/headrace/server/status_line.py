@@ -44,7 +44,8 @@ class Totals(NamedTuple):
 
     def since(self, before: Totals) -> Totals:
         """What was done after `before`."""
-        if self.steps < before.steps:
+        # A new engine may have made more steps than the one before it, of fewer tokens.
+        if any(now < then for now, then in zip(self, before, strict=True)):
             return self
         *counts, busy_s = self
         *counts_before, busy_before_s = before

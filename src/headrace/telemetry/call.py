@@ -18,7 +18,7 @@ class Timeline:
 
     Times are seconds of the server's clock; queue_s and prefill_s are the engine's own. Each choice
     of a prompt is a request of its own: prompt_index says of which prompt, n of how many choices.
-    text: what was said, kept only where the request log is to have it.
+    text: what was said, kept only where the request log is to have it (keep_text).
     """
 
     arrival_s: float
@@ -40,6 +40,7 @@ class Timeline:
     queue_s: float = 0.0
     prefill_s: float = 0.0
     reason: str | None = None
+    keep_text: bool = False
     text: list[str] = field(default_factory=list)
 
 

@@ -2,7 +2,9 @@
 
 A line is one record. What clients send can be in a message, so nothing in it can end the line,
 move a cursor or pass for another line: whatever cannot be printed is written as an escape, and
-lines of a traceback are indented. Times are UTC. Knows no prompt: what is logged, callers decide.
+lines of a traceback are indented. Times are UTC. Knows no prompt: what is logged, callers decide;
+but of what went wrong on behalf of a call only the places are told, as messages of exceptions quote
+values, and those are people's words.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
@@ -36,13 +39,17 @@ def printable(text: str) -> str:
 
 
 class CallFilter(logging.Filter):
-    """Gives every record the request id of the call on whose behalf it was logged."""
+    """Gives every record the request id of the call on whose behalf it was logged.
+
+    may_quote: whether words of its client may be in the log.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Never drops anything."""
         if not hasattr(record, "request_id"):
             call = current_call()
             record.request_id = "" if call is None else call.request_id
+            record.may_quote = call is None or call.keep_text
         return True
 
 
@@ -131,7 +138,25 @@ def _json_value(value: Any) -> Any:
 def _traces(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, str]:
     traces = {}
     if record.exc_info and record.exc_info[0] is not None:
-        traces["exception"] = formatter.formatException(record.exc_info)
+        failure = record.exc_info[1]
+        if failure is None or getattr(record, "may_quote", True):
+            traces["exception"] = formatter.formatException(record.exc_info)
+        else:
+            traces["exception"] = _places(failure)
     if record.stack_info:
         traces["stack"] = record.stack_info
     return traces
+
+
+def _places(failure: BaseException) -> str:
+    """The traceback of an exception and of those before it, without what they say."""
+    chain: list[BaseException] = []
+    one: BaseException | None = failure
+    while one is not None and not any(one is known for known in chain):
+        chain.append(one)
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return "\n".join(
+        "Traceback (most recent call last):\n"
+        f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}"
+        for one in reversed(chain)
+    )

@@ -139,6 +139,7 @@ class RequestMetrics:
         record = current_call()
         if record is not None:
             record.timelines.append(timeline)
+            timeline.keep_text = record.keep_text
         return timeline
 
     def started(self, timeline: Timeline, queue_s: float) -> None:
@@ -160,12 +161,12 @@ class RequestMetrics:
         text: str = "",
     ) -> None:
         """`count` new tokens came. The two times are looked at with the first token only."""
-        timeline.num_preemptions = max(timeline.num_preemptions, num_preemptions)
-        timeline.cached_tokens = max(timeline.cached_tokens, cached_tokens)
-        if text:
-            record = current_call()
-            if record is not None and record.keep_text:
-                timeline.text.append(text)
+        if num_preemptions > timeline.num_preemptions:
+            timeline.num_preemptions = num_preemptions
+        if cached_tokens > timeline.cached_tokens:
+            timeline.cached_tokens = cached_tokens
+        if timeline.keep_text and text:
+            timeline.text.append(text)
         if count == 0:
             return
         now = self.clock()

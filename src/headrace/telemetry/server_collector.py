@@ -15,7 +15,7 @@ from headrace.telemetry.families import Families
 REFUSALS = ("requests", "tokens")
 """Limits of the queue that a request can meet; there from the start, so that rates begin at 0."""
 
-RESTARTS = ("died", "stalled", "failed_to_load")
+RESTARTS = ("died", "stalled", "failed_to_load", "requested")
 """Why an engine is started again; there from the start as well."""
 
 
@@ -37,9 +37,7 @@ class Queue(Protocol):
 class ServerCollector(Collector):
     """Gauges and counters of the queue. `ready` and `tasks` are called at each scrape."""
 
-    def __init__(
-        self, queue: Queue, ready: Callable[[], bool], tasks: Callable[[], int]
-    ) -> None:
+    def __init__(self, queue: Queue, ready: Callable[[], bool], tasks: Callable[[], int]) -> None:
         self._queue = queue
         self._ready = ready
         self._tasks = tasks

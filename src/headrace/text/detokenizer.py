@@ -43,11 +43,10 @@ class Detokenizer:
     def feed(self, ids: Iterable[int]) -> str:
         """The text these ids make certain, "" while a character is incomplete."""
         tokenizer, skip = self._tokenizer, self._skip
-        chunk = b"".join(
-            tokenizer.token_bytes(token_id)
-            for token_id in ids
-            if not (skip and tokenizer.is_special(token_id))
-        )
+        chunk = b""
+        for token_id in ids:  # one, as a rule
+            if not (skip and tokenizer.is_special(token_id)):
+                chunk += tokenizer.token_bytes(token_id)
         return self._decode(chunk) if chunk else ""
 
     def flush(self) -> str:

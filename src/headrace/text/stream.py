@@ -54,7 +54,7 @@ class TextStream:
         self._detokenizer = Detokenizer(
             tokenizer, prompt_ids=prompt_ids, skip_special_tokens=skip_special_tokens
         )
-        self._stops = StopStrings(stops, include_stop=include_stop)
+        self._stops = StopStrings(stops, include_stop=include_stop) if stops else None
         self._keep_end = include_stop
         self._offset = text_offset
         self._min_tokens = min_tokens
@@ -94,6 +94,9 @@ class TextStream:
             text = self._detokenizer.feed((token_id,))
             if text:
                 self._offset += len(text)
+                if self._stops is None:
+                    pieces.append(text)
+                    continue
                 released, stop = self._stops.feed(text, search=self._searches)
                 pieces.append(released)
                 if stop is not None:
@@ -106,7 +109,10 @@ class TextStream:
         if self._stopped:
             return TextDelta("")
         self._stopped = True
-        released, stop = self._stops.feed(self._detokenizer.flush(), search=self._searches)
+        text = self._detokenizer.flush()
+        if self._stops is None:
+            return TextDelta(text)
+        released, stop = self._stops.feed(text, search=self._searches)
         return TextDelta(released + self._stops.flush(), 0, stop)
 
     @property

@@ -6,7 +6,7 @@ are numbered in the order of the prompts.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -85,8 +85,8 @@ def prompts_of(request: CompletionRequest) -> list[str | list[int]]:
         return [prompt]
     if not prompt:
         raise RequestError("prompt: the list is empty; give at least one prompt", param="prompt")
-    if all(isinstance(item, int) for item in prompt):
-        return [[item for item in prompt if isinstance(item, int)]]
+    if set(map(type, prompt)) == {int}:  # a prompt may have a million ids
+        return [cast("list[int]", prompt)]
     kind = type(prompt[0])
     prompts: list[str | list[int]] = []
     for index, item in enumerate(prompt):

@@ -45,6 +45,18 @@ class PrefixCacheReset(msgspec.Struct, frozen=True):
     blocks: int
 
 
+class EngineRestart(msgspec.Struct, frozen=True):
+    """Another engine is being started. retry_after_s: a guess of when it serves.
+
+    restarts: how many were started after the first, whatever the cause; not yet counting this one
+    where it has not begun.
+    """
+
+    status: str
+    restarts: int
+    retry_after_s: float | None = None
+
+
 class Settings(msgspec.Struct, frozen=True):
     """Every setting by name, secrets hidden. engine: None until they are known."""
 
@@ -76,6 +88,21 @@ async def reset_prefix_cache(call: Call) -> Response:
     """POST /admin/reset_prefix_cache."""
     blocks = await call.state.serving().model.engine.reset_prefix_cache()
     return json_reply(PrefixCacheReset(blocks))
+
+
+async def restart_engine(call: Call) -> Response:
+    """POST /admin/restart_engine: end the engine and what is open on it, start another."""
+    engine = call.state.serving().model.engine
+    await engine.restart("the server's administrator restarted the engine")
+    status = engine.status
+    wait_s = status.retry_after_s
+    return json_reply(
+        EngineRestart(
+            status=status.state,
+            restarts=status.restarts,
+            retry_after_s=None if wait_s is None else round(wait_s, 3),
+        )
+    )
 
 
 async def settings(call: Call) -> Response:

@@ -24,8 +24,8 @@ _PARAM = "messages"
 
 async def chat_completions(call: Call) -> Response:
     """Answer a conversation, whole or as events."""
+    serving = call.state.generating()
     request = await call.parse(CHAT)
-    serving = call.state.serving()
     serving.model.check_name(request.model)
     return await admitted(call, request.n, lambda ticket: _answered(call, serving, ticket, request))
 

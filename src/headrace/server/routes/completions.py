@@ -25,8 +25,8 @@ from headrace.server.state import Serving
 
 async def completions(call: Call) -> Response:
     """Continue one or several prompts, whole or as events."""
+    serving = call.state.generating()
     request = await call.parse(COMPLETIONS)
-    serving = call.state.serving()
     serving.model.check_name(request.model)
     texts = prompts_of(request)
     return await admitted(

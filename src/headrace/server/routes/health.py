@@ -11,9 +11,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.engine.status import EngineStatus
 from headrace.protocol.openai.error import ErrorDetail
-from headrace.server.api_error import ApiError, model_is_loading, server_is_ending, unavailable
+from headrace.server.api_error import (
+    ApiError,
+    engine_trouble,
+    model_is_loading,
+    server_is_ending,
+)
 from headrace.server.call import Call
 from headrace.server.reply import json_reply
 
@@ -72,7 +76,7 @@ def _reply(call: Call, good: str, refusal: ApiError | None) -> Response:
         )
         return _down(facts, model_is_loading())
     engine = state.serving().model.engine.status
-    failure = _trouble(engine) or refusal
+    failure = engine_trouble(engine) or refusal
     well = good if refusal is None else "draining"
     facts = Health(
         status=well if engine.alive else _WORDS[engine.state],
@@ -86,19 +90,6 @@ def _reply(call: Call, good: str, refusal: ApiError | None) -> Response:
 
 
 _WORDS = {"stalled": "stalled", "restarting": "restarting", "failed": "dead"}
-
-
-def _trouble(engine: EngineStatus) -> ApiError | None:
-    if engine.alive:
-        return None
-    if engine.state == "failed":
-        return unavailable(f"the engine has ended: {engine.failure}", code="engine_dead")
-    verb = "hangs and is replaced" if engine.state == "stalled" else "is started again"
-    return unavailable(
-        f"the engine {verb}: {engine.failure}",
-        code="engine_restarting",
-        retry_after_s=engine.retry_after_s or 0.0,
-    )
 
 
 def _down(facts: Health, error: ApiError) -> Response:

@@ -15,10 +15,10 @@ from headrace.server.served import ServedModel
 
 async def tokenize_text(call: Call) -> Response:
     """Token ids of a text or of a rendered conversation, exactly as generation would take them."""
-    request = await call.parse(TOKENIZE)
     model = call.state.serving().model
+    request = await call.parse(TOKENIZE)
     model.check_name(request.model)
-    return json_reply(await call.text_work(lambda: _tokenized(request, model)))
+    return json_reply(await call.side_work(lambda: _tokenized(request, model)))
 
 
 def _tokenized(request: TokenizeRequest, model: ServedModel) -> TokenizeReply:
@@ -47,10 +47,10 @@ def _tokenized(request: TokenizeRequest, model: ServedModel) -> TokenizeReply:
 
 async def detokenize(call: Call) -> Response:
     """The text of token ids, special tokens written out."""
-    request = await call.parse(DETOKENIZE)
     model = call.state.serving().model
+    request = await call.parse(DETOKENIZE)
     model.check_name(request.model)
     check_token_ids(request.tokens, model.limits, "tokens")
     decode = model.tokenizer.decode
-    text = await call.text_work(lambda: decode(request.tokens, skip_special_tokens=False))
+    text = await call.side_work(lambda: decode(request.tokens, skip_special_tokens=False))
     return json_reply(DetokenizeReply(text))

@@ -1,0 +1,116 @@
+"""No setting is for show: each is read outside config/, and a test shows what it changes.
+
+A new setting fails here until both are so. Reading is looked for in the source (an attribute of
+something called `config`), so a setting that is only listed, shown or documented does not count.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.config import EngineConfig, ServerConfig, flags_of
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "headrace"
+
+# Setting, and the test of its effect.
+SHOWN = {
+    "host": "server/test_listen.py::test_host_and_port",
+    "port": "server/test_listen.py::test_host_and_port",
+    "uds": "server/test_tls.py::test_headrace_serve_on_a_unix_socket",
+    "ssl_certfile": "server/test_tls.py::test_it_speaks_tls",
+    "ssl_keyfile": "server/test_tls.py::test_it_speaks_tls",
+    "ssl_ca_certs": "server/test_tls.py::test_clients_have_to_show_a_certificate",
+    "api_key": "server/test_run_seeing.py::test_a_log_of_json_has_nothing_else_and_no_secrets",
+    "admin_api_key": "server/test_auth.py::test_an_admin_key_alone_leaves_the_rest_open",
+    "allowed_origins": "server/test_cors.py::test_a_question_beforehand_needs_no_key",
+    "allowed_methods": "server/test_cors.py::test_every_origin_and_the_other_settings",
+    "allowed_headers": "server/test_cors.py::test_every_origin_and_the_other_settings",
+    "allow_credentials": "server/test_cors.py::test_every_origin_and_the_other_settings",
+    "max_body_bytes": "server/test_client_limits.py::test_the_body_limit_is_the_settings",
+    "max_header_bytes": "server/test_client_limits.py::test_headers_up_to_the_limit",
+    "max_connections": "server/test_client_limits.py::test_one_connection_too_many",
+    "slow_client_timeout": "server/test_client_limits.py"
+    "::test_a_refused_body_that_never_comes_is_not_waited_for",
+    "sse_keep_alive": "server/test_wire.py::test_keep_alive_comments_during_silence",
+    "max_num_queued_reqs": "server/test_choices.py::test_choices_take_places_in_the_queue",
+    "max_num_queued_tokens": "server/test_choices.py"
+    "::test_prompt_tokens_of_choices_are_queued_once",
+    "request_timeout": "server/test_reply_fields.py::test_the_deadline_counts_from_the_arrival",
+    "shutdown_timeout": "system/test_ending.py::test_the_timeout_bounds_it",
+    "max_engine_restarts": "system/test_engine_dies.py"
+    "::test_an_engine_that_is_killed_again_and_again_is_given_up",
+    "engine_stall_timeout": "system/test_engine_dies.py::test_a_stopped_engine_is_replaced",
+    "served_model_name": "server/test_run.py"
+    "::test_a_folder_and_a_file_give_the_same_text_but_say_which_they_are",
+    "chat_template": "server/test_load.py::test_a_template_from_a_file",
+    "chat_template_name": "server/test_templates.py::test_the_settings_reach_the_model",
+    "default_chat_template_kwargs": "server/test_templates.py::test_the_settings_reach_the_model",
+    "trust_request_chat_template": "server/test_templates.py::test_the_settings_reach_the_model",
+    "enable_force_include_usage": "server/test_reply_fields.py"
+    "::test_a_server_may_end_every_stream_with_usage",
+    "enable_docs": "server/test_openapi.py::test_it_can_be_turned_off",
+    "log_level": "server/test_run_seeing.py::test_a_log_of_json_has_nothing_else_and_no_secrets",
+    "log_format": "server/test_run_seeing.py::test_a_log_of_json_has_nothing_else_and_no_secrets",
+    "enable_log_requests": "server/test_run_seeing.py::test_a_text_log_is_lines_with_times",
+    "enable_log_outputs": "server/test_access_log.py::test_texts_where_both_settings_ask_for_them",
+    "max_log_len": "server/test_access_log.py::test_texts_where_both_settings_ask_for_them",
+    "status_interval": "server/test_run_seeing.py"
+    "::test_a_log_of_json_has_nothing_else_and_no_secrets",
+    "otlp_traces_endpoint": "server/test_tracing.py::test_a_call_over_http",
+}
+
+
+def _reads(source: str) -> set[str]:
+    """Attributes that are read of a name or attribute that ends in `config`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            base = node.value
+            name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            if name.endswith("config"):
+                found.add(node.attr)
+    return found
+
+
+@pytest.fixture(scope="module")
+def read() -> set[str]:
+    files = (one for one in SOURCE.rglob("*.py") if one.relative_to(SOURCE).parts[0] != "config")
+    return set().union(*(_reads(one.read_text(encoding="utf-8")) for one in files))
+
+
+@pytest.mark.parametrize("config", [ServerConfig, EngineConfig])
+def test_every_setting_is_read(config: type[msgspec.Struct], read: set[str]) -> None:
+    unread = {flag.name for flag in flags_of(config)} - read
+    assert not unread, "nothing reads these settings, so they have no effect"
+
+
+def test_a_setting_nobody_reads_would_be_found() -> None:
+    assert _reads("x = self._config.a; config.b = 1; settings.c; f(server_config.d)") == {"a", "d"}
+
+
+def test_every_server_setting_has_a_test_of_its_effect() -> None:
+    assert set(SHOWN) == {flag.name for flag in flags_of(ServerConfig)}
+
+
+@pytest.mark.parametrize(("setting", "test"), SHOWN.items())
+def test_that_test_sets_it(setting: str, test: str) -> None:
+    path, name = test.split("::")
+    tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
+    (function,) = [
+        one
+        for one in tree.body
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == name
+    ]
+    flag = f"--{setting.replace('_', '-')}"
+    given = {one.arg for one in ast.walk(function) if isinstance(one, ast.keyword)}
+    given |= {
+        one.value
+        for one in ast.walk(function)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+    assert {setting, flag} & given, f"{test} does not give {flag}"

@@ -1,0 +1,131 @@
+"""docs/quickstart.md: what it says is typed, block after block, against the model that ships."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.docs.pages import page
+
+BLOCKS = re.findall(r"(<!-- not run[^\n]*\n)?```(\w+)\n(.*?)```", page("quickstart.md"), re.DOTALL)
+READY = re.search(r"```\n(headrace serves .*?)\n```", page("quickstart.md"))
+TIMEOUT_S = 60
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Reader:
+    """Somebody with two terminals: one serves, in the other the rest is typed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = _free_port()
+        self._folder = folder
+        scripts = str(Path(sys.executable).parent)
+        self._environment = os.environ | {
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONUNBUFFERED": "1",
+            "XDG_STATE_HOME": str(folder),
+        }
+        self._server: subprocess.Popen[str] | None = None
+
+    def serve(self, script: str) -> str:
+        """Run a block whose last command serves; the line it prints when it is ready."""
+        script = re.sub(
+            r"^headrace serve", f"exec headrace serve --port {self.port}", script, flags=re.M
+        )
+        self._server = subprocess.Popen(
+            ["sh", "-ec", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=self._folder,
+            env=self._environment,
+        )
+        watchdog = threading.Timer(TIMEOUT_S, self._server.kill)
+        watchdog.start()
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline()
+        watchdog.cancel()
+        return line.strip()
+
+    def stop(self) -> int | None:
+        """Ctrl-C where something serves; its exit status."""
+        if self._server is None:
+            return None
+        self._server.send_signal(signal.SIGINT)
+        try:
+            return self._server.wait(TIMEOUT_S)
+        finally:
+            self._server.kill()
+            self._server = None
+
+    def run(self, language: str, text: str) -> str:
+        """What a block prints; it has to succeed."""
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        command = [sys.executable, "-c", text] if language == "python" else ["sh", "-ec", text]
+        done = subprocess.run(
+            command,
+            input="def f(x):\n",
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            cwd=self._folder,
+            env=self._environment,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stderr}"
+        return done.stdout
+
+
+def test_everything_that_is_to_be_typed_works(tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("the quick start asks with curl")
+    assert READY is not None
+    reader = Reader(tmp_path)
+    printed: list[str] = []
+    try:
+        for not_run, language, text in BLOCKS:
+            if not_run:
+                continue
+            if "headrace serve" in text:
+                assert reader.stop() in (None, 0)
+                line = reader.serve(text)
+                shape = re.escape(READY[1]).replace("8000", str(reader.port))
+                assert re.fullmatch(shape.replace(r"0\.45", r"[\d.]+"), line), line
+            else:
+                printed.append(reader.run(language, text))
+        models = f"http://127.0.0.1:{reader.port}/v1/models"
+        assert httpx.get(models).status_code == 401, "the last server has a key"
+    finally:
+        code = reader.stop()
+    assert code == 0
+    curl, openai, chat, generate, offline, metrics, key, models_again = printed
+    assert '"headrace-code"' in curl
+    assert "data: [DONE]" in curl
+    assert re.search(r"\d+ tokens$", openai.strip())
+    assert chat.strip()
+    assert generate.startswith("def read(path):")
+    assert len(offline.splitlines()) >= 2
+    assert "vllm:generation_tokens_total{" in metrics
+    assert not key
+    assert '"headrace-code"' in models_again
+
+
+def test_what_is_not_run_is_what_the_makefile_does() -> None:
+    [skipped] = [text for not_run, _, text in BLOCKS if not_run]
+    assert skipped.startswith("make venv\n")
+    assert Path(sys.executable).with_name("headrace").is_file()

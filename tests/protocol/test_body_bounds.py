@@ -1,0 +1,74 @@
+"""How much JSON a body may be: counted exactly, whatever its strings hold."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import RequestError
+from headrace.protocol.body_bounds import MAX_CONTAINERS, MAX_NAMES, TOO_COMPLEX, check_bounds
+from headrace.protocol.openai.fields import COMPLETIONS
+from headrace.protocol.request import parse_request
+
+BODY_BYTES = 16 * 2**20
+
+
+def refused(body: bytes) -> bool:
+    try:
+        check_bounds(body)
+    except RequestError as error:
+        assert error.code == TOO_COMPLEX
+        return True
+    return False
+
+
+@pytest.mark.parametrize("one", ["[]", "{}", '{"a":[]}', "[[]]", '["[[{{"]', '{"\\"[":1}'])
+def test_containers_are_counted_to_one(one: str) -> None:
+    each = 2 if one in ('{"a":[]}', "[[]]") else 1
+    most = (MAX_CONTAINERS - 1) // each
+    assert not refused(f"[{','.join([one] * most)}]".encode())
+    assert refused(f"[{','.join([one] * (most + 1))}]".encode())
+
+
+def test_names_are_counted_to_one() -> None:
+    names = [f'"{number}:":0' for number in range(MAX_NAMES)]
+    assert not refused(f"{{{','.join(names)}}}".encode())
+    assert refused(f'{{{",".join(names)},"x":0}}'.encode())
+
+
+@pytest.mark.parametrize("text", ["[{:", '"[{:', "\\[", '\\"{', "\\\\", "\n:[", "é{:", '"'])
+def test_what_strings_hold_does_not_count(text: str) -> None:
+    assert not refused(json.dumps({"prompt": text * 2**18}).encode())
+    assert not refused(json.dumps({"prompt": text * 2**18}, ensure_ascii=False).encode())
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.recursive(st.text('"\\[{:é\n') | st.integers(), st.lists, max_leaves=20))
+def test_it_agrees_with_the_decoder(value: object) -> None:
+    def containers(of: object) -> int:
+        return 1 + sum(map(containers, of)) if isinstance(of, list) else 0
+
+    filler = [[] for _ in range(MAX_CONTAINERS - 1 - containers(value))]
+    assert not refused(json.dumps([value, *filler]).encode())
+    assert refused(json.dumps([value, *filler, []]).encode())
+
+
+@pytest.mark.parametrize(
+    "unit", [b'"[', b'\\"[', b'"\\"[', b"\\", b'"', b"[", b'"\\\\"[:', b'\\\\"{:'], ids=repr
+)
+def test_the_worst_bodies_take_time_in_proportion(unit: bytes) -> None:
+    body = (b'{"prompt":"' + unit * (BODY_BYTES // len(unit)))[:BODY_BYTES]
+    begun_s = time.perf_counter()
+    refused(body)
+    assert time.perf_counter() - begun_s < 20
+
+
+def test_very_many_unknown_names_are_told_in_part() -> None:
+    body = json.dumps({"prompt": "x", **{f"x{number}": 1 for number in range(50_000)}}).encode()
+    parsed = parse_request(body, COMPLETIONS)
+    assert len(parsed.ignored) == 1000
+    assert parsed.request.prompt == "x"

@@ -1,0 +1,74 @@
+"""Large texts to tokenize or detokenize: never before generation, and few of them wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from headrace.server import side_work
+from tests.server.conftest import Running
+from tests.server.mock_engine import MockEngine, says
+
+Start = Callable[..., Running]
+
+LARGE = {"prompt": "x" * 5000}
+KEPT = {"prompt": "x" * 5000, "truncate_prompt_tokens": 10}
+
+
+@pytest.fixture
+def blocked(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A server whose side work is stuck until the test ends."""
+    monkeypatch.setattr(side_work, "MAX_WAITING", 2)
+    server = start(MockEngine(says("ab")))
+    release = threading.Event()
+    server.state.side_work.workers.submit(release.wait)
+    yield server
+    release.set()
+
+
+def _wait_for(number: int, server: Running) -> None:
+    for _ in range(500):
+        if server.state.side_work.num_open == number:
+            return
+        time.sleep(0.01)
+    raise AssertionError(server.state.side_work.num_open)
+
+
+def test_generation_does_not_wait_and_too_many_are_refused(blocked: Running) -> None:
+    with ThreadPoolExecutor(3) as clients:
+        waiting = [clients.submit(blocked.post, "/tokenize", LARGE, timeout=1.5) for _ in range(3)]
+        _wait_for(3, blocked)
+        refused = blocked.post("/tokenize", LARGE)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
+        assert refused.headers["retry-after"] == "5"
+        assert blocked.post("/detokenize", {"tokens": [65] * 5000}).status_code == 429
+        assert blocked.post("/tokenize", {"prompt": "small"}).json()["count"] > 0
+        assert blocked.complete(**KEPT)["choices"][0]["text"] == "ab"
+        for one in waiting:
+            with pytest.raises(httpx.TimeoutException):
+                one.result()
+    # Who has gone waits no more.
+    _wait_for(0, blocked)
+
+
+def test_a_client_that_goes_while_its_prompt_waits_costs_nothing(start: Start) -> None:
+    server = start(MockEngine(says("ab")))
+    server.state.workers = workers = ThreadPoolExecutor(1)
+    release = threading.Event()
+    workers.submit(release.wait)
+    with pytest.raises(httpx.TimeoutException):
+        server.post("/v1/completions", KEPT, timeout=0.3)
+    for _ in range(500):
+        if server.state.admission.num_queued == 0:
+            break
+        time.sleep(0.01)
+    assert server.state.admission.num_queued == 0
+    release.set()
+    assert not server.engine.submitted
+    assert server.complete(**KEPT)["choices"][0]["text"] == "ab"
+    workers.shutdown()
