@@ -28,17 +28,14 @@ from random_rows import random_rows
 
 from headrace.ops.cpu import CpuOps, _native
 from headrace.ops.interface import (
-    Adjustment,
     AttentionShape,
-    Chain,
     KVCacheSpec,
     KVCodec,
     LinearWeight,
     Norm,
-    Penalties,
     RaggedBatch,
-    SamplingRows,
 )
+from headrace.ops.sampling_rows import Adjustment, Chain, Penalties, SamplingRows
 from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.tensor import Tensor
 
@@ -243,12 +240,17 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         )
     seen = np.arange(0, VOCABULARY, VOCABULARY // 5000, dtype=np.int32)
     penalties = Penalties(seen, np.ones_like(seen), 1.1, 0.1, 0.1)
-    nothing = np.zeros(0, np.int32)
-    change = Adjustment(0, nothing, np.zeros(0, np.float32), None, nothing, penalties)
+    nothing, no_bias = np.zeros(0, np.int32), np.zeros(0, np.float32)
     bent = logits.copy()
-    yield bench.line(
-        f"penalties of {len(seen)} of {VOCABULARY}", lambda: ops.adjust(bent, [change])
-    )
+    for name, allowed, masked, by in (
+        (f"penalties of {len(seen)}", None, nothing, penalties),
+        ("an allow-list of 100", seen[:100], nothing, None),
+        ("a mask of 1", None, seen[:1], None),
+    ):
+        change = Adjustment(0, nothing, no_bias, allowed, masked, by)
+        yield bench.line(
+            f"{name} of {VOCABULARY}", lambda change=change: ops.adjust(bent, [change])
+        )
     chain = Chain(("temperature", "penalties", "top_k", "top_p"), penalties)
     chained = replace(rows, chains=(chain,))
     yield bench.line(

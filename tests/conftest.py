@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail where a test would be skipped, but for the shared assets on a machine without",
     )
+
+
+def pytest_configure() -> None:
+    """Hear SIGINT, and let what tests start hear it: a shell's background jobs inherit it ignored.
+
+    Python leaves an ignored one ignored, so tests of Ctrl-C would wait for ever.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _forbid_skip(report: Any, config: pytest.Config) -> None:

@@ -43,7 +43,8 @@ def flags_page() -> str:
         "Every setting is a flag (`--max-model-len 4096`) and a line of the YAML file that",
         "`--config` names (`max-model-len: 4096`). Flags win over the file. Names are those of",
         "`vllm serve` where the meaning is the same; integers may be written `32k` (32,000) or",
-        "`32K` (32,768). Flags are never abbreviated. This page is generated: `make docs`.",
+        "`32K` (32,768), and so with m, g and t. Flags are never abbreviated. This page is",
+        "generated: `make docs`.",
     ]
     sections = [
         ("Engine: `serve`, `chat`, `generate`", EngineConfig),

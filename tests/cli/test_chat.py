@@ -239,7 +239,7 @@ def test_ctrl_c_stops_an_answer_and_only_that(model: str, tmp_path: Path) -> Non
         terminal.type("hello\r")
         terminal.until(r"hello\r\n\x1b\[\?2004l\r?[^\r\n\x1b]")
         terminal.type("\x03")
-        stopped = re.search(r"answer (\d+) tokens", terminal.until(r"answer \d+ tokens"))
+        stopped = re.search(r"answer (\d+) token", terminal.until(r"answer \d+ token"))
         assert stopped is not None
         assert int(stopped[1]) < 450
         terminal.prompt()

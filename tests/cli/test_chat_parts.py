@@ -206,6 +206,8 @@ def test_the_figures_of_an_answer() -> None:
     assert not answer._replace(context_tokens=1241, finish_reason="stop").is_full
     none = Answer("", "abort", 12, 0, 0, None, 0.1, 2048)
     assert none.figures() == "[prompt 12 tokens · answer 0 tokens · context 12 of 2,048]"
+    one = none._replace(prompt_tokens=1)
+    assert one.figures() == "[prompt 1 token · answer 0 tokens · context 1 of 2,048]"
 
 
 def test_ctrl_c_keeps_what_there_is_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:

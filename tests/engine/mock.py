@@ -24,20 +24,22 @@ from headrace.engine.sampler import Sampler, uniform
 from headrace.models.cost import CostModel
 from headrace.ops import adjustment, make_ops
 from headrace.ops.interface import (
-    Adjustment,
     AttentionShape,
-    Chain,
     KVCacheArrays,
     KVCacheSpec,
     KVCodec,
     Ops,
-    Penalties,
     RaggedBatch,
+)
+from headrace.ops.reference import sampling
+from headrace.ops.sampling_rows import (
+    Adjustment,
+    Chain,
+    Penalties,
     SamplingRows,
     TopLogprobs,
     UnusableLogitsError,
 )
-from headrace.ops.reference import sampling
 
 VOCAB = 48
 NUM_TOKENS = 40

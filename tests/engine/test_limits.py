@@ -12,6 +12,7 @@ from headrace.engine.limits import (
     MAX_PROMPT_LOGPROBS_VALUES,
     MAX_STOP_TOKEN_IDS,
     Limits,
+    check_prompt,
     check_submit,
 )
 from headrace.engine.messages import Submit
@@ -182,6 +183,11 @@ def test_prompts_that_cannot_be_read_are_refused(prompt: list[int], param: str, 
     error = refusal(Submit("a", prompt, SamplingParams()))
     assert error.param == param
     assert said in str(error)
+
+
+def test_messages_without_text_are_not_called_empty() -> None:
+    with pytest.raises(RequestError, match=r"^messages come to no tokens: they"):
+        check_prompt([], LIMITS, "messages")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_padding_of_the_vocabulary_is_never_sampled(tmp_path: Path) -> None:
 
 
 def test_unknown_settings_and_models_are_named() -> None:
-    with pytest.raises(ConfigError, match="blok_size"):
+    with pytest.raises(ConfigError, match=r"LLM\(blok_size=\.\.\.\): unknown.*mean 'block_size'"):
         LLM("somewhere", blok_size=16)
     with pytest.raises(ConfigError, match="block_size"):
         LLM("somewhere", block_size=17)

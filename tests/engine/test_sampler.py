@@ -10,7 +10,7 @@ import pytest
 
 from headrace.engine.request import Request
 from headrace.engine.sampler import LOGPROB_FLOOR, Sampler, _sampling_rows, uniform
-from headrace.ops.interface import UnusableLogitsError
+from headrace.ops.sampling_rows import UnusableLogitsError
 from tests.engine.mock import NUM_TOKENS, VOCAB, MockOps, real_ops, submit
 
 

@@ -124,6 +124,29 @@ class World:
         return [event.wait_s for event in self.events if isinstance(event, EngineRestarting)]
 
 
+async def test_a_restart_that_is_asked_for_waits_for_nothing_and_counts_anew() -> None:
+    world = World(max_restarts=9)
+    engine = await world.start()
+    for _ in range(3):  # it fails young, so that the next wait is one
+        world.clients[-1].dies("again")
+        await world.time.pass_by(3)
+    assert world.waits()[-1] > 0
+    asked_s = world.time.now
+    await engine.restart("another model")
+    await world.time.settle()
+    await world.time.pass_by(0)
+    assert world.events[-3:] == [
+        EngineFell("requested", "another model"),
+        EngineRestarting("requested", 0, 9, 0.0),
+        EngineRecovered(0.0),
+    ]
+    assert (engine.status.state, world.time.now) == ("ready", asked_s)
+    world.clients[-1].dies("once more")
+    await world.time.pass_by(3)
+    assert world.waits()[-1] == 0.0, "the first failure of a new row"
+    await engine.close()
+
+
 async def test_the_first_restart_is_at_once_and_later_ones_wait_longer_until_it_is_given_up() -> (
     None
 ):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.ops.adjustment import check_chains, penalise
-from headrace.ops.interface import Adjustment, Chain, Penalties, SamplingRows
+from headrace.ops.sampling_rows import Adjustment, Chain, Penalties, SamplingRows
 from tests.engine.mock import real_ops
 
 WIDTH = 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +33,13 @@ def test_containers_are_counted_to_one(one: str) -> None:
     most = (MAX_CONTAINERS - 1) // each
     assert not refused(f"[{','.join([one] * most)}]".encode())
     assert refused(f"[{','.join([one] * (most + 1))}]".encode())
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_body_may_be_any_buffer(kind: Callable[[bytes], bytes | bytearray | memoryview]) -> None:
+    with pytest.raises(RequestError):
+        check_bounds(kind(b"[" + b"[]," * MAX_CONTAINERS + b"[]]"))
+    check_bounds(kind(b"[" + b'"[]",' * MAX_CONTAINERS + b"[]]"))
 
 
 def test_names_are_counted_to_one() -> None:

@@ -390,3 +390,8 @@ def test_every_honoured_field_has_a_description(endpoint: Endpoint[Any]) -> None
     for field in hints.fields:
         assert isinstance(field.type, msgspec.inspect.Metadata), field.name
         assert (field.type.extra_json_schema or {}).get("description"), field.name
+
+
+def test_an_empty_body_is_called_empty() -> None:
+    with pytest.raises(RequestError, match="not valid JSON: it is empty"):
+        parse_request(b"", ENDPOINTS[0])

@@ -15,6 +15,9 @@ import pytest
 
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
+from headrace.server import access_log
+from headrace.server.access_log import MAX_ID_CHARS, summary
+from headrace.telemetry.call import CallRecord, Timeline
 from headrace.telemetry.logs import CallFilter, LogFormat, formatter
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, output, says
@@ -86,13 +89,33 @@ def test_a_call(start: Start, log: Log) -> None:
 
 
 def test_several_prompts_are_one_call(start: Start, log: Log) -> None:
-    server = start(MockEngine(says("hello")), config=LOGGED)
+    server = start(MockEngine(says("hello", cached_tokens=3)), config=LOGGED)
     body = {"prompt": ["ab", "cde"], "max_tokens": 4, "n": 2}
     usage = server.post("/v1/completions", body).json()["usage"]
     (line,) = log.calls(1)
     assert line["prompt_tokens"] == usage["prompt_tokens"]
     assert line["output_tokens"] == usage["completion_tokens"]
     assert (line["n"], line["finish_reason"]) == (2, "length")
+    assert line["cached_tokens"] == usage["prompt_tokens_details"]["cached_tokens"] == 6
+
+
+def test_times_of_several_choices_are_the_longest_wait_and_the_first_token() -> None:
+    choices = [
+        Timeline(0.0, 4, 8, started_s=1.0, queue_s=0.5, first_token_s=3.0),
+        Timeline(0.0, 4, 8, started_s=1.0, queue_s=0.75, first_token_s=2.0),
+        Timeline(0.0, 4, 8, queue_s=9.0),  # never started
+    ]
+    record = CallRecord("r", "/v1/completions", 1.0, status=200, timelines=choices)
+    line = summary(record, 4.0)
+    assert (line["queue_s"], line["ttft_s"], line["e2e_s"]) == (0.75, 1.0, 3.0)
+
+
+def test_long_ids_of_clients_are_cut(start: Start, log: Log) -> None:
+    server = start(MockEngine(says("x")), config=LOGGED)
+    server.post("/v1/completions", {"prompt": "x"}, headers={"x-request-id": "i" * 3000})
+    (line,) = log.calls(1)
+    assert line["client_request_id"] == "i" * MAX_ID_CHARS
+    assert "i" * (MAX_ID_CHARS + 1) not in log.text
 
 
 def test_a_stream_is_logged_when_it_has_ended(start: Start, log: Log) -> None:
@@ -128,10 +151,16 @@ def test_calls_without_the_key_are_logged(start: Start, log: Log) -> None:
     assert "sk-" not in log.text
 
 
+def test_refused_calls_are_not_logged_unless_asked(start: Start, log: Log) -> None:
+    server = start(MockEngine(says("x")), config=ServerConfig(api_key=("sk-1",)))
+    assert server.post("/v1/completions", {"prompt": "x"}).status_code == 401
+    assert "request ended" not in log.text
+
+
 def test_a_client_that_goes(start: Start, log: Log) -> None:
-    server = start(MockEngine(says("hello", delay_s=0.2)), config=LOGGED)
+    server = start(MockEngine(says("hello", delay_s=0.5)), config=LOGGED)
     with pytest.raises(httpx.TimeoutException):
-        server.post("/v1/completions", {"prompt": "x"}, timeout=0.3)
+        server.post("/v1/completions", {"prompt": "x"}, timeout=1)
     (line,) = log.calls(1)
     assert (line["status"], line["finish_reason"]) == (499, "abort")
 
@@ -186,6 +215,13 @@ def test_an_unforeseen_failure_quotes_nobody_unless_asked(
     assert "ValueError" in log.text and "KeyError" in log.text and "in fails" in log.text
     assert "request a failed" in log.text
     assert (PROMPT in log.text) == asked
+
+
+def test_texts_are_cut_in_characters_however_long_a_token_is() -> None:
+    lines = [Timeline(0.0, 4, 8, prompt_token_ids=[1, 2, 3, 4], text=["so", "long"])]
+    record = CallRecord("r", "/v1/completions", 0.0, timelines=lines)
+    texts = access_log._texts(record, lambda ids: "".join(f"<{one}>" for one in ids), 5)
+    assert texts == {"prompts": ["<1><2"], "outputs": ["solon"]}
 
 
 def test_outputs_alone_log_nothing(start: Start, log: Log) -> None:

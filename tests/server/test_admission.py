@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.server.admission import RETRY_MOST_S, RETRY_UNKNOWN_S, Admission, Ticket
+from headrace.server.admission import (
+    RECENT_ENDS,
+    RETRY_LEAST_S,
+    RETRY_MOST_S,
+    RETRY_UNKNOWN_S,
+    Admission,
+    Ticket,
+)
 from headrace.server.api_error import ApiError
 
 
@@ -60,6 +67,7 @@ def test_all_choices_come_in_or_none() -> None:
     queue.enter(2)
     assert refused(queue, 3).status == 429
     assert queue.num_queued == 2
+    assert queue.refused == {"requests": 3}, "each that found no place"
     queue.enter(2)
 
 
@@ -79,6 +87,7 @@ def test_a_long_prompt_comes_in_alone_and_keeps_others_out() -> None:
     assert "500 prompt tokens are queued and this would add 1; the limit is 100" in str(
         caught.value
     )
+    assert queue.refused == {"tokens": 1}
     other.close()
     assert (queue.num_queued, queue.num_queued_tokens) == (1, 500)
     long.started(0)
@@ -107,7 +116,7 @@ def test_retry_after_is_how_long_the_queue_takes_to_empty() -> None:
 def test_the_pace_is_that_of_the_queue_and_not_of_the_quiet_hour_before() -> None:
     clock = Clock()
     queue = admission(max_requests=4, seats=1, clock=clock)
-    for _ in range(20):  # a request every three minutes, each done at once
+    for _ in range(RECENT_ENDS + 20):  # a request every three minutes, each done at once
         clock.now_s += 180.0
         ticket = queue.enter(1)
         ticket.started(0)
@@ -122,6 +131,17 @@ def test_the_pace_is_that_of_the_queue_and_not_of_the_quiet_hour_before() -> Non
         ticket.close()
         waiting.append(queue.enter(1))
     assert 1 <= int(refused(queue).headers["retry-after"]) <= 3
+
+
+def test_one_end_is_no_pace_and_two_in_one_moment_are_the_fastest() -> None:
+    queue = admission(max_requests=4, seats=2, clock=Clock())
+    waiting = [queue.enter(1) for _ in range(6)]
+    for told_s in (RETRY_UNKNOWN_S, RETRY_LEAST_S):
+        ticket = waiting.pop(0)
+        ticket.started(0)
+        ticket.close()
+        waiting.append(queue.enter(1))
+        assert refused(queue).headers == {"retry-after": str(told_s)}
 
 
 def test_filling_free_seats_is_no_pace() -> None:

@@ -91,6 +91,12 @@ def test_each_key_opens(guarded: Running, headers: dict[str, str]) -> None:
     assert reply.status_code == 200
 
 
+def test_what_only_begins_like_admin_is_no_admin_path(start: Start) -> None:
+    server = start(MockEngine(says("abc")))
+    assert server.client.get("/admin/settings").status_code == 403
+    assert server.client.get("/administrators").status_code == 404
+
+
 @pytest.mark.parametrize(
     "path", ["/docs/x", "/docs/../metrics", "/docs/%2e%2e/metrics", "/docs/a/b"]
 )
@@ -157,7 +163,9 @@ def test_without_keys_all_but_admin_is_open(start: Start) -> None:
 
 
 def test_a_clients_key_does_not_open_admin(guarded: Running) -> None:
-    assert guarded.client.get("/admin/requests", headers=bearer(KEYS[0])).status_code == 401
+    reply = guarded.client.get("/admin/requests", headers=bearer(KEYS[0]))
+    assert reply.status_code == 401
+    assert "is not the admin key; this path needs the admin key (--admin-api-key)" in reply.text
     assert guarded.client.get("/admin/requests", headers=bearer(ADMIN)).status_code == 200
 
 
@@ -255,7 +263,7 @@ def test_keys_come_from_the_environment(tmp_path: Any, monkeypatch: pytest.Monke
 def test_settings_refuse_them_before_anything_starts(key: str) -> None:
     for name, value in (("api_key", ["good", key]), ("admin_api_key", key)):
         flag = "--" + name.replace("_", "-")
-        with pytest.raises(ConfigError, match=f"{flag} is not usable"):
+        with pytest.raises(ConfigError, match=f"{flag} is not usable; expected visible ASCII"):
             build(ServerConfig, {name: value}, source="settings")
 
 

@@ -6,13 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from headrace.server import side_work
+from headrace.server.side_work import SideWork
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
+from tests.server.raw import RawClient, post
 
 Start = Callable[..., Running]
 
@@ -40,8 +43,9 @@ def _wait_for(number: int, server: Running) -> None:
 
 
 def test_generation_does_not_wait_and_too_many_are_refused(blocked: Running) -> None:
-    with ThreadPoolExecutor(3) as clients:
-        waiting = [clients.submit(blocked.post, "/tokenize", LARGE, timeout=1.5) for _ in range(3)]
+    with ExitStack() as ends:
+        for _ in range(3):
+            ends.enter_context(RawClient(blocked.url)).send(post("/tokenize", LARGE))
         _wait_for(3, blocked)
         refused = blocked.post("/tokenize", LARGE)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
@@ -49,11 +53,25 @@ def test_generation_does_not_wait_and_too_many_are_refused(blocked: Running) -> 
         assert blocked.post("/detokenize", {"tokens": [65] * 5000}).status_code == 429
         assert blocked.post("/tokenize", {"prompt": "small"}).json()["count"] > 0
         assert blocked.complete(**KEPT)["choices"][0]["text"] == "ab"
-        for one in waiting:
-            with pytest.raises(httpx.TimeoutException):
-                one.result()
     # Who has gone waits no more.
     _wait_for(0, blocked)
+
+
+def test_what_waits_at_the_end_is_not_begun() -> None:
+    work, begun, release = SideWork(), threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        begun.set()
+        release.wait()
+
+    first, second = work.workers.submit(stuck), work.workers.submit(stuck)
+    try:
+        assert begun.wait(10)
+        work.close()
+        assert second.cancelled()
+    finally:
+        release.set()
+    first.result(10)
 
 
 def test_a_client_that_goes_while_its_prompt_waits_costs_nothing(start: Start) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,32 @@ def test_never_more_in_one_turn_and_none_forgotten(per_turn: int, comings: list[
     turns = [turn for turn, _ in begun]
     # A turn of the queue may fall before or after what comes in a turn of the test.
     assert all(turns.count(turn) <= 2 * per_turn for turn in turns)
+
+
+def test_one_that_fails_keeps_nobody_waiting_and_changes_no_order() -> None:
+    begun: list[str] = []
+    failures: list[Any] = []
+
+    def fails() -> None:
+        raise ValueError("broken")
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+        starts = Starts(2)
+        for start in (
+            *(partial(begun.append, name) for name in "ab"),
+            fails,
+            partial(begun.append, "c"),
+        ):
+            starts.begin(start)
+        await asyncio.sleep(0)
+        starts.begin(partial(begun.append, "d"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert begun == ["a", "b", "c", "d"]
+    assert [str(told["exception"]) for told in failures] == ["broken"]
 
 
 def test_one_alone_begins_at_once() -> None:

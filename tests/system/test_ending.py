@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -133,6 +134,15 @@ def test_the_timeout_bounds_it(model: Path) -> None:
     assert "Traceback" not in err
 
 
+def read_until(terminal: int, words: str, patience_s: float = 20.0) -> str:
+    """What a terminal shows up to these words, or all there was in time."""
+    said, end_s = "", time.monotonic() + patience_s
+    while words not in said and (left_s := end_s - time.monotonic()) > 0:
+        if select.select([terminal], [], [], left_s)[0]:
+            said += os.read(terminal, 1 << 16).decode(errors="replace")
+    return said
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
 def test_a_terminal_is_told_what_is_waited_for(model: Path) -> None:
     ours, theirs = pty.openpty()
@@ -149,12 +159,12 @@ def test_a_terminal_is_told_what_is_waited_for(model: Path) -> None:
         lines = reply.iter_lines()
         next(lines)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        said = read_until(ours, "Ctrl-C again ends them")
         process.send_signal(signal.SIGINT)
         assert "engine_dead" in [line for line in lines if line][-1]
     assert process.wait(20) == 0
     process.stdout.close()
-    said = os.read(ours, 1 << 16).decode()
+    said += os.read(ours, 1 << 16).decode()
     os.close(ours)
     assert "ending: 1 request is open; Ctrl-C again ends them" in said
     assert "Traceback" not in said

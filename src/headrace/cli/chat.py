@@ -11,13 +11,14 @@ import click
 from headrace.cli.notes import note
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
+from headrace.cli.sections import SectionedCommand
 from headrace.config import EngineConfig
 from headrace.errors import TemplateError
 
 _HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends."
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("model", required=False)
 @click.option("--system", help="System message the conversation starts with.")
 @sampling_options

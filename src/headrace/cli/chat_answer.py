@@ -44,8 +44,8 @@ class Answer(NamedTuple):
         """One line for people."""
         used = self.prompt_tokens + self.output_tokens
         cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
-        parts = [f"prompt {self.prompt_tokens:,} tokens{cached}{self._prompt_speed()}"]
-        parts.append(f"answer {self.output_tokens:,} tokens{self._output_speed()}")
+        parts = [f"prompt {_tokens(self.prompt_tokens)}{cached}{self._prompt_speed()}"]
+        parts.append(f"answer {_tokens(self.output_tokens)}{self._output_speed()}")
         if self.ttft_s is not None:
             parts.append(f"TTFT {_duration(self.ttft_s)}")
         parts.append(f"context {used:,} of {self.context_tokens:,}")
@@ -62,6 +62,10 @@ class Answer(NamedTuple):
         if self.ttft_s is None or self.output_tokens < 2 or self.wall_s <= self.ttft_s:
             return ""
         return f", {(self.output_tokens - 1) / (self.wall_s - self.ttft_s):,.1f} tok/s"
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count:,} tokens"
 
 
 def receive(

@@ -10,13 +10,14 @@ import click
 
 from headrace.cli.options import CONFIGS, collect, settings
 from headrace.cli.sampling import sampling_options, sampling_params
+from headrace.cli.sections import SectionedCommand
 from headrace.config import EngineConfig
 
 if TYPE_CHECKING:
     from headrace.llm import LLM, GenerationResult
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("model", required=False)
 @click.option(
     "-p",

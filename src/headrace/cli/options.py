@@ -11,6 +11,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from headrace.cli.sections import SectionOption, headings_of
 from headrace.config import (
     EngineConfig,
     Flag,
@@ -38,7 +39,7 @@ def integer(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     try:
         return parse_int(value)
     except (ValueError, OverflowError):
-        message = f"{value!r} is not an integer (32768, 32k, 32K)"
+        message = f"{value!r} is not an integer (32768, 32k, 32K, 4G)"
         raise click.BadParameter(message, ctx=ctx, param=param) from None
 
 
@@ -57,16 +58,17 @@ def _help(flag: Flag) -> str:
     return flag.help + (f" [{'; '.join(notes)}]" if notes else "")
 
 
-def _option(flag: Flag) -> click.Option:
+def _option(flag: Flag, section: str | None) -> click.Option:
+    about: dict[str, Any] = {"section": section, "help": _help(flag)}
     names = [flag.flag, *flag.aliases, flag.name]
     if flag.kind == "bool":
         names[0] += "/--no-" + flag.flag.removeprefix("--")
-        return click.Option(names, default=None, help=_help(flag))
+        return SectionOption(names, default=None, **about)
     if flag.kind == "int":
         callback = _integer_or_auto if flag.auto else integer
-        return click.Option(names, metavar="INTEGER", callback=callback, help=_help(flag))
+        return SectionOption(names, metavar="INTEGER", callback=callback, **about)
     kind: Any = click.Choice(flag.choices) if flag.choices else _TYPES[flag.kind]
-    return click.Option(names, type=kind, multiple=flag.repeated, default=None, help=_help(flag))
+    return SectionOption(names, type=kind, multiple=flag.repeated, default=None, **about)
 
 
 def settings(
@@ -86,7 +88,11 @@ def settings(
             )
         ]
         for config in configs:
-            params += [_option(flag) for flag in flags_of(config) if flag.name not in skip]
+            params += [
+                _option(flag, section)
+                for flag, section in headings_of(flags_of(config))
+                if flag.name not in skip
+            ]
         # click keeps decorated parameters in reverse order of decoration
         existing = getattr(function, "__click_params__", [])
         function.__click_params__ = list(reversed(params)) + existing  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.options import integer
+from headrace.cli.sections import SectionOption
 from headrace.engine.params import RANGES, SAMPLERS
 
 if TYPE_CHECKING:
@@ -90,18 +91,23 @@ def _samplers(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return names
 
 
+def _kind(flag: str, kind: Any) -> dict[str, Any]:
+    """How click reads and checks one of `_OPTIONS`."""
+    if kind is integer:
+        return {"metavar": "INTEGER", "callback": _integer_in_range}
+    if flag == "--samplers":
+        return {"metavar": "NAMES", "callback": _samplers}
+    return {"type": kind, "callback": _in_range}
+
+
 def sampling_options(function: F) -> F:
     """Decorator: one option per sampling parameter, and --stop."""
-    stop = click.option("--stop", multiple=True, help="End at this text. [may be repeated]")
-    function = stop(function)
-    for flag, kind, text in reversed(_OPTIONS):
-        if kind is integer:
-            option = click.option(flag, metavar="INTEGER", callback=_integer_in_range, help=text)
-        elif flag == "--samplers":
-            option = click.option(flag, metavar="NAMES", callback=_samplers, help=text)
-        else:
-            option = click.option(flag, type=kind, callback=_in_range, help=text)
-        function = option(function)
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        (flag, _kind(flag, kind) | {"help": text}) for flag, kind, text in _OPTIONS
+    ]
+    kinds.append(("--stop", {"multiple": True, "help": "End at this text. [may be repeated]"}))
+    for flag, about in reversed(kinds):
+        function = click.option(flag, cls=SectionOption, section="Sampling", **about)(function)
     return function
 
 

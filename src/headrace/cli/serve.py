@@ -6,10 +6,11 @@ import click
 import msgspec
 
 from headrace.cli.options import CONFIGS, collect, settings
+from headrace.cli.sections import SectionedCommand
 from headrace.config import EngineConfig, ServerConfig
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("model", required=False)
 @settings(EngineConfig, ServerConfig, skip=frozenset({"model"}))
 @click.option("--json", "as_json", is_flag=True, help="Print what the server is as one JSON line.")

@@ -88,7 +88,7 @@ def read_file(path: Path, configs: Sequence[type[msgspec.Struct]]) -> dict[str, 
     for key, value in loaded.items():
         name = _name(key)
         if name not in names:
-            raise ConfigError(f"{where}: unknown setting {key!r}{_nearest(name, names)}")
+            raise ConfigError(f"{where}: unknown setting {key!r}{nearest(name, names)}")
         values[names[name]] = value
     return values
 
@@ -157,11 +157,14 @@ def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: 
     expected = (
         f"one of {', '.join(flag.choices)}" if flag.choices else text.removeprefix("Expected ")
     )
+    if " matching regex " in text:  # only keys have one
+        expected = "visible ASCII characters without spaces, at least one"
     given = "not usable" if flag.secret else repr(values.get(name))
     return f"{flag.flag} is {given}; expected {expected}"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to add to an error about a name that is unknown: the one that is most like it."""
     import difflib
 
     close = difflib.get_close_matches(name, known, n=1)

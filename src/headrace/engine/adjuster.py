@@ -15,7 +15,7 @@ import numpy.typing as npt
 from headrace.engine.params import SAMPLERS, SamplingParams
 from headrace.engine.samplers import acts, order_of
 from headrace.engine.token_counts import TokenCounts
-from headrace.ops.interface import Adjustment, Chain, Penalties, Stage
+from headrace.ops.sampling_rows import Adjustment, Chain, Penalties, Stage
 
 I32 = npt.NDArray[np.int32]
 

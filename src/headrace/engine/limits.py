@@ -172,7 +172,9 @@ def check_ranges(fields: object) -> None:
 def check_prompt(token_ids: Sequence[int], limits: Limits, param: str = "prompt") -> None:
     """A prompt has a token, and only ids of the model."""
     if not token_ids:
-        raise _refuse(param, "is empty: it has no tokens; give at least one")
+        in_messages = param == "messages"
+        what = "come to no tokens: they have no text" if in_messages else "is empty: no tokens"
+        raise _refuse(param, f"{what}; at least one token is needed")
     check_token_ids(token_ids, limits, param)
 
 

@@ -17,7 +17,8 @@ from headrace.engine.model import Model
 from headrace.engine.plan import Row
 from headrace.engine.request import Request
 from headrace.engine.sampler import NOT_YET, Draw, Sampler
-from headrace.ops.interface import Array, KVCacheArrays, Ops, RaggedBatch, UnusableLogitsError
+from headrace.ops.interface import Array, KVCacheArrays, Ops, RaggedBatch
+from headrace.ops.sampling_rows import UnusableLogitsError
 
 
 class RowResult(NamedTuple):

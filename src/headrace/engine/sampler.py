@@ -20,7 +20,8 @@ from headrace.engine.adjuster import Adjuster, needs_adjuster
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
-from headrace.ops.interface import Array, Chain, Ops, SamplingRows, UnusableLogitsError
+from headrace.ops.interface import Array, Ops
+from headrace.ops.sampling_rows import Chain, SamplingRows, UnusableLogitsError
 
 LOGPROB_FLOOR = -9999.0
 """OpenAI's figure for "very unlikely"; JSON has no infinity."""

@@ -6,7 +6,7 @@ A sampler whose parameters are neutral changes nothing, wherever it stands.
 from __future__ import annotations
 
 from headrace.engine.params import SamplingParams
-from headrace.ops.interface import Stage
+from headrace.ops.sampling_rows import Stage
 
 NEUTRAL: dict[str, dict[str, tuple[float, ...]]] = {
     "penalties": {

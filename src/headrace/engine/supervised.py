@@ -338,9 +338,10 @@ class SupervisedEngine:
     def _give_up(self, failure: str) -> None:
         self._state, self._failure = "failed", failure
         logger.critical(
-            "the engine is given up after %d restarts in a row, and every request is answered "
-            "with 503 from now on: %s",
+            "the engine is given up after %d restart%s in a row, and every request is answered "
+            "with 503 until POST /admin/restart_engine or a new start of the server: %s",
             self._in_a_row,
+            "" if self._in_a_row == 1 else "s",
             failure,
         )
         self._tell(EngineGivenUp(failure))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.config.load import nearest
 from headrace.config.settings import EngineConfig
 from headrace.errors import ConfigError
 from headrace.weights.store.resolve import obtain_model
@@ -24,6 +25,10 @@ def checked_config(
     # Whoever gives a PathLike means a file: made absolute, it cannot be taken for a name.
     is_path = isinstance(model, os.PathLike)
     named = str(user_path(os.fspath(model)).absolute()) if is_path else model
+    names = {field.name for field in msgspec.structs.fields(EngineConfig)}
+    for name in settings:
+        if name not in names:
+            raise ConfigError(f"{caller}({name}=...): unknown setting{nearest(name, names)}")
     values = {"model": named, **settings}
     try:
         return msgspec.convert(values, EngineConfig, strict=False)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.interface import Adjustment, Penalties, SamplingRows, Stage
+from headrace.ops.sampling_rows import Adjustment, Penalties, SamplingRows, Stage
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]

@@ -13,11 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.ops.sampling_rows import Adjustment, SamplingRows, TopLogprobs
 from headrace.weights.tensor import Tensor
 
 Array = Any
@@ -145,110 +146,6 @@ class RaggedBatch:
     def num_tokens(self) -> int:
         """N."""
         return len(self.token_ids)
-
-
-class Penalties(NamedTuple):
-    """What the tokens so far do to one row's scores.
-
-    ids: int32[M], distinct, of the tokens that are held against the row. counts: int32[M], how
-    often the output has each; 0 for what only the prompt has.
-
-    In float32, each result rounded once: a score above 0 is divided by `repetition`, any other is
-    multiplied by it; then, where the count is above 0, `frequency` * count is taken off, and then
-    `presence`. -inf stays. repetition: above 0.
-    """
-
-    ids: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int32]
-    repetition: float
-    frequency: float
-    presence: float
-
-
-class Adjustment(NamedTuple):
-    """What is changed in one row of logits before it is sampled from, in the order of the fields.
-
-    bias is added to the logits of bias_ids (distinct; int32[B], f32[B]). allowed: int32[A], all
-    others become -inf; None allows all. masked: int32[M] become -inf. Ids are below V.
-    """
-
-    row: int
-    bias_ids: npt.NDArray[np.int32]
-    bias: npt.NDArray[np.float32]
-    allowed: npt.NDArray[np.int32] | None
-    masked: npt.NDArray[np.int32]
-    penalties: Penalties | None
-
-
-Stage = Literal["penalties", "temperature", "min_p", "top_k", "top_p"]
-
-
-class Chain(NamedTuple):
-    """An order of stages for one row; each works on the scores that the one before it left.
-
-    stages: one or more, each once; what is absent is not applied. penalties: of the stage of that
-    name, which has to be there if they are.
-
-    Scores are float32. penalties: see there. temperature: divides them, unless it is 0. A filter
-    sets what it drops to -inf and works on the softmax of what is left at that point: min_p drops
-    what is less likely than min_p times the likeliest; top_k keeps the k largest scores and ties
-    with the k-th; top_p drops a token once those before it (larger scores first, lower ids first
-    among equals) have reached top_p. In the end a token is drawn from the softmax of what is left,
-    or, where there is a stage temperature and it is 0, the largest is taken, lowest id on ties.
-    """
-
-    stages: tuple[Stage, ...]
-    penalties: Penalties | None = None
-
-
-@dataclass(frozen=True)
-class SamplingRows:
-    """How each of R rows of logits is to be sampled.
-
-    The order is vLLM's: temperature, min_p, top_k, top_p.
-
-    temperature: f32[R]; 0 means the largest logit, lowest id on ties, nothing else is looked at
-    top_k: int32[R]; 0 means all. Ties with the k-th largest are kept
-    top_p: f32[R] in (0, 1]; at least one token stays. min_p: f32[R] in [0, 1]; 0 means off
-    uniform: f64[R] in [0, 1): the row's draw; the token is the first, in ascending id over the kept
-        tokens, whose cumulative probability exceeds it
-    chains: one per row, None for the order above; () where every row has that. A chain reads the
-        same parameters.
-    """
-
-    temperature: npt.NDArray[np.float32]
-    top_k: npt.NDArray[np.int32]
-    top_p: npt.NDArray[np.float32]
-    min_p: npt.NDArray[np.float32]
-    uniform: npt.NDArray[np.float64]
-    chains: tuple[Chain | None, ...] = ()
-
-
-class TopLogprobs(NamedTuple):
-    """Log probabilities of the raw distribution (before temperature and filters), natural log.
-
-    chosen: f32[R]; rank: int32[R], 1 is the most likely; ids: int32[R, k] and values: f32[R, k]
-    in descending order of logit, lowest id first on ties. Ranks follow the same order, so the
-    chosen token stands at ids[rank - 1] where that lies within k.
-    """
-
-    chosen: npt.NDArray[np.float32]
-    rank: npt.NDArray[np.int32]
-    ids: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
-
-
-class UnusableLogitsError(ValueError):
-    """A row of logits holds no distribution: NaN, +inf, or -inf everywhere.
-
-    row: the first such row, counted in the logits the operation was given. A property of what a
-    model computed for one request, where every other ValueError of an operation is the caller's
-    mistake.
-    """
-
-    def __init__(self, row: int, what: str) -> None:
-        super().__init__(f"row {row} of logits {what}")
-        self.row = row
 
 
 class Ops(ABC):

@@ -129,6 +129,8 @@ def parse_request(body: bytes | bytearray | memoryview, endpoint: Endpoint[T]) -
 
 def _json_object(body: bytes | bytearray | memoryview) -> dict[str, Any]:
     check_bounds(body)
+    if not body:
+        raise RequestError("the body is not valid JSON: it is empty; a JSON object is required")
     try:
         values = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

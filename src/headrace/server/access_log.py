@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.server.api_error import CLIENT_GONE
 from headrace.telemetry.call import CallRecord, as_current
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headrace.access")
 
-# nginx's status for a client that closed the connection before a reply.
-CLIENT_GONE = 499
 # Longer ids of clients are cut: the log is not theirs to fill.
 MAX_ID_CHARS = 128
 # Headers that say which trace a call belongs to.

@@ -69,6 +69,10 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+# nginx's status for a client that closed the connection before a reply: metrics and logs see it.
+CLIENT_GONE = 499
+
+
 class ClientGoneError(Exception):
     """The client closed the connection; nobody is left to answer."""
 

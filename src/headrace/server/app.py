@@ -24,6 +24,7 @@ from headrace.server.routes.health import health, metrics, ready, version
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
+from headrace.server.unknown_path import unknown_path
 
 # Label of replies that are no endpoint's.
 OTHER = "other"
@@ -49,6 +50,13 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/admin/settings", admin.settings),
 )
 
+# Paths that a 404 may suggest: those that are always there and have one name.
+SUGGESTED = frozenset(
+    path
+    for _, path, _ in ROUTES
+    if "{" not in path and not path.startswith(("/admin", "/docs", "/openapi"))
+)
+
 
 def build_app(state: ServerState) -> ASGIApp:
     """The app. It serves at once; what needs the model answers 503 until `state.set_model`."""
@@ -56,10 +64,11 @@ def build_app(state: ServerState) -> ASGIApp:
     def refusal(request: Request, failure: HTTPException) -> Response:
         """404 for unknown paths, 405 for known ones, in OpenAI's shape."""
         # Not request.url: that is made from the Host header, which may be anything.
-        path = shown(request.scope["path"])
-        message, code = f"{path} does not exist here", "not_found"
+        message = unknown_path(request.scope["path"], SUGGESTED, docs=state.config.enable_docs)
+        code = "not_found"
         if failure.status_code == 405:
             allowed = (failure.headers or {}).get("Allow", "")
+            path = shown(request.scope["path"])
             message = f"{request.method} {path} is not supported; allowed: {allowed}"
             code = "method_not_allowed"
         headers = dict(failure.headers or {})

@@ -131,9 +131,9 @@ class KeyGuard:
 
 def _unauthorized(offered: list[bytes], *, admin: bool) -> ApiError:
     key = "the admin key (--admin-api-key)" if admin else "an API key"
-    known = "is not it" if admin else "is not known here"
+    wrong = "is not the admin key" if admin else "is not one of this server's"
     message = (
-        f"the key that was sent {known}; this path needs {key} of the server's"
+        f"the key that was sent {wrong}; this path needs {key}: Authorization: Bearer KEY"
         if offered
         else f"no key was sent; this path needs {key}: Authorization: Bearer KEY"
     )

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.engine.limits import check_ranges
 from headrace.protocol.request import Endpoint, parse_request
-from headrace.server.api_error import ClientGoneError, api_error
+from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
 from headrace.server.connection import read_json, unless_gone
 from headrace.server.event_stream import EventStream
 from headrace.server.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
@@ -38,9 +38,6 @@ T = TypeVar("T")
 # About a millisecond each; below it, going to a thread and back costs more than it frees.
 TEXT_ON_LOOP_BYTES = 4096
 PARSED_ON_LOOP_BYTES = 2**17
-
-# nginx's status for a client that closed the connection; only metrics and logs see it.
-CLIENT_GONE = 499
 
 
 @dataclass

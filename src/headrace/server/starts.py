@@ -35,8 +35,9 @@ class Starts:
     def _turn(self) -> None:
         """A new turn of the loop has room again."""
         self._left = self._per_turn
+        if self._waiting:
+            # Before any of them begins: one that fails ends this turn, and not the others' waiting.
+            asyncio.get_running_loop().call_soon(self._turn)
         while self._waiting and self._left:
             self._left -= 1
             self._waiting.popleft()()
-        if self._left < self._per_turn:
-            asyncio.get_running_loop().call_soon(self._turn)

@@ -10,7 +10,8 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.ops.cpu import CpuOps, _native
-from headrace.ops.interface import KVCacheSpec, Norm, RaggedBatch, SamplingRows
+from headrace.ops.interface import KVCacheSpec, Norm, RaggedBatch
+from headrace.ops.sampling_rows import SamplingRows
 from tests.ops.cpu.cases import matrix, normal, row_width, shape_of, vector
 
 OPS = CpuOps(threads=2)

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.ops.adjustment import STAGES
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import Chain, Penalties, SamplingRows, Stage, UnusableLogitsError
 from headrace.ops.reference import ReferenceOps
+from headrace.ops.sampling_rows import Chain, Penalties, SamplingRows, Stage, UnusableLogitsError
 from tests.ops.cpu.cases import LEVELS
 
 REFERENCE = ReferenceOps()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.ops.interface import Chain, Penalties, SamplingRows, UnusableLogitsError
 from headrace.ops.reference import ReferenceOps
+from headrace.ops.sampling_rows import Chain, Penalties, SamplingRows, UnusableLogitsError
 
 OPS = ReferenceOps()
 STAGES = ("penalties", "temperature", "min_p", "top_k", "top_p")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.ops.interface import SamplingRows
 from headrace.ops.reference import ReferenceOps
+from headrace.ops.sampling_rows import SamplingRows
 
 Floats = npt.NDArray[np.float32]
 OPS = ReferenceOps()

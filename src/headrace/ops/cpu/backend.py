@@ -22,7 +22,6 @@ from headrace.ops import adjustment
 from headrace.ops.cpu import _native
 from headrace.ops.interface import (
     Activation,
-    Adjustment,
     AttentionShape,
     EmbeddingWeight,
     KVCacheArrays,
@@ -30,9 +29,12 @@ from headrace.ops.interface import (
     LinearWeight,
     Norm,
     Ops,
-    Penalties,
     RaggedBatch,
     RopeTable,
+)
+from headrace.ops.sampling_rows import (
+    Adjustment,
+    Penalties,
     SamplingRows,
     TopLogprobs,
     UnusableLogitsError,

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from headrace.ops import adjustment
 from headrace.ops.interface import (
     Activation,
-    Adjustment,
     AttentionShape,
     EmbeddingWeight,
     KVCacheArrays,
@@ -26,8 +25,6 @@ from headrace.ops.interface import (
     Ops,
     RaggedBatch,
     RopeTable,
-    SamplingRows,
-    TopLogprobs,
 )
 from headrace.ops.reference import attention, sampling
 from headrace.ops.reference.arithmetic import (
@@ -41,6 +38,7 @@ from headrace.ops.reference.arithmetic import (
     round_quantised,
 )
 from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
+from headrace.ops.sampling_rows import Adjustment, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_head_norm,
     f32_rope_table,

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.ops.adjustment import check_chains, penalise
-from headrace.ops.interface import Chain, SamplingRows, TopLogprobs, UnusableLogitsError
 from headrace.ops.reference.arithmetic import F32, F64
 from headrace.ops.reference.checks import check_ids
+from headrace.ops.sampling_rows import Chain, SamplingRows, TopLogprobs, UnusableLogitsError
 
 
 def sample(logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:

@@ -1,0 +1,91 @@
+"""Help in sections, and the flags of other servers."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.main import cli
+from headrace.cli.sections import ELSEWHERE, HEADINGS
+from headrace.config import EngineConfig, ServerConfig, flags_of
+
+SETTINGS = {flag.name: flag for config in (EngineConfig, ServerConfig) for flag in flags_of(config)}
+
+
+def _sections(*command: str) -> dict[str, str]:
+    """The help of a command by its headings."""
+    text = CliRunner().invoke(cli, [*command, "--help"]).output
+    sections: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            current = sections.setdefault(line.removesuffix(":"), [])
+        else:
+            current.append(line)
+    return {heading: "\n".join(lines) for heading, lines in sections.items()}
+
+
+def test_every_heading_has_a_setting() -> None:
+    assert set(HEADINGS) <= set(SETTINGS)
+
+
+def test_settings_stand_under_their_headings() -> None:
+    sections = _sections("serve")
+    assert next(iter(sections)).startswith("Usage")
+    assert list(sections)[1:-1] == ["Options", *HEADINGS.values()]
+    assert "--config" in sections["Options"]
+    assert "[MODEL]" not in sections["Options"]
+    assert "--port" in sections["Address and TLS"]
+    assert "--threads" in sections["Processor"]
+    assert "--shutdown-timeout" in sections["Load and time"]
+    everything = "\n".join(sections.values())
+    for name, flag in SETTINGS.items():
+        assert name == "model" or f"  {flag.flag}" in everything
+    assert "32k (32,000)" in list(sections)[-1], "what an INTEGER may look like"
+
+
+@pytest.mark.parametrize("command", ["chat", "generate"])
+def test_sampling_has_a_heading(command: str) -> None:
+    sections = _sections(command)
+    assert "--temperature" in sections["Sampling"]
+    assert "--stop" in sections["Sampling"]
+    assert "--temperature" not in sections["Options"]
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_a_flag_of_another_server_is_refused_with_its_name_here(name: str) -> None:
+    result = CliRunner().invoke(cli, ["serve", name, "7"])
+    assert result.exit_code == 2
+    hint = ELSEWHERE[name].format(command="serve")
+    assert f"No such option {name!r}: {hint}." in " ".join(result.output.split())
+
+
+def test_hints_name_flags_that_there_are() -> None:
+    flags = [flag for flag in SETTINGS.values() if flag.name != "model"]
+    known = {name for flag in flags for name in (flag.flag, *flag.aliases)}
+    for name, hint in ELSEWHERE.items():
+        assert name not in known
+        assert {word.strip(";,") for word in hint.split() if word.startswith("--")} <= known
+
+
+def test_other_unknown_flags_are_as_click_has_them() -> None:
+    output = CliRunner().invoke(cli, ["serve", "--prot", "7"]).output
+    assert "--port" in output
+    assert "No such option '--prot'" in output
+    # A value that looks like another server's flag is not what was wrong.
+    output = CliRunner().invoke(cli, ["serve", "--prot", "-m"]).output
+    assert "No such option '--prot'" in output
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"), [("server", "Did you mean 'serve'?"), ("xyzzy", "There are: serve, chat")]
+)
+def test_an_unknown_command_gets_the_nearest(typed: str, hint: str) -> None:
+    result = CliRunner().invoke(cli, [typed])
+    assert result.exit_code == 2
+    assert f"No such command {typed!r}. {hint}" in " ".join(result.output.split())
+
+
+def test_a_group_without_a_command_prints_its_help() -> None:
+    assert isinstance(cli, click.Group)
+    assert "Commands:" in CliRunner().invoke(cli, []).output
