@@ -21,8 +21,8 @@ from tools.soak.stream import Outcome, run
 IDLE_TIMEOUT_S = 20
 REQUEST_TIMEOUT_S = 120
 # What Python's allocator may keep of the busiest moment; a leak of 1 KB a request is beyond it
-# after a few minutes.
-GROWTH_BYTES = 24 * 2**20
+# within ten minutes.
+GROWTH_BYTES = 12 * 2**20
 
 
 class Length(NamedTuple):

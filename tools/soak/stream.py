@@ -37,7 +37,12 @@ class Choice:
         self.stop_reason = choice.get("stop_reason") or self.stop_reason
 
     def is_beginning_of(self, other: Choice) -> bool:
-        """Whether all there is here is what `other` begins with; held-back text may lack."""
+        """Whether all there is here is what `other` begins with; held-back text may lack.
+
+        What ended before its prompt was read has an echo without log probabilities.
+        """
+        if not self.token_ids and not any(self.logprobs):
+            return other.text.startswith(self.text)
         return (
             other.token_ids[: len(self.token_ids)] == self.token_ids
             and other.logprobs[: len(self.logprobs)] == self.logprobs

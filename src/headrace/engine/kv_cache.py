@@ -31,6 +31,9 @@ from headrace.engine.request import Request
 REMEMBERED_EVICTIONS = 1 << 16
 """Evicted blocks remembered, to say of a miss that a larger cache would have hit; 10 MB at most."""
 
+REMEMBERED_PER_BLOCK = 16
+"""For each block there is: a cache 16 times as large is not what a miss is about."""
+
 
 class Match(NamedTuple):
     """What of a request is cached; nothing is held yet, so use it before anything else changes."""
@@ -76,7 +79,10 @@ class KVCache:
         self._free: list[int] = []
         """Of the blocks below _num_touched; those from there on have never been used."""
         self._num_owned = 0
-        self._tree = PrefixTree(evicted_memory=REMEMBERED_EVICTIONS, windowed=window > 0)
+        self._tree = PrefixTree(
+            evicted_memory=min(REMEMBERED_EVICTIONS, REMEMBERED_PER_BLOCK * num_blocks),
+            windowed=window > 0,
+        )
 
     @property
     def num_free(self) -> int:
