@@ -138,10 +138,7 @@ class ChatReply:
         return chat_logprobs(tokens, self._tokenizer, as_ids=as_ids)
 
     def _of_prompt(self, tokens: LogprobOfPrompt | None) -> PromptLogprobs | UnsetType | None:
-        most = self._request.prompt_logprobs
-        if most is None:
-            return UNSET
-        return None if tokens is None else prompt_logprobs(tokens, self._tokenizer, most=most)
+        return prompt_logprobs(tokens, self._tokenizer, most=self._request.prompt_logprobs)
 
     def _template(self, index: int) -> EventTemplate:
         template = self._templates.get(index)

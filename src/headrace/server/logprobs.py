@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import UNSET, UnsetType
+
 from headrace.engine.messages import TokenLogprob
 from headrace.protocol.openai.chat import ChatLogprobs, ChatTokenLogprob, TopLogprob
 from headrace.protocol.openai.choice import PromptLogprob, PromptLogprobs
@@ -93,9 +95,16 @@ def completion_logprobs(
 
 
 def prompt_logprobs(
-    tokens: Sequence[TokenLogprob | None], tokenizer: TokenTable, *, most: int
-) -> PromptLogprobs:
-    """vLLM's shape: per token of the prompt, the token and its `most` likeliest rivals, by id."""
+    tokens: Sequence[TokenLogprob | None] | None, tokenizer: TokenTable, *, most: int | None
+) -> PromptLogprobs | UnsetType | None:
+    """vLLM's shape: per token of the prompt, the token and its `most` likeliest rivals, by id.
+
+    Absent where `most` is None, as nobody asked; null where the prompt was not read to its end.
+    """
+    if most is None:
+        return UNSET
+    if tokens is None:
+        return None
     return [None if one is None else _at_position(one, tokenizer, most) for one in tokens]
 
 
