@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 ARGS ?=
 
-.PHONY: serve test venv dev check docs clean clients soak
+.PHONY: serve test venv dev check docs clean clients soak models
 
 serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
@@ -38,6 +38,16 @@ clients: ## the client packages that the tours in tests/clients need, in .venv-c
 	$(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/python -m pip install -q --only-binary :all: -r tests/clients/requirements.txt
 
+.venv-train/.installed: $(NATIVE)
+	@sh tools/check_system.sh $(PYTHON)
+	$(PYTHON) -m venv .venv-train
+	.venv-train/bin/python -m pip install -q --upgrade pip
+	.venv-train/bin/python -m pip install -q torch==2.13.0 safetensors -e .
+	@touch $@
+
+models: .venv-train/.installed ## train the family of small models, hours (ARGS="--dry-run" shows the plan)
+	.venv-train/bin/python -m tools.train.family $(ARGS)
+
 soak: dev ## ten minutes under everything at once (ARGS="--seconds 60" for less)
 	$(BIN)/python -m tools.soak $(ARGS)
 
@@ -50,5 +60,6 @@ docs: dev ## write the generated pages again
 	$(BIN)/python tools/generate_docs.py
 	$(BIN)/python -m tools.draw_house
 
-clean: ## forget builds and the virtual environment
-	rm -rf $(VENV) build dist
+clean: ## forget builds and the virtual environment; what make models made stays
+	rm -rf $(VENV) dist
+	if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name 'train*' -exec rm -rf {} +; fi

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.docs.pages import page
+from tests.docs.pages import ROOT, page
+from tools.example_outputs import MARK, MAX_LINES, PAGES, with_outputs
 
 BLOCKS = re.findall(r"(<!-- not run[^\n]*\n)?```(\w+)\n(.*?)```", page("quickstart.md"), re.DOTALL)
 READY = re.search(r"```\n(headrace serves .*?)\n```", page("quickstart.md"))
@@ -79,7 +80,7 @@ class Reader:
         command = [sys.executable, "-c", text] if language == "python" else ["sh", "-ec", text]
         done = subprocess.run(
             command,
-            input="def f(x):\n",
+            input="What does `len` do?\n",
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -114,7 +115,7 @@ def test_everything_that_is_to_be_typed_works(tmp_path: Path) -> None:
         code = reader.stop()
     assert code == 0
     curl, openai, chat, generate, offline, metrics, key, models_again = printed
-    assert '"headrace-code"' in curl
+    assert '"headrace-base"' in curl
     assert "data: [DONE]" in curl
     assert re.search(r"\d+ tokens$", openai.strip())
     assert chat.strip()
@@ -122,10 +123,29 @@ def test_everything_that_is_to_be_typed_works(tmp_path: Path) -> None:
     assert len(offline.splitlines()) >= 2
     assert "vllm:generation_tokens_total{" in metrics
     assert not key
-    assert '"headrace-code"' in models_again
+    assert '"headrace-base"' in models_again
 
 
 def test_what_is_not_run_is_what_the_makefile_does() -> None:
     [skipped] = [text for not_run, _, text in BLOCKS if not_run]
     assert skipped.startswith("make venv\n")
     assert Path(sys.executable).with_name("headrace").is_file()
+
+
+def test_what_examples_print_is_on_the_pages() -> None:
+    """`python -m tools.example_outputs` writes it, after the embedded model has changed."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in PAGES]
+    found = [re.findall(rf"{re.escape(MARK)}\n```\n(.*?)```\n", text, re.DOTALL) for text in texts]
+    assert [len(outputs) for outputs in found] == [1, 3]
+    for output in (output for outputs in found for output in outputs):
+        assert 0 < len(output.splitlines()) <= MAX_LINES
+
+
+def test_outputs_are_written_behind_their_programs() -> None:
+    text = f"```sh\necho a\n```\n\n```sh\necho b\n```\nSo:\n\n{MARK}\n```\nold\n```\nEnd.\n"
+    new = with_outputs(text, {"sh": ["sh", "-ec"]}, dict(os.environ))
+    assert new == text.replace("old", "b")
+    with pytest.raises(ValueError, match="0 lines of output"):
+        with_outputs(text.replace("echo b", "true"), {"sh": ["sh", "-ec"]}, dict(os.environ))
+    with pytest.raises(ValueError, match="fence of its own"):
+        with_outputs(text.replace("echo b", "echo '```'"), {"sh": ["sh", "-ec"]}, dict(os.environ))

@@ -94,10 +94,10 @@ def test_a_template_from_a_file(tmp_path: Path) -> None:
 
 def test_the_model_of_the_package_has_a_name_that_stays() -> None:
     """The file's own name, which changes with training, is the second."""
-    path = Path("/x/headrace-code-6m-q8_0.gguf")
-    assert default_names("", path) == ("headrace-code", "headrace-code-6m-q8_0")
-    assert default_names("", Path("/x/headrace-code.gguf")) == ("headrace-code",)
-    assert default_names(str(path), path) == ("headrace-code-6m-q8_0",)
+    path = Path("/x/headrace-base-q8_0.gguf")
+    assert default_names("", path) == ("headrace-base", "headrace-base-q8_0")
+    assert default_names("", Path("/x/headrace-base.gguf")) == ("headrace-base",)
+    assert default_names(str(path), path) == ("headrace-base-q8_0",)
 
 
 def test_the_package_as_it_is_serves_that_name() -> None:
@@ -106,7 +106,7 @@ def test_the_package_as_it_is_serves_that_name() -> None:
     except CheckpointError as error:
         pytest.skip(f"this build has no embedded model: {error}")
     text = load_text(EngineConfig(), ServerConfig())
-    assert text.names == ("headrace-code", stem)
+    assert text.names == ("headrace-base", stem)
     assert text.root == f"{stem}.gguf"
 
 

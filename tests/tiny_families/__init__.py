@@ -18,6 +18,9 @@ from typing import Any, Protocol
 SHARED = ("base",)
 """Modules here that are no family."""
 
+NOT_SERVED = ("glm4_moe",)
+"""Families whose files are read and written, and that no model here computes."""
+
 
 class TinyFamily(Protocol):
     """What such a module offers."""
@@ -37,6 +40,6 @@ def tiny_family(model_type: str) -> TinyFamily:
 
 
 def tiny_family_names() -> list[str]:
-    """Every `model_type` there is a module for."""
+    """Every `model_type` that is served; there is a module for each."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
-    return [name for name in names if name not in SHARED]
+    return [name for name in names if name not in (*SHARED, *NOT_SERVED)]

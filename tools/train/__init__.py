@@ -1,1 +1,1 @@
-"""The trainer of headrace's embedded model: corpus, tokenizer, model, training, export."""
+"""The trainer of headrace's family of small models: corpus, tokenizer, runs, figures, export."""

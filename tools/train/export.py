@@ -1,15 +1,18 @@
-"""Export a checkpoint: a Hugging Face folder, a Q8_0 GGUF file of it, and the model card.
+"""Export a run: a Hugging Face folder of its weights, and a GGUF file of that folder.
 
-Needs headrace itself for the GGUF file (its writer knows the format and the order of rows in Q
-and K), and no PyTorch. The command that made the embedded model stands in its CARD.md.
+An adapter's run becomes a PEFT folder instead, and has no GGUF file.
+
+    python -m tools.train.export --run build/train/base --data build/train \\
+        --out build/train/export/headrace-base --gguf build/train/export/headrace-base-q8_0.gguf
+
+What the checkpoint's note says of the model decides how it is written. Weights stay float32 in
+the folder of a model. Needs headrace itself, whose writer knows GGUF, and PyTorch for adapters.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +23,26 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 
 from headrace.weights.convert import convert_to_gguf
+from tools.train.data.tokenizer import (
+    END_OF_TEXT_ID,
+    FIM_MIDDLE_ID,
+    FIM_PREFIX_ID,
+    FIM_SUFFIX_ID,
+    TURN_END_ID,
+    served,
+    write_tokenizer,
+)
+from tools.train.members import LICENCE, MEMBERS
+from tools.train.models.config import read_note
+from tools.train.models.moe_config import config_of_shape
 
-from .card import render_card
-from .config import ModelConfig, read_note
-from .corpus import LICENCE, read_documents
-from .tokenizer import END_OF_TEXT_ID
-
-NAME = "headrace-code-6m"
+CHECKPOINT_NAME = "checkpoint.safetensors"
 CODEC = "Q8_0"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+# An answer ends with its turn, a completion with its document.
+END_IDS = [TURN_END_ID, END_OF_TEXT_ID]
+# What a request that names nothing gets: so small a model wanders at temperature 1.
+SAMPLING = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
+FIM_PAD_ID, REPOSITORY_NAME_ID, FILE_SEPARATOR_ID = 6, 7, 8
 
 
 def read_weights(checkpoint: Path) -> dict[str, npt.NDArray[np.float32]]:
@@ -45,74 +59,81 @@ def write_json(path: Path, value: Any) -> None:
 def write_hugging_face(checkpoint: Path, tokenizer: Path, out: Path) -> int:
     """Write config, weights (F32) and tokenizer to `out`; return the number of parameters."""
     out.mkdir(parents=True, exist_ok=True)
-    config = ModelConfig(**read_note(checkpoint)["model"])
+    config = config_of_shape(read_note(checkpoint)["model"])
     weights = read_weights(checkpoint)
     write_json(out / "config.json", config.to_hugging_face())
     write_json(
         out / "generation_config.json",
-        {"bos_token_id": END_OF_TEXT_ID, "eos_token_id": END_OF_TEXT_ID},
+        {"bos_token_id": END_OF_TEXT_ID, "eos_token_id": END_IDS, **SAMPLING},
     )
     # transformers refuses a file that does not name the framework of its layout.
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
-    for name in TOKENIZER_FILES:
-        shutil.copyfile(tokenizer / name, out / name)
+    write_tokenizer(served(Tokenizer.from_file(str(tokenizer / "tokenizer.json"))), out)
     return sum(weight.size for weight in weights.values())
 
 
-def write_gguf(hugging_face: Path, out: Path) -> int:
-    """Write the folder as one GGUF file, matrices in CODEC and norms in F32; return its bytes."""
-    metadata = {
-        "general.name": NAME,
+def gguf_metadata(name: str, purpose: str) -> dict[str, Any]:
+    """What the file says beside shape, tokens and template.
+
+    The ids of the control tokens of fill-in-the-middle go by the keys of llama.cpp's
+    gguf-py/gguf/constants.py; ends of text and of turn follow from generation_config.json.
+    """
+    return {
+        "general.name": name,
         "general.license": LICENCE,
-        "general.description": "Completes Python code; trained on the standard library's source.",
-        "tokenizer.ggml.add_bos_token": False,
+        "general.description": purpose,
+        "tokenizer.ggml.add_bos_token": True,
         "tokenizer.ggml.add_eos_token": False,
+        "tokenizer.ggml.fim_pre_token_id": FIM_PREFIX_ID,
+        "tokenizer.ggml.fim_mid_token_id": FIM_MIDDLE_ID,
+        "tokenizer.ggml.fim_suf_token_id": FIM_SUFFIX_ID,
+        "tokenizer.ggml.fim_pad_token_id": FIM_PAD_ID,
+        "tokenizer.ggml.fim_rep_token_id": REPOSITORY_NAME_ID,
+        "tokenizer.ggml.fim_sep_token_id": FILE_SEPARATOR_ID,
     }
-    return convert_to_gguf(hugging_face, out, CODEC, metadata=metadata).nbytes
 
 
-def count_tokens(corpus: Path, tokenizer: Path) -> int:
-    """Tokens in one pass over the training split, with one separator per document."""
-    encoder = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    encodings = encoder.encode_batch(read_documents(corpus, "train"))
-    return sum(len(encoding.ids) + 1 for encoding in encodings)
+def write_gguf(folder: Path, out: Path, name: str, purpose: str, codec: str = CODEC) -> int:
+    """Write the Hugging Face folder as one GGUF file, matrices in `codec`; return its bytes."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return convert_to_gguf(folder, out, codec, metadata=gguf_metadata(name, purpose)).nbytes
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Export the embedded model.")
-    for name, what in (
-        ("run", "folder of the training run"),
-        ("corpus", "folder of the corpus"),
-        ("tokenizer", "folder of the tokenizer"),
-        ("hugging-face", "folder to write"),
-        ("gguf", "file to write"),
-        ("card", "model card to write"),
-    ):
-        parser.add_argument(f"--{name}", type=Path, required=True, help=what)
-    parser.add_argument("--machine", required=True, help="what it was trained on, for the card")
-    return parser.parse_args()
+def export(run: Path, data: Path, out: Path, gguf: Path | None, name: str, purpose: str) -> None:
+    """Write the run's folder `out`, and its GGUF file where one is named; say what was written.
+
+    Raises ValueError for the GGUF file of an adapter.
+    """
+    checkpoint = run / CHECKPOINT_NAME
+    if "lora" in read_note(checkpoint)["model"]:
+        if gguf is not None:
+            raise ValueError(f"{run} is the run of an adapter: leave out --gguf")
+        # Only adapters need PyTorch here; and that module uses this one.
+        from tools.train.adapters import export_adapter
+
+        print(f"{out}: {export_adapter(run, out):,} bytes")
+        return
+    n_parameters = write_hugging_face(checkpoint, data / "tokenizer", out)
+    print(f"{out}: {n_parameters:,} parameters")
+    if gguf is not None:
+        print(f"{gguf}: {write_gguf(out, gguf, name, purpose):,} bytes")
 
 
 def main() -> None:
-    arguments = parse_arguments()
-    checkpoint = arguments.run / "checkpoint.safetensors"
-    n_parameters = write_hugging_face(checkpoint, arguments.tokenizer, arguments.hugging_face)
-    arguments.gguf.parent.mkdir(parents=True, exist_ok=True)
-    n_bytes = write_gguf(arguments.hugging_face, arguments.gguf)
-    provenance = (arguments.corpus / "provenance.json").read_bytes()
-    card = render_card(
-        name=NAME,
-        file_name=arguments.gguf.name,
-        machine=arguments.machine,
-        storage=f"{CODEC} matrices, F32 norms, {n_bytes:,} bytes",
-        n_parameters=n_parameters,
-        train_tokens=count_tokens(arguments.corpus, arguments.tokenizer),
-        note=read_note(checkpoint),
-        provenance=json.loads(provenance),
-        provenance_sha256=hashlib.sha256(provenance).hexdigest(),
+    parser = argparse.ArgumentParser(description="Export a run to Hugging Face's files and GGUF.")
+    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--data", type=Path, default=Path("build/train"))
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument("--gguf", type=Path, help="GGUF file to write")
+    parser.add_argument("--member", choices=MEMBERS, help="when the run's folder is not named so")
+    arguments = parser.parse_args()
+    named = arguments.member or arguments.run.name
+    if named not in MEMBERS:
+        parser.error(f"--run is {arguments.run}, no member's name: add --member")
+    member = MEMBERS[named]
+    export(
+        arguments.run, arguments.data, arguments.out, arguments.gguf, member.name, member.purpose
     )
-    arguments.card.write_text(card)
-    print(f"{arguments.gguf}: {n_parameters} parameters, {n_bytes} bytes")
 
 
 if __name__ == "__main__":

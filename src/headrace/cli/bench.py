@@ -1,17 +1,21 @@
-"""`headrace bench`: the machine, and the engine on it."""
+"""`headrace bench`: the machine, the engine on it, endpoints under load."""
 
 from __future__ import annotations
 
 import click
 
 from headrace.cli.bench_engine import engine
+from headrace.cli.bench_load import load
 from headrace.cli.bench_machine import machine
+from headrace.cli.bench_mock import mock
 
 
 @click.group()
 def bench() -> None:
-    """Measure this machine, and what the engine makes of it."""
+    """Measure this machine, what the engine makes of it, and any endpoint under load."""
 
 
 bench.add_command(machine)
 bench.add_command(engine)
+bench.add_command(mock)
+bench.add_command(load)

@@ -40,7 +40,8 @@ def chat(
     message of many lines. Lines such as /help, /undo, /save FILE and /set temperature 0.2 are
     commands. What is typed in a terminal is kept in $XDG_STATE_HOME/headrace/chat_history.
 
-    Without MODEL, the small model that ships in the package is used: it continues code.
+    Without MODEL, the small model that ships in the package is used: it answers short questions
+    about Python, best with --temperature 0.
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     from msgspec.structs import asdict

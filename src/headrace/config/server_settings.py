@@ -142,7 +142,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             description="Names clients may use; the first is in replies. Default: the file's or "
             "folder's name, or the one MODEL was given by; for the model that ships in the "
-            "package, headrace-code."
+            "package, headrace-base."
         ),
     ] = ()
     chat_template: Annotated[

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.errors import CheckpointError
 
-EMBEDDED_NAME = "headrace-code"
+EMBEDDED_NAME = "headrace-base"
 """The name clients and commands can rely on, whatever file is the newest."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import CheckpointError, UnsupportedModelError, shown
 from headrace.weights.architectures import architecture_of_gguf
 from headrace.weights.checkpoint import Checkpoint
+from headrace.weights.expert_stacks import unstacked
 from headrace.weights.gguf_config import config_of_gguf, generation_config_of_gguf
 from headrace.weights.gguf_file import GGUFFile
 from headrace.weights.gguf_split import read_gguf_model
@@ -39,11 +39,13 @@ def open_gguf(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: holds no tensors, only metadata (a vocabulary file?)")
     architecture = architecture.of_file(file.tensors.keys())
     tensors = {}
-    for gguf_name, tensor in file.tensors.items():
-        name = architecture.canonical_name(gguf_name)
-        if name in tensors:
-            raise CheckpointError(f"{path}: two tensors are {name!r}, one of them {gguf_name!r}")
-        tensors[name] = replace(tensor, name=name)
+    for gguf_name, stored in file.tensors.items():
+        for tensor in unstacked(stored, architecture, keys):
+            if (name := tensor.name) in tensors:
+                raise CheckpointError(
+                    f"{path}: two tensors are {name!r}, one of them {gguf_name!r}"
+                )
+            tensors[name] = tensor
     config = config_of_gguf(file, architecture, keys, tensors)
     return Checkpoint(
         path=path,

@@ -20,6 +20,7 @@ from headrace.weights.conversion import (
     count_codecs,
     is_redundant,
 )
+from headrace.weights.expert_stacks import Stacks
 from headrace.weights.gguf_metadata import metadata_of_config, sampling_metadata
 from headrace.weights.gguf_tokenizer import TEMPLATE_KEY, TOKENIZER_PREFIX
 from headrace.weights.gguf_values import FILE_TYPES, Metadata
@@ -80,14 +81,19 @@ def write_gguf(
         entries, factors = _entries_of_folder(checkpoint, architecture, pre, notes)
     reordering = Reordering(checkpoint, architecture, architecture.gguf)
     sources = []
+    stacks = Stacks(architecture)
     for name, tensor in checkpoint.tensors.items():
         if is_redundant(checkpoint, name, notes):
             continue
+        chosen = _gguf_codec(tensor, target, architecture, reordering, notes)
+        if stacks.takes(name):
+            stacks.add(reordering.source(tensor, name, chosen))
+            continue
         gguf_name = _gguf_name(architecture, name)
-        chosen = _gguf_codec(tensor, target, reordering, notes)
         if gguf_name == _POSITIONS and target is not None:
             chosen = F32
         sources.append(reordering.source(tensor, gguf_name, chosen))
+    sources += stacks.sources()
     sources += [source_of_array(values, name) for name, values in factors.items()]
     # A mixture keeps the name its maker gave it: Q4_K_S and Q4_K_M are Q4_K to most matrices.
     if target is not None or "general.file_type" not in entries:
@@ -105,10 +111,18 @@ def _gguf_name(architecture: Architecture, name: str) -> str:
 
 
 def _gguf_codec(
-    tensor: Tensor, target: Codec | None, reordering: Reordering, notes: list[str]
+    tensor: Tensor,
+    target: Codec | None,
+    architecture: Architecture,
+    reordering: Reordering,
+    notes: list[str],
 ) -> Codec:
     # Norms with a row of weights for each head are no matrices.
     if len(tensor.shape) < 2 or tensor.name.endswith("norm.weight"):
+        return F32
+    # What picks the experts is small, and a rounded score picks others.
+    place = architecture.in_layer(tensor.name)
+    if place is not None and place[1].rpartition(".")[0] in architecture.routers:
         return F32
     if target is None:
         return reordering.codec(tensor)

@@ -59,6 +59,8 @@ def write_hf_folder(
         if other or name.startswith(UNKNOWN_PREFIX):
             raise UnsupportedModelError(f"tensor {name!r} has no name in Hugging Face folders")
         chosen = target or (tensor.codec if tensor.codec.safetensors_dtype else F32)
+        if place is not None and place[1] in architecture.vectors.values():
+            chosen = F32
         sources.append(reordering.source(tensor, name, chosen))
     folder.mkdir(parents=True, exist_ok=True)
     nbytes = write_safetensors_file(folder / "model.safetensors", sources)

@@ -186,7 +186,7 @@ def test_a_path_that_exists_wins_and_says_so(
 
 
 def test_the_embedded_model_has_a_name(environ: dict[str, str]) -> None:
-    located = locate_model("headrace-code", environ)
+    located = locate_model("headrace-base", environ)
     assert (located.source, located.path) == ("embedded", embedded_model())
 
 
@@ -261,7 +261,7 @@ def test_what_is_not_the_caches_is_left_alone(
         "tiny": "ollama rm tiny:latest",
         "ollama://tiny": "ollama rm tiny:latest",
         str(path): "is a file or folder of yours",
-        "headrace-code": "ships in the package",
+        "headrace-base": "ships in the package",
         "org/absent": "org/absent is not in",
         "org/gone": "is damaged; headrace pull mends it",
     }.items():

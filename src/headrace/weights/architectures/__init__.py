@@ -12,6 +12,8 @@ To add one: declare an `Architecture` in a module here (sisters share one) and e
   nobody reads stops the load or the writing by itself; name no key that you do not know.
 * Conventions: `gguf` and `hf` say what each container stores; the loader undoes them, and
   conversion goes from one to the other (rows of Q and K, norms less one, transposed matrices).
+* Experts: `experts` names the tensors that GGUF has for all experts of a layer at once, `routers`
+  what picks among them; which keys state their number and width is up to `keys`.
 
 The same table serves opening, writing GGUF (`write_gguf`) and writing folders (`write_hf_folder`).
 """
@@ -36,7 +38,7 @@ from headrace.weights.architectures.cohere import COHERE, COHERE2
 from headrace.weights.architectures.falcon import FALCON
 from headrace.weights.architectures.gemma import GEMMA2, GEMMA3
 from headrace.weights.architectures.gguf_keys import GGUFKeys
-from headrace.weights.architectures.glm import GLM, GLM4
+from headrace.weights.architectures.glm import GLM, GLM4, GLM4_MOE
 from headrace.weights.architectures.gpt2 import GPT2, STARCODER
 from headrace.weights.architectures.llama import GRANITE, LLAMA, MISTRAL, MISTRAL3, SMOLLM3
 from headrace.weights.architectures.olmo import OLMO2
@@ -67,6 +69,7 @@ _ALL: tuple[Architecture, ...] = (
     COHERE2,
     GLM,
     GLM4,
+    GLM4_MOE,
     GPT2,
     STARCODER,
     STARCODER2,

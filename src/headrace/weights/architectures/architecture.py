@@ -107,6 +107,11 @@ class Architecture:
     bias_keys: keys of config.json that stand for biases, and the modules of a layer they speak of.
     norm_keys: the same for norms that a family has or has not.
     gguf_only: modules of a layer, by canonical name, that only GGUF files of some converters have.
+    experts: modules that GGUF files hold as one tensor for all experts of a layer, and the
+        canonical name of one of them with {} for its number; see `weights.expert_stacks`.
+    vectors: whole names of tensors that are called "bias" in one container alone, from GGUF to
+        canonical. Both keep them in F32.
+    routers: modules of a layer, by canonical name, that GGUF files keep in F32 whatever the kind.
     """
 
     name: str
@@ -135,6 +140,9 @@ class Architecture:
     bias_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     norm_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gguf_only: tuple[str, ...] = ()
+    experts: Mapping[str, str] = field(default_factory=dict)
+    vectors: Mapping[str, str] = field(default_factory=dict)
+    routers: tuple[str, ...] = ()
 
     def of_file(self, gguf_names: Collection[str]) -> Architecture:
         """This architecture as a GGUF file with tensors of these names has it."""
@@ -155,6 +163,8 @@ class Architecture:
             return gguf_name
         if match := _GGUF_BLOCK.fullmatch(gguf_name):
             layer, module, kind = match.groups()
+            if vector := self.vectors.get(f"{module}.{kind}"):
+                return f"{self.layers}.{int(layer)}.{vector}"
             if canonical := self.block.get(module):
                 return f"{self.layers}.{int(layer)}.{canonical}.{kind}"
         elif (match := _GGUF_TOP.fullmatch(gguf_name)) and (canonical := self.top.get(match[1])):
@@ -169,6 +179,8 @@ class Architecture:
         if match and (gguf := self._gguf_top.get(match[1])):
             return f"{gguf}.{match[2]}"
         layer = self.in_layer(canonical_name)
+        if layer and (vector := self._gguf_vectors.get(layer[1])):
+            return f"blk.{layer[0]}.{vector}"
         match = layer and _KIND.fullmatch(layer[1])
         if layer and match and (gguf := self._gguf_block.get(match[1])):
             return f"blk.{layer[0]}.{gguf}.{match[2]}"
@@ -183,6 +195,22 @@ class Architecture:
             return None
         index, _, rest = canonical_name.removeprefix(start).partition(".")
         return (int(index), rest) if rest and _INDEX.fullmatch(index) else None
+
+    def expert_names(self, gguf_name: str) -> str | None:
+        """Canonical names, with {} for the expert's number, of what one tensor of GGUF holds."""
+        match = _GGUF_BLOCK.fullmatch(gguf_name)
+        expert = match and self.experts.get(match[2])
+        return f"{self.layers}.{int(match[1])}.{expert}.{match[3]}" if match and expert else None
+
+    def expert_place(self, canonical_name: str) -> tuple[str, int] | None:
+        """(name of the tensor of GGUF, place in it) of one expert's tensor; None: it is of none."""
+        layer = self.in_layer(canonical_name)
+        match = layer and self.experts and _EXPERT.fullmatch(layer[1])
+        if not layer or not match:
+            return None
+        before, number, after, kind = match.groups()
+        gguf = self._gguf_experts.get(f"{before}.{{}}.{after}")
+        return None if gguf is None else (f"blk.{layer[0]}.{gguf}.{kind}", int(number))
 
     @property
     def embedding(self) -> str:
@@ -199,11 +227,20 @@ class Architecture:
         return {canonical: gguf for block in blocks for gguf, canonical in block.items()}
 
     @cached_property
+    def _gguf_experts(self) -> Mapping[str, str]:
+        return {canonical: gguf for gguf, canonical in self.experts.items()}
+
+    @cached_property
+    def _gguf_vectors(self) -> Mapping[str, str]:
+        return {canonical: gguf for gguf, canonical in self.vectors.items()}
+
+    @cached_property
     def _config_keys(self) -> Mapping[str, str]:
         return {key.gguf: key.config for key in self.keys}
 
 
 _INDEX = re.compile(r"\d{1,5}", re.ASCII)
+_EXPERT = re.compile(r"(.+)\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
 _KIND = re.compile(r"(.+)\.(weight|bias)", re.ASCII)
 _GGUF_BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)\.(weight|bias)", re.ASCII)
 _GGUF_TOP = re.compile(r"(.+)\.(weight|bias)", re.ASCII)

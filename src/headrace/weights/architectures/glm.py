@@ -1,8 +1,9 @@
 """GLM-4-9B and GLM-4-0414: rows of Q and K interleaved in both containers, gate and up as one.
 
 Files of GLM-4-9B that were made of its first form (ChatGLM) have Q, K and V as one matrix too.
+GLM-4.5 has experts, and neither: its rows lie in halves, and gate and up are two matrices.
 
-Source: llama.cpp models/glm4.cpp and chatglm.cpp, conversion/glm.py and chatglm.py.
+Source: llama.cpp models/glm4.cpp, glm4-moe.cpp and chatglm.cpp, conversion/glm.py and chatglm.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.weights.architectures.architecture import Architecture, Key
-from headrace.weights.architectures.shared import ATTENTION, ATTENTION_BIAS, RMS_EPS, SILU, TOP
+from headrace.weights.architectures.gguf_keys import GGUFKeys, is_whole
+from headrace.weights.architectures.shared import (
+    ATTENTION,
+    ATTENTION_BIAS,
+    GATED_MLP,
+    HEAD_NORMS,
+    RMS_EPS,
+    SILU,
+    TOP,
+)
 from headrace.weights.checkpoint import Conventions
 from headrace.weights.config_reader import ConfigReader
 
@@ -75,4 +85,83 @@ GLM4 = Architecture(
     gguf=_INTERLEAVED,
     hf=_INTERLEAVED,
     bias_keys=_BIAS_KEYS,
+)
+
+
+_DENSE_LAYERS = "leading_dense_block_count"
+_NORMED = "expert_weights_norm"
+_GATING = "expert_gating_func"
+# llama.cpp's number for scores by a sigmoid, the only ones that transformers knows here.
+_SIGMOID = 2
+# Experts in one group, of which the best one is taken: no choice.
+_NO_GROUPS = {"expert_group_count": 1, "expert_group_used_count": 1}
+
+
+def _read_experts(keys: GGUFKeys, config: dict[str, Any]) -> None:
+    """Where a file says nothing, llama.cpp has no dense layer and leaves weights as they are."""
+    dense = keys.take(_DENSE_LAYERS)
+    if dense is not None and (not is_whole(dense) or not 0 <= dense < 1 << 31):
+        raise keys.error(_DENSE_LAYERS, dense, "a whole number of at least 0 is required")
+    config["first_k_dense_replace"] = dense or 0
+    normed = keys.take(_NORMED)
+    if normed is not None and not isinstance(normed, bool):
+        raise keys.error(_NORMED, normed, "true or false is required")
+    config["norm_topk_prob"] = bool(normed)
+
+
+def _write_experts(config: ConfigReader, entries: dict[str, Any]) -> None:
+    dense = config.get("first_k_dense_replace", int, 1)
+    if not 0 <= dense <= entries["block_count"]:
+        config.refuse("first_k_dense_replace", dense, "0 to num_hidden_layers")
+    entries[_DENSE_LAYERS] = dense
+    entries[_NORMED] = config.get("norm_topk_prob", bool, True)
+    entries[_GATING] = _SIGMOID
+    entries |= _NO_GROUPS
+
+
+GLM4_MOE = Architecture(
+    name="glm4moe",
+    model_type="glm4_moe",
+    hf_class="Glm4MoeForCausalLM",
+    block={
+        "attn_norm": "input_layernorm",
+        "post_attention_norm": "post_attention_layernorm",
+        **ATTENTION,
+        **HEAD_NORMS,
+        **GATED_MLP,
+        "ffn_gate_inp": "mlp.gate",
+        "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
+        "ffn_up_shexp": "mlp.shared_experts.up_proj",
+        "ffn_down_shexp": "mlp.shared_experts.down_proj",
+    },
+    top=TOP,
+    keys=(
+        Key("context_length", "max_position_embeddings"),
+        Key("embedding_length", "hidden_size"),
+        Key("block_count", "num_hidden_layers"),
+        Key("feed_forward_length", "intermediate_size"),
+        Key("attention.head_count", "num_attention_heads"),
+        Key("attention.head_count_kv", "num_key_value_heads", in_config=8),
+        Key("attention.layer_norm_rms_epsilon", "rms_norm_eps", "positive", in_config=1e-5),
+        Key("expert_count", "n_routed_experts", in_config=128),
+        Key("expert_used_count", "num_experts_per_tok", in_config=8),
+        Key("expert_shared_count", "n_shared_experts", in_config=1),
+        Key("expert_feed_forward_length", "moe_intermediate_size", in_config=1408),
+        Key("expert_weights_scale", "routed_scaling_factor", "positive", 1.0, 1.0, off=0.0),
+    ),
+    partial=0.5,
+    implied={"n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0},
+    accepted={**SILU, "output_router_logits": (False,)},
+    neutral={**_NO_GROUPS, _GATING: _SIGMOID, "nextn_predict_layers": 0},
+    reads=_read_experts,
+    writes=_write_experts,
+    bias_keys=_BIAS_KEYS,
+    norm_keys={"use_qk_norm": ("self_attn.q_norm", "self_attn.k_norm")},
+    experts={
+        "ffn_gate_exps": "mlp.experts.{}.gate_proj",
+        "ffn_up_exps": "mlp.experts.{}.up_proj",
+        "ffn_down_exps": "mlp.experts.{}.down_proj",
+    },
+    vectors={"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"},
+    routers=("mlp.gate",),
 )

@@ -1,0 +1,127 @@
+"""What an endpoint's format says, gathered event by event. Each format fills it in its own way.
+
+Servers are strangers: a field may be absent, null or of any type, and then it says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headrace.bench.record import Chunk, ChunkKind, Usage
+
+STAMP_FIELD = "mock_sent_ns"
+_NS_PER_S = 1_000_000_000
+# Thirty years, in which no request waits: such a number is no time in seconds.
+_MOST_S = 1e9
+
+
+@dataclass
+class Answer:
+    """chunks: relative to `origin_ns`. counted_tokens: of all chunks so far, None once a chunk came
+    that the server did not count. ended: the format's own end was there. error: the server's words
+    for what went wrong."""
+
+    origin_ns: int
+    chunks: list[Chunk] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    counted_tokens: int | None = 0
+    finish_reason: str | None = None
+    queue_ns: int | None = None
+    ended: bool = False
+    ended_ns: int | None = None
+    error: str | None = None
+
+    def add(
+        self,
+        at_ns: int,
+        kind: ChunkKind,
+        text: str,
+        event: dict[str, Any],
+        tokens: int | None = None,
+    ) -> None:
+        """A chunk of `event`, which completed at `at_ns` of the clock."""
+        stamp = count(event.get(STAMP_FIELD))
+        stamped = None if stamp is None else stamp - self.origin_ns
+        self.chunks.append(Chunk(at_ns - self.origin_ns, kind, text, stamped, tokens))
+
+    def add_all(
+        self,
+        at_ns: int,
+        found: list[tuple[ChunkKind, str]],
+        event: dict[str, Any],
+        otherwise: ChunkKind = "other",
+        tokens: int | None = None,
+    ) -> None:
+        """The chunks of one event, or one of the kind `otherwise` where it carried nothing.
+
+        tokens: of the event, told where one chunk carries all of them.
+        """
+        for kind, text in found or [(otherwise, "")]:
+            self.add(at_ns, kind, text, event, tokens if len(found) == 1 else None)
+
+    def end(self, at_ns: int) -> None:
+        """The format's own end."""
+        self.ended = True
+        self.ended_ns = at_ns
+
+    def told(self, usage: Usage) -> None:
+        """Counts that the server gives, over those that it gave before."""
+        given = {
+            name: value
+            for name, value in msgspec.structs.asdict(usage).items()
+            if value is not None
+        }
+        if given:
+            self.usage = msgspec.structs.replace(self.usage, **given)
+
+    def waited(self, seconds: Any) -> None:
+        """The time in the server's queue, where `seconds` is one."""
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if is_number and 0 <= seconds < _MOST_S:
+            self.queue_ns = round(seconds * _NS_PER_S)
+
+    def failed(self, error: Any) -> None:
+        """The server reports `error`, in whatever form; the first report counts."""
+        if self.error is None:
+            self.error = error_text(error)
+
+
+def error_text(error: Any) -> str:
+    """What an error object says, whichever of the usual forms it has."""
+    for name in ("error", "message", "detail"):
+        if isinstance(error, dict) and error.get(name):
+            return error_text(error[name])
+    if isinstance(error, str):
+        return error
+    return written(error) if error else "no message"
+
+
+def written(value: Any) -> str:
+    """`value` as JSON. Numbers too large for others are written too."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """`value` where it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The JSON objects in `value` where it is a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """`value` where it is a string, else nothing."""
+    return value if isinstance(value, str) else ""
+
+
+def count(value: Any) -> int | None:
+    """`value` where it is a whole number that counts something."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        return None
+    return value

@@ -1,0 +1,51 @@
+"""What a request asks, whatever endpoint it goes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.errors import ConfigError
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """One of text, token_ids, messages (as OpenAI writes them, images too) and inputs.
+
+    inputs: texts to embed. max_tokens, min_tokens, ignore_eos: how long the answer is to be; an
+    endpoint that cannot be told one of them refuses the prompt. extra_body: fields of the body,
+    over those that are made here. Raises ConfigError for none or several of the four.
+    """
+
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    messages: tuple[dict[str, Any], ...] | None = None
+    inputs: tuple[str, ...] | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool = False
+    stream: bool = True
+    extra_body: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        """Check that there is one prompt."""
+        given = [
+            name
+            for name in ("text", "token_ids", "messages", "inputs")
+            if getattr(self, name) is not None
+        ]
+        if len(given) != 1:
+            raise ConfigError(
+                f"prompt: {' and '.join(given) or 'nothing'} given; give one of text, token_ids, "
+                "messages and inputs"
+            )
+
+    def as_messages(self) -> list[dict[str, Any]]:
+        """The conversation: a text is what the user says. ConfigError for ids and inputs."""
+        if self.messages is not None:
+            return list(self.messages)
+        if self.text is None:
+            raise ConfigError(
+                "prompt: a chat endpoint takes text or messages, not token ids or inputs"
+            )
+        return [{"role": "user", "content": self.text}]

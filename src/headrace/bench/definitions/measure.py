@@ -1,0 +1,129 @@
+"""What a definition is: a set of pure functions from one record to the metrics of one tool.
+
+`Measures` of a request are numbers under the tool's own names, times in nanoseconds. A `Definition`
+says, metric by metric, what counts (that table is printed in reports), which version of the source
+says so, and what a record cannot reproduce. Helpers here are what several definitions share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from headrace.bench.record import Chunk, RequestRecord
+from headrace.bench.statistics import Interpolation
+
+Clock = Literal["intended", "sent"]
+"""Where a latency begins: when the schedule wanted the request sent, or when it was sent."""
+
+Canonical = Literal[
+    "ttfb",
+    "ttft",
+    "ttfot",
+    "tpot",
+    "tpot_incl",
+    "itl_chunk",
+    "itl_token",
+    "stall",
+    "e2e",
+    "tps_user",
+]
+"""Names under which metrics of different tools stand side by side; those of `headrace`."""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """A row of a definition's table.
+
+    name: as the tool calls it. canonical: which of ours it answers to, None where none. each:
+    "request" where a request has one value, "gap" where it has one for every gap between chunks,
+    "rate" where it has one in tokens per second; the others are times.
+    """
+
+    name: str
+    canonical: Canonical | None
+    counts: str
+    each: Literal["request", "gap", "rate"] = "request"
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """One completed request in a tool's terms; what it has no value for is absent.
+
+    times_ns: by metric, one value. gaps_ns: by metric, all of them. rates: by metric, tokens per
+    second. weights: of times_ns where the tool weighs requests. output_tokens, prompt_tokens: as
+    the tool counts them.
+    """
+
+    times_ns: dict[str, float]
+    gaps_ns: dict[str, tuple[float, ...]]
+    output_tokens: int | None
+    prompt_tokens: int | None
+    rates: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """How one tool measures.
+
+    measure: None where the tool takes the request for failed. without_tpot: whether an SLO on TPOT
+    is met by a request with one token, which has none. unlike: what it shows otherwise than the
+    tool itself would, each a sentence.
+    """
+
+    name: str
+    source: str
+    metrics: tuple[Metric, ...]
+    measure: Callable[[RequestRecord, Clock], Measures | None]
+    interpolation: Interpolation
+    degrees: int
+    without_tpot: Literal["met", "missed"]
+    unlike: tuple[str, ...] = ()
+
+    def metric(self, canonical: str) -> Metric | None:
+        """The tool's metric that answers to one of ours."""
+        return next((row for row in self.metrics if row.canonical == canonical), None)
+
+
+def completed(record: RequestRecord) -> bool:
+    """Sent, answered in full and without an error."""
+    return record.failure is None and record.sent_ns is not None and record.end_ns is not None
+
+
+def start_ns(record: RequestRecord, clock: Clock) -> int:
+    """Of a request that was sent."""
+    if clock == "intended":
+        return record.intended_ns
+    if record.sent_ns is None:
+        raise ValueError(f"sent_ns of request {record.index} is None: it was never sent")
+    return record.sent_ns
+
+
+def tool_start_ns(record: RequestRecord, clock: Clock) -> int:
+    """Where other tools start their clock: before they connect, where the record knows that."""
+    if clock == "sent" and record.begun_ns is not None:
+        return record.begun_ns
+    return start_ns(record, clock)
+
+
+def last_ns(record: RequestRecord, counted: tuple[Chunk, ...]) -> int:
+    """Of the last counted chunk; of the response's end where it carried nothing."""
+    if counted:
+        return counted[-1].at_ns
+    if record.end_ns is None:
+        raise ValueError(f"end_ns of request {record.index} is None: it never ended")
+    return record.end_ns
+
+
+def gaps_ns(chunks: tuple[Chunk, ...]) -> tuple[float, ...]:
+    """Between each chunk and the one before it."""
+    return tuple(float(after.at_ns - before.at_ns) for before, after in pairwise(chunks))
+
+
+def first_answer(chunks: tuple[Chunk, ...]) -> Chunk | None:
+    """The first that is not reasoning: text, or a tool call."""
+    return next((chunk for chunk in chunks if chunk.kind in ("text", "tool")), None)

@@ -1,0 +1,89 @@
+"""What a reader needs to repeat a run, as a flat table without secrets."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import datetime
+
+from headrace import __version__
+from headrace.bench.client.endpoints import Endpoint, without_secrets
+from headrace.bench.load.measure import About
+from headrace.bench.load.prompt_options import Requests
+from headrace.telemetry.machine import this_machine
+
+_BLOT = "********"
+
+
+def about_run(
+    endpoint: Endpoint,
+    requests: Requests,
+    *,
+    command: Sequence[str],
+    load: str,
+    seed: int,
+    tokenizer: str,
+    processes: int,
+    definitions: str,
+    slo: str | None,
+    started: datetime,
+) -> About:
+    """load: in words. command: as it was typed; values that may be secret are blotted out."""
+    cpu, cpus, memory_bytes = this_machine()
+    return {
+        "version": __version__,
+        "command": " ".join(_shown(command, endpoint)),
+        "started": started.isoformat(timespec="seconds"),
+        "endpoint": without_secrets(endpoint.base_url),
+        "endpoint_kind": endpoint.kind,
+        "model": endpoint.model,
+        "load": load,
+        "prompts": requests.name,
+        "prompts_fingerprint": requests.fingerprint,
+        "prompts_notes": "; ".join(requests.notes) or None,
+        "tokenizer": tokenizer,
+        "seed": seed,
+        "definitions": definitions,
+        "slo": slo,
+        "client_processes": processes,
+        "client_cpu": cpu,
+        "client_cpus": cpus,
+        "client_memory_bytes": memory_bytes,
+        "client_load_average": _load_average(),
+        "client_system": f"{platform.system()} {platform.release()}",
+        "client_python": platform.python_version(),
+        "clock": "CLOCK_MONOTONIC",
+    }
+
+
+def _shown(command: Sequence[str], endpoint: Endpoint) -> list[str]:
+    """Headers by their names alone, addresses without passwords, files without their folders."""
+    told: list[str] = []
+    hide = False
+    for word in command:
+        if hide:
+            told.append(f"{word.partition(':')[0]}:{_BLOT}")
+            hide = False
+            continue
+        hide = word in ("--header", "-H")
+        if word.startswith("--header="):
+            word = f"--header={word.removeprefix('--header=').partition(':')[0]}:{_BLOT}"
+        flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        if "://" in value:
+            value = without_secrets(value)
+        elif os.sep in value and value.startswith((os.sep, "~", ".")):
+            value = value.rstrip(os.sep).rpartition(os.sep)[2]
+        word = flag + equals + value
+        for secret in endpoint.secrets:
+            word = word.replace(secret, _BLOT)
+        told.append(word)
+    return told
+
+
+def _load_average() -> float | None:
+    """Of the last minute, where the system tells; other work on it is in every figure."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None

@@ -1,0 +1,103 @@
+"""One client process's part of a run: connections, the runner, and what it found.
+
+The same whether it is the only client, in the process of the command, or one of several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.bench.client.endpoints import Endpoint, build_request
+from headrace.bench.client.limits import ClientLimits
+from headrace.bench.client.load_client import LoadClient
+from headrace.bench.load.conversations import Conversation
+from headrace.bench.load.plan import LoadPlan
+from headrace.bench.load.progress import READ_AT_ONCE, Progress, progress
+from headrace.bench.load.runner import Ending, LoadRunner
+from headrace.bench.record import ClientHealth, RequestRecord
+
+# Beyond it connections are made when they are needed; a server's backlog is often no longer.
+_OPENED_AT_ONCE = 128
+
+
+class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
+    """All that client number `worker` of `workers` needs. `plan` is the whole run's."""
+
+    endpoint: Endpoint
+    plan: LoadPlan
+    conversations: tuple[Conversation, ...]
+    warmup: tuple[Conversation, ...] = ()
+    limits: ClientLimits = ClientLimits()
+    worker: int = 0
+    workers: int = 1
+
+
+class ClientOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """repeats: prompts were sent more than once, because there were too few."""
+
+    records: tuple[RequestRecord, ...]
+    health: ClientHealth
+    ending: Ending
+    repeats: bool
+
+
+class ClientRun:
+    """Made on the event loop it runs on."""
+
+    def __init__(self, job: ClientJob, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._job = job
+        first = (job.conversations or job.warmup)[0][0]
+        origin = build_request(job.endpoint, first.prompt).origin
+        self._client = LoadClient(origin, job.limits, clock_ns=clock_ns)
+        self._runner = LoadRunner(
+            self._client,
+            job.endpoint,
+            job.plan,
+            job.conversations,
+            job.warmup,
+            worker=job.worker,
+            workers=job.workers,
+            clock_ns=clock_ns,
+        )
+
+    async def open(self) -> None:
+        """Connect for the users of a closed loop, and tidy up, so that no request waits for it."""
+        # Later collections look at none of what is there now: they would delay sends.
+        gc.collect()
+        gc.freeze()
+        plan = self._runner.plan
+        if plan.kind == "closed":
+            await self._client.open(min(len(plan.times_ns), _OPENED_AT_ONCE))
+
+    async def run(self, origin_ns: int | None = None) -> ClientOutcome:
+        """From `origin_ns` of the clock, or now, to the end."""
+        try:
+            records = await self._runner.run(origin_ns)
+        finally:
+            gc.unfreeze()
+            await self._client.close()
+            await asyncio.sleep(0)
+        watch, share = self._runner.watch, self._runner.watch.cpu_share
+        return ClientOutcome(
+            records=tuple(records),
+            health=ClientHealth(
+                schedule_lag_ns=tuple(self._runner.begun_lag_ns),
+                loop_lag_ns=tuple(watch.lags_ns),
+                cpu_share=() if share is None else (share,),
+            ),
+            ending=self._runner.ending,
+            repeats=self._runner.supply.repeats,
+        )
+
+    def stop(self, ending: Ending = "interrupted") -> None:
+        """End the run before its time; what there is, is kept."""
+        self._runner.stop(ending)
+
+    def progress(self, read: int = READ_AT_ONCE) -> Progress:
+        """How it stands; 0: without reading any reply."""
+        return progress(self._runner.counts, self._runner.read(read))

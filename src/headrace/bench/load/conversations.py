@@ -1,0 +1,72 @@
+"""The workload as a load takes it: conversation by conversation, over again where it is too short.
+
+A request that belongs to no session is a conversation of one turn. One of several clients takes
+every k-th conversation, so that turns of one stay together and no two clients send the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.bench.workload import ANSWER_PLACEHOLDER, WorkItem
+
+Conversation = tuple[WorkItem, ...]
+
+
+class Taken(NamedTuple):
+    """A conversation and its number in the run, which no other has."""
+
+    number: int
+    turns: Conversation
+
+
+def conversations(items: Iterable[WorkItem]) -> list[Conversation]:
+    """Items in their order, those of one session together where its first one is."""
+    found: dict[object, list[WorkItem]] = {}
+    for at, item in enumerate(items):
+        key = ("single", at) if item.session is None else ("session", item.session)
+        found.setdefault(key, []).append(item)
+    return [tuple(sorted(turns, key=lambda item: item.turn)) for turns in found.values()]
+
+
+class Supply:
+    """Gives conversations without end; `repeats` once one was given again."""
+
+    def __init__(self, items: Sequence[Conversation], *, worker: int = 0, workers: int = 1) -> None:
+        self._items = items
+        self._next = worker
+        self._step = workers
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a conversation was given a second time."""
+        return self._next - self._step >= len(self._items)
+
+    def take(self) -> Taken | None:
+        """The next one; None where there are none at all."""
+        if not self._items:
+            return None
+        number = self._next
+        self._next += self._step
+        return Taken(number, self._items[number % len(self._items)])
+
+
+def with_answers(item: WorkItem, answers: Sequence[str]) -> WorkItem:
+    """A turn with the answers to those before it in the places that were kept for them."""
+    messages = item.prompt.messages
+    if messages is None or not any(_waits(message) for message in messages):
+        return item
+    left = iter(answers)
+    filled: list[dict[str, Any]] = [
+        {**message, "content": next(left, "")} if _waits(message) else message
+        for message in messages
+    ]
+    prompt = msgspec.structs.replace(item.prompt, messages=tuple(filled))
+    return msgspec.structs.replace(item, prompt=prompt)
+
+
+def _waits(message: dict[str, Any]) -> bool:
+    return bool(message.get("content") == ANSWER_PLACEHOLDER)

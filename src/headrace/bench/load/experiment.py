@@ -1,0 +1,162 @@
+"""Runs of one command: one load, a sweep of them, or a search, against one endpoint.
+
+Each run of several has prompts of its own, so that none finds those of another in a prefix cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+import uvloop
+
+from headrace.bench.client.endpoints import Endpoint, build_request
+from headrace.bench.client.limits import ClientLimits
+from headrace.bench.definitions import DEFINITIONS, Definition
+from headrace.bench.load.about import about_run
+from headrace.bench.load.client_run import ClientJob
+from headrace.bench.load.live import View
+from headrace.bench.load.load_options import LoadOptions, load_text, make_plan
+from headrace.bench.load.measure import measure
+from headrace.bench.load.prompt_options import PromptOptions, Requests, make_requests
+from headrace.bench.load.runner import Ending
+from headrace.bench.load.tokenization import ClientTokenization, counted
+from headrace.bench.record import RunRecord
+from headrace.bench.report.plots.load_curve import LoadPoint
+from headrace.bench.slo import Slo
+from headrace.bench.statistics import Distribution
+from headrace.bench.summary import Summary, summarize
+
+# Between the seeds of runs of one command; a prime, so that neighbouring seeds share no run.
+_SEED_STEP = 1_000_003
+
+
+class Done(NamedTuple):
+    """One run and what it comes to."""
+
+    run: RunRecord
+    summary: Summary
+    ending: Ending
+
+
+class Experiment:
+    """`view` is made anew for each run. count_outputs: with the tokenizer, after the run."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        options: LoadOptions,
+        prompts: PromptOptions,
+        tokenization: ClientTokenization,
+        *,
+        limits: ClientLimits,
+        view: Callable[[LoadOptions], View],
+        command: Sequence[str],
+        now: Callable[[], datetime],
+        count_outputs: bool = False,
+        metrics_path: str | None = None,
+        slo: Slo | None = None,
+        definition: Definition = DEFINITIONS["headrace"],
+    ) -> None:
+        self.endpoint = endpoint
+        self.slo = slo
+        self.definition = definition
+        self._options = options
+        self._prompts = prompts
+        self._tokenization = tokenization
+        self._limits = limits
+        self._view = view
+        self._command = command
+        self._now = now
+        self._count_outputs = count_outputs
+        self._metrics_path = metrics_path
+        self._runs = 0
+
+    def run(self, options: LoadOptions | None = None) -> Done:
+        """One load; other options than those of the command where a sweep or search asks."""
+        options = options or self._options
+        number, self._runs = self._runs, self._runs + 1
+        prompts = msgspec.structs.replace(
+            self._prompts,
+            seed=self._prompts.seed + number * _SEED_STEP,
+            salt_seed=self._prompts.salt_seed + number * _SEED_STEP,
+        )
+        requests = make_requests(
+            prompts,
+            self._tokenization,
+            self.endpoint.kind,
+            requests=options.prompts_needed,
+            warmup_requests=options.warmup_requests,
+        )
+        # What the endpoint cannot take is found before anything is sent.
+        for turns in (*requests.conversations, *requests.warmup):
+            for item in turns:
+                build_request(self.endpoint, item.prompt)
+        source = random.Random(f"{prompts.seed}:arrivals")
+        job = ClientJob(
+            endpoint=self.endpoint,
+            plan=make_plan(options, source, requests.times_ns),
+            conversations=tuple(requests.conversations),
+            warmup=tuple(requests.warmup),
+            limits=self._limits,
+        )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            measured = runner.run(
+                measure(
+                    job,
+                    about=self._about(options, requests, prompts.seed),
+                    view=self._view(options),
+                    processes=options.processes,
+                    metrics_path=self._metrics_path,
+                )
+            )
+        run = measured.run
+        if self._count_outputs:
+            records = counted(run.requests, self._tokenization, prompts=requests.exact)
+            run = msgspec.structs.replace(run, requests=records)
+        summary = summarize(run, definition=self.definition, slo=self.slo)
+        return Done(run, summary, measured.ending)
+
+    def _about(
+        self, options: LoadOptions, requests: Requests, seed: int
+    ) -> dict[str, str | int | float | bool | None]:
+        return about_run(
+            self.endpoint,
+            requests,
+            command=self._command,
+            load=load_text(options, trace=self._prompts.trace is not None),
+            seed=seed,
+            tokenizer=self._tokenization.name,
+            processes=options.processes,
+            definitions=self.definition.name,
+            slo=None if self.slo is None else self.slo.text,
+            started=self._now(),
+        )
+
+
+def load_point(name: str, rate: float | None, done: Done) -> LoadPoint:
+    """A run as the report's curves have it; TTFT from the intended send time."""
+    summary = done.summary
+    goodput = summary.goodput
+
+    def spread(canonical: str) -> Distribution | None:
+        metric = DEFINITIONS[summary.definition].metric(canonical)
+        found = None if metric is None else summary.from_intended.get(metric.name)
+        return None if found is None else found.distribution
+
+    return LoadPoint(
+        name=name,
+        offered_per_s=rate,
+        rps=summary.rps or 0.0,
+        tps_system=summary.tps_system or 0.0,
+        ttft=spread("ttft"),
+        tpot=spread("tpot"),
+        e2e=spread("e2e"),
+        in_flight=summary.concurrency.mean,
+        goodput_fraction=None if goodput is None else goodput.fraction,
+        met=None if goodput is None else goodput.met,
+    )

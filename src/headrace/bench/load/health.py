@@ -1,0 +1,60 @@
+"""How the load generator fares while it runs: the lag of its event loop and its share of a core.
+
+A timer of the client's own pacer is due every TICK_NS; how late it is called is how late anything
+else on that loop is noticed. Samples are thinned evenly where a run is long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from headrace.bench.timer import Deadline, Timer
+
+TICK_NS = 20_000_000
+# An hour of them; then every second one is dropped and ticks come half as often.
+MAX_SAMPLES = 180_000
+
+
+class LoopWatch:
+    """Measures from `start` to `stop`; `lags_ns` and `cpu_share` are there afterwards."""
+
+    def __init__(
+        self,
+        timer: Timer,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        cpu_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._timer = timer
+        self._clock_ns = clock_ns
+        self._cpu_s = cpu_s
+        self._tick_ns = TICK_NS
+        self._deadline: Deadline | None = None
+        self.lags_ns: list[int] = []
+        self.cpu_share: float | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._began_ns = self._clock_ns()
+        self._began_cpu_s = self._cpu_s()
+        self._ask(self._began_ns + self._tick_ns)
+
+    def stop(self) -> None:
+        """End; the share is of the time between."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        wall_s = (self._clock_ns() - self._began_ns) / 1e9
+        if wall_s > 0:
+            self.cpu_share = (self._cpu_s() - self._began_cpu_s) / wall_s
+
+    def _ask(self, due_ns: int) -> None:
+        self._deadline = self._timer.call_at_ns(due_ns, lambda: self._tick(due_ns))
+
+    def _tick(self, due_ns: int) -> None:
+        now_ns = self._clock_ns()
+        self.lags_ns.append(max(0, now_ns - due_ns))
+        if len(self.lags_ns) >= MAX_SAMPLES:
+            del self.lags_ns[::2]
+            self._tick_ns *= 2
+        # Ticks that were missed altogether are one long lag, not many.
+        self._ask(max(due_ns + self._tick_ns, now_ns + 1))

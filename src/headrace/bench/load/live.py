@@ -1,0 +1,149 @@
+"""The run as it goes: rate, requests in flight, TTFT and TPOT so far, errors.
+
+On a terminal one block that is drawn anew, elsewhere a line every LINE_EVERY_S seconds, both on
+stderr. Latencies are of the replies that were read so far, the latest SHOWN_SAMPLES of them: the
+summary at the end is of all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+from headrace.bench.load.progress import Progress
+from headrace.bench.statistics import percentile
+
+REFRESH_S = 0.5
+LINE_EVERY_S = 5.0
+SHOWN_SAMPLES = 2000
+
+
+class View(Protocol):
+    """Whoever shows a run. reads: whether it wants latencies, for which replies are decoded."""
+
+    reads: bool
+
+    def show(self, elapsed_s: float, progress: Progress) -> None:
+        """Called every REFRESH_S."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+class Quiet:
+    """Shows nothing."""
+
+    reads = False
+
+    def show(self, elapsed_s: float, progress: Progress) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Figures:
+    """What is shown, as words; keeps the samples and what it takes to say a rate."""
+
+    def __init__(self, requests: int | None, duration_s: float | None) -> None:
+        self._requests = requests
+        self._duration_s = duration_s
+        self._ttft_ms: deque[float] = deque(maxlen=SHOWN_SAMPLES)
+        self._tpot_ms: deque[float] = deque(maxlen=SHOWN_SAMPLES)
+        self._before: tuple[float, int] = (0.0, 0)
+        self._rate = 0.0
+
+    def add(self, elapsed_s: float, progress: Progress) -> list[tuple[str, str]]:
+        """Names and values of one look."""
+        self._ttft_ms.extend(progress.ttft_ms)
+        self._tpot_ms.extend(progress.tpot_ms)
+        counts = progress.counts
+        since_s, ended_before = self._before
+        # Over a second at least: over less it is mostly noise.
+        if elapsed_s - since_s >= 1:
+            self._rate = (counts.ended - ended_before) / (elapsed_s - since_s)
+            self._before = (elapsed_s, counts.ended)
+        of = f" of {self._requests:,}" if self._requests is not None else ""
+        limit = f" of {self._duration_s:.0f}" if self._duration_s is not None else ""
+        waiting = f" (+{counts.waiting:,} waiting)" if counts.waiting else ""
+        return [
+            ("time", f"{elapsed_s:.0f}{limit} s"),
+            ("ended", f"{counts.ended:,}{of}"),
+            ("rate", f"{self._rate:,.1f}/s"),
+            ("in flight", f"{counts.in_flight:,}{waiting}"),
+            ("TTFT p50/p99", _pair(self._ttft_ms)),
+            ("TPOT p50/p99", _pair(self._tpot_ms)),
+            ("errors", f"{counts.failed:,}"),
+        ]
+
+
+def _pair(samples_ms: deque[float]) -> str:
+    if not samples_ms:
+        return "-"
+    ordered = sorted(samples_ms)
+    return f"{percentile(ordered, 0.5):,.1f}/{percentile(ordered, 0.99):,.1f} ms"
+
+
+class Lines:
+    """For logs."""
+
+    reads = True
+
+    def __init__(
+        self, figures: Figures, write: Callable[[str], None], every_s: float = LINE_EVERY_S
+    ) -> None:
+        self._figures = figures
+        self._write = write
+        self._every_s = every_s
+        self._shown_s = 0.0
+
+    def show(self, elapsed_s: float, progress: Progress) -> None:
+        """A line where it is time for one."""
+        told = self._figures.add(elapsed_s, progress)
+        if elapsed_s - self._shown_s >= self._every_s:
+            self._shown_s = elapsed_s
+            self._write(", ".join(f"{name} {value}" for name, value in told))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Block:
+    """For terminals."""
+
+    reads = True
+
+    def __init__(self, figures: Figures, file: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._figures = figures
+        # Drawn when `show` is called: a thread of its own would take the client's time.
+        self._live = Live(console=Console(file=file), auto_refresh=False, transient=True)
+        self._live.start()
+
+    def show(self, elapsed_s: float, progress: Progress) -> None:
+        """Draw it."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        told = self._figures.add(elapsed_s, progress)
+        for name, _ in told:
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_row(*[value for _, value in told])
+        self._live.update(table, refresh=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._live.stop()
+
+
+def make_view(file: TextIO, *, quiet: bool, requests: int | None, duration_s: float | None) -> View:
+    """As fits the file that it is shown on."""
+    if quiet:
+        return Quiet()
+    figures = Figures(requests, duration_s)
+    if file.isatty():
+        return Block(figures, file)
+    return Lines(figures, lambda line: print(line, file=file, flush=True))

@@ -1,0 +1,86 @@
+"""The first look at an endpoint: whether somebody answers, takes the key, and has which models."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.bench.client.endpoints import Endpoint, get_request, split_url
+from headrace.bench.client.failure_text import one_line, status_message
+from headrace.bench.client.limits import ClientLimits
+from headrace.bench.client.load_client import LoadClient
+from headrace.errors import HeadraceError, shown
+
+_TIMEOUT_S = 10.0
+_SHOWN_MODELS = 10
+
+
+class UnreachableError(HeadraceError):
+    """Nobody answers, or not to this key: no request could succeed."""
+
+
+class Found(NamedTuple):
+    """models: names that the endpoint lists. why_none: where it lists none."""
+
+    models: tuple[str, ...]
+    why_none: str = ""
+
+
+async def look(endpoint: Endpoint) -> Found:
+    """Ask for the models; their endpoint may be absent. Raises UnreachableError."""
+    request = get_request(endpoint, _path(endpoint))
+    limits = ClientLimits(
+        max_connections=1,
+        connect_timeout_s=_TIMEOUT_S,
+        request_timeout_s=_TIMEOUT_S,
+        max_reply_bytes=16 * 2**20,
+    )
+    client = LoadClient(request.origin, limits)
+    try:
+        raw = await client.send(request)
+    finally:
+        await client.close()
+    if raw.failure is not None:
+        raise UnreachableError(one_line(raw.failure.message, endpoint.secrets))
+    if raw.status in (401, 403):
+        keys = "set HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"
+        raise UnreachableError(f"{one_line(status_message(raw), endpoint.secrets)}; {keys}")
+    if raw.status != 200:
+        return Found((), one_line(status_message(raw), endpoint.secrets))
+    try:
+        told = msgspec.json.decode(raw.body)
+    except (msgspec.DecodeError, RecursionError):
+        kind = raw.headers.get("content-type", "no content type")
+        return Found((), f"{_path(endpoint)} is {one_line(kind)}, not JSON: is that an API's URL?")
+    models = _names(told)
+    return Found(models, "" if models else f"{_path(endpoint)} lists none")
+
+
+def choose_model(found: Found, asked: str | None) -> str:
+    """The name that was asked for, or the only one there is. Raises UnreachableError."""
+    if asked:
+        return asked
+    if len(found.models) == 1:
+        return found.models[0]
+    if found.models:
+        listed = ", ".join(found.models[:_SHOWN_MODELS])
+        raise UnreachableError(
+            f"{len(found.models)} models are served; give one as --model: {listed}"
+        )
+    raise UnreachableError(f"the model's name cannot be had: {found.why_none}; give --model")
+
+
+def _path(endpoint: Endpoint) -> str:
+    base = split_url(endpoint.base_url).path.rstrip("/")
+    if endpoint.kind == "ollama":
+        return base.removesuffix("/api") + "/api/tags"
+    return base.removesuffix("/v1") + "/v1/models"
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    listed = told.get("data", told.get("models")) if isinstance(told, dict) else None
+    if not isinstance(listed, list):
+        return ()
+    names = [one.get("id", one.get("name")) for one in listed if isinstance(one, dict)]
+    return tuple(name for name in names if isinstance(name, str) and name == shown(name)[1:-1])

@@ -1,0 +1,1 @@
+"""An OpenAI-compatible endpoint without a model, whose times and faults are programmed."""

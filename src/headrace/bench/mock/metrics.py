@@ -1,0 +1,38 @@
+"""/metrics of the mock endpoint: the few that tools look at, under vLLM's names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.bench.mock.endpoint import MockEndpoint
+
+
+def metrics_text(endpoint: MockEndpoint) -> str:
+    """Prometheus' text format."""
+    label = endpoint.settings.model.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    rows: list[tuple[str, str, str, int]] = [
+        ("vllm:num_requests_running", "gauge", "Requests that are worked on.", endpoint.running),
+        ("vllm:num_requests_waiting", "gauge", "Requests that wait.", endpoint.waiting),
+        (
+            "vllm:prompt_tokens_total",
+            "counter",
+            "Tokens of prompts that were answered.",
+            endpoint.prompt_tokens,
+        ),
+        (
+            "vllm:generation_tokens_total",
+            "counter",
+            "Tokens of complete answers.",
+            endpoint.output_tokens,
+        ),
+    ]
+    lines = []
+    for name, kind, text, value in rows:
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+        lines.append(f'{name}{{model_name="{label}"}} {value}')
+    name = "mock:requests_total"
+    lines += [f"# HELP {name} Requests by what became of them.", f"# TYPE {name} counter"]
+    for outcome, count in sorted(endpoint.outcomes.items()):
+        lines.append(f'{name}{{model_name="{label}",outcome="{outcome}"}} {count}')
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,65 @@
+"""The page of a comparison: the runs' distributions over each other, and the table of ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.bench.definitions import Clock
+from headrace.bench.definitions import definition as definition_named
+from headrace.bench.report.compare import Comparison, NamedRun, comparison_sheets
+from headrace.bench.report.markup import tag
+from headrace.bench.report.page import page, section, sheet_markup
+from headrace.bench.report.plots.cdf import Curve, cdf
+from headrace.bench.report.plots.frame import Key
+from headrace.bench.report.plots.load_curve import load_point
+from headrace.bench.report.run_figures import limit_ms, load_figures
+from headrace.bench.report.samples import RunSamples
+from headrace.bench.report.sheet import about
+from headrace.bench.slo import Slo
+from headrace.bench.summary import summarize
+
+_LOOKS = (
+    ("c1", None),
+    ("c2", "6 3"),
+    ("c3", "2 3"),
+    ("c4", "9 3 2 3"),
+    ("c5", "4 2"),
+    ("c6", "1 3"),
+)
+"""Told apart by dashes as well as by colours; they repeat after six runs."""
+
+_PLOTS: tuple[tuple[str, str, Clock], ...] = (
+    ("TTFT from intended send time", "ttft", "intended"),
+    ("TTFT from actual send time", "ttft", "sent"),
+    ("Time per output token", "tpot", "sent"),
+    ("Gaps between chunks (ITL)", "itl_chunk", "sent"),
+    ("End-to-end latency from intended", "e2e", "intended"),
+    ("End-to-end latency from actual", "e2e", "sent"),
+)
+
+
+def comparison_page(of: Comparison, runs: Sequence[NamedRun], *, slo: Slo | None = None) -> str:
+    """The whole document; `runs` are those that `of` compares."""
+    under = definition_named(of.definition)
+    samples = [RunSamples(one.run, under) for one in runs]
+    figures = []
+    for title, canonical, clock in _PLOTS:
+        curves = [
+            Curve(Key(one.name, *_LOOKS[at % len(_LOOKS)]), got.values_ms(canonical, clock))
+            for at, (one, got) in enumerate(zip(runs, samples, strict=True))
+        ]
+        figures.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))
+    points = [load_point(one.name, summarize(one.run, slo=slo)) for one in runs]
+    figures += load_figures([one for one in points if one is not None], slo)
+    plots = [one.markup for one in figures if one is not None]
+    parts: list[str] = [
+        tag("h1", "headrace bench compare"),
+        tag("p", f"{' · '.join(of.names)}; ratios to {of.names[0]}", class_="sub"),
+        section("Ratios", [sheet_markup(one) for one in comparison_sheets(of)]),
+        section("Distributions", [tag("div", *plots, class_="plots")] if plots else []),
+        section(
+            "Provenance",
+            [sheet_markup(about(one.run.about)._replace(title=one.name)) for one in runs],
+        ),
+    ]
+    return page("headrace bench compare", parts)

@@ -1,0 +1,156 @@
+"""The page of one run, or of a sweep: every figure and the plots that explain it.
+
+Plots show what the definitions count, with the SLO's limits where they concern them. What a plot
+leaves out is said below it; the tables leave out nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.bench.definitions import Definition
+from headrace.bench.definitions import definition as definition_named
+from headrace.bench.record import RunRecord
+from headrace.bench.report import sheet
+from headrace.bench.report.figures import DASH, count, duration, figure, share
+from headrace.bench.report.markup import Markup, tag
+from headrace.bench.report.page import page, section, sheet_markup
+from headrace.bench.report.plots.frame import Figure
+from headrace.bench.report.plots.load_curve import LoadPoint
+from headrace.bench.report.run_figures import (
+    latency_figures,
+    load_figures,
+    server_figures,
+    time_figures,
+)
+from headrace.bench.report.samples import RunSamples
+from headrace.bench.report.server import server_series
+from headrace.bench.slo import Slo
+from headrace.bench.summary import Spread, Summary
+
+
+def report_page(
+    run: RunRecord,
+    summary: Summary,
+    *,
+    slo: Slo | None = None,
+    sweep: Sequence[LoadPoint] = (),
+    title: str = "headrace bench",
+) -> str:
+    """The whole document. sweep: points of several runs, drawn as curves where there are two.
+
+    Plots are under the summary's definition. Raises ConfigError where that is not known.
+    """
+    under: Definition = definition_named(summary.definition)
+    samples = RunSamples(run, under)
+    server = server_series(run.server_metrics)
+    parts: list[str] = [
+        tag("h1", title),
+        tag("p", _subtitle(run), class_="sub"),
+        _tiles(summary),
+        _verdict(summary),
+        _clocks(summary, under),
+        section("Latency", _figures(latency_figures(samples, slo))),
+        section("Throughput and latency over load", _figures(load_figures(sweep, slo))),
+        section("Over time", _figures(time_figures(samples, slo))),
+        section("The server", _figures(server_figures(server, samples))),
+        section("All figures", _all_figures(run, summary)),
+        section(
+            "What was measured, and how",
+            [sheet_markup(sheet.definitions(summary)), sheet_markup(sheet.about(run.about))],
+        ),
+    ]
+    if server.unread:
+        parts.append(
+            tag(
+                "p",
+                f"{server.unread} readings of the server's /metrics are not Prometheus's "
+                "format and were left out.",
+                class_="note",
+            )
+        )
+    return page(title, parts, clocks=samples.has_two_clocks())
+
+
+def _all_figures(run: RunRecord, summary: Summary) -> list[Markup]:
+    """The wide table, the narrow ones beside each other, then what failed requests said."""
+    first, *others = [sheet_markup(one) for one in sheet.sheets(summary)]
+    parts = [first, tag("div", *others, class_="sheets")]
+    said = sheet.errors(run.requests)
+    if said.rows:
+        parts.append(sheet_markup(said))
+    return parts
+
+
+def _figures(figures: Sequence[Figure]) -> list[Markup]:
+    return [tag("div", *[one.markup for one in figures], class_="plots")] if figures else []
+
+
+_SUBTITLE = ("model", "endpoint", "load", "started")
+
+
+def _subtitle(run: RunRecord) -> str:
+    known = [str(run.about[key]) for key in _SUBTITLE if run.about.get(key) is not None]
+    return " · ".join(known) or "A load run"
+
+
+def _tiles(summary: Summary) -> Markup:
+    good = summary.goodput
+    failed = summary.requests.failed
+    tiles = [
+        ("completed requests/s", figure(summary.rps)),
+        ("output tokens/s", figure(summary.tps_system)),
+        ("TTFT p50, from intended", _p50(summary, "ttft", summary.from_intended)),
+        ("TPOT p50", _p50(summary, "tpot", summary.from_sent)),
+        (f"completed of {count(summary.requests.measured)}", count(summary.requests.completed)),
+        ("failed", f"{count(failed)}"),
+    ]
+    if good is not None and good.fraction is not None:
+        tiles.append(("good under the SLO", share(good.fraction)))
+    return tag(
+        "div",
+        *[tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in tiles],
+        class_="tiles",
+    )
+
+
+def _p50(summary: Summary, canonical: str, spreads: dict[str, Spread]) -> str:
+    names = [row.name for row in summary.table if row.canonical == canonical]
+    spread = spreads.get(names[0]) if names else None
+    return DASH if spread is None else duration(spread.distribution.p50)
+
+
+def _verdict(summary: Summary) -> Markup:
+    kind = {True: "verdict bad", False: "verdict good", None: "verdict"}
+    return tag(
+        "div",
+        *[tag("p", sentence) for sentence in summary.client.sentences],
+        class_=kind[summary.client.client_bound],
+    )
+
+
+_NOTABLE_WAIT = 1.2
+
+
+def _clocks(summary: Summary, under: Definition) -> Markup:
+    """What the two clocks tell apart, where they do."""
+    metric = under.metric("ttft")
+    if metric is None:
+        return Markup("")
+    wanted, sent = summary.from_intended.get(metric.name), summary.from_sent.get(metric.name)
+    if wanted is None or sent is None:
+        return Markup("")
+    late, seen = wanted.distribution.p99, sent.distribution.p99
+    if seen <= 0 or late < _NOTABLE_WAIT * seen:
+        return Markup("")
+    return tag(
+        "div",
+        tag(
+            "p",
+            f"Requests waited before they could be sent. From the time at which the schedule "
+            f"wanted them TTFT p99 is {duration(late)}; from the time at which they were sent it "
+            f"is {duration(seen)}. Only the first holds the wait that a user would have had; a "
+            "closed loop shows only the second.",
+        ),
+        class_="verdict",
+    )

@@ -1,0 +1,90 @@
+"""Which share of requests was at least so fast: cumulative distributions, by clock or by run.
+
+A curve is drawn through percentiles, closer together towards the end, where the slow ones are; its
+last place is the slowest sample itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.bench.report.figures import duration
+from headrace.bench.report.plots import frame
+from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.scale import Scale, suited
+
+WIDTH, HEIGHT = 520, 300
+
+# Half per cents up to 99, then tenths, then hundredths: as many as a page shows apart.
+_QUANTILES = (
+    *(index / 200 for index in range(199)),
+    *(0.99 + index / 1000 for index in range(1, 10)),
+    *(0.999 + index / 10_000 for index in range(1, 11)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Samples in milliseconds with the key that names them."""
+
+    key: Key
+    values_ms: Sequence[float]
+
+
+def cdf(
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    limit_ms: float | None = None,
+    caption: str = "",
+) -> Figure | None:
+    """None where no curve has samples. limit_ms: of an SLO, drawn upright."""
+    drawn = [one for one in curves if len(one.values_ms)]
+    if not drawn:
+        return None
+    ends = [value for one in drawn for value in (min(one.values_ms), max(one.values_ms))]
+    slo = "" if limit_ms is None else f"SLO {duration(limit_ms)}"
+    caption = " ".join(filter(None, (caption, frame.beyond(limit_ms, ends, slo))))
+    limit_ms = frame.within(limit_ms, ends)
+    if limit_ms is not None:
+        ends.append(limit_ms)
+    x = suited(ends, frame.LEFT, WIDTH - frame.RIGHT)
+    y = Scale(0, 1, HEIGHT - frame.BOTTOM, frame.TOP)
+    parts = frame.axes(
+        x,
+        y,
+        title + (", logarithmic" if x.logarithmic else ""),
+        "share of samples",
+        x_label=duration,
+        y_label=lambda share: f"{share * 100:.0f} %",
+    )
+    if limit_ms is not None:
+        parts += frame.limit_upright(x, y, limit_ms, slo)
+    for one in drawn:
+        ordered = np.sort(np.asarray(one.values_ms, dtype=np.float64))
+        values = [float(at) for at in np.quantile(ordered, _QUANTILES)]
+        places = [
+            (x.at(value), y.at(share)) for value, share in zip(values, _QUANTILES, strict=True)
+        ]
+        p50, p90, p99 = np.quantile(ordered, (0.5, 0.9, 0.99))
+        parts.append(
+            frame.curve(
+                places,
+                one.key.colour,
+                dash=one.key.dash,
+                class_=one.key.class_,
+                title=(
+                    f"{one.key.name}: {len(ordered):,} samples, p50 {duration(p50)}, "
+                    f"p90 {duration(p90)}, p99 {duration(p99)}, most {duration(ordered[-1])}"
+                ),
+            )
+        )
+    return Figure(
+        title=title,
+        svg=frame.plot(WIDTH, HEIGHT, f"Cumulative distribution of {title}", parts),
+        caption=caption,
+        keys=tuple(one.key for one in drawn),
+    )

@@ -1,0 +1,93 @@
+"""The roofline over time: where each interval between two readings of the server's counters lay.
+
+The roof is min(peak, bandwidth · intensity) (Williams, Waterman, Patterson, CACM 2009); a point is
+what the steps of one interval did per second of their own time. Later points are darker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.bench.report.figures import compact, figure, share
+from headrace.bench.report.markup import Markup, tag
+from headrace.bench.report.plots import frame
+from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.heat import LEVELS
+from headrace.bench.report.plots.scale import logarithmic
+from headrace.bench.report.plots.thin import evenly, thinned_note
+
+WIDTH, HEIGHT = 520, 320
+MOST_POINTS = 200
+
+
+class Interval(NamedTuple):
+    """Between two readings: when it ended, operations per byte, operations per second of steps."""
+
+    at_s: float
+    intensity: float
+    ops_per_s: float
+
+
+def roofline_path(
+    intervals: Sequence[Interval], *, bytes_per_s: float, ops_per_s: float
+) -> Figure | None:
+    """None without an interval in which steps were done. Limits are above 0."""
+    shown = evenly(intervals, MOST_POINTS)
+    if not shown:
+        return None
+    ridge = ops_per_s / bytes_per_s
+    across = [ridge / 4, ridge * 4, *(one.intensity for one in shown)]
+    x = logarithmic(across, frame.LEFT, WIDTH - frame.RIGHT)
+    up = [ops_per_s * 1.2, x.low * bytes_per_s, *(one.ops_per_s for one in shown)]
+    y = logarithmic(up, HEIGHT - frame.BOTTOM, frame.TOP)
+    parts = frame.axes(
+        x,
+        y,
+        "operations per byte moved, logarithmic",
+        "operations/s, logarithmic",
+        x_label=compact,
+        y_label=compact,
+    )
+    corners = [(x.low, x.low * bytes_per_s), (ridge, ops_per_s), (x.high, ops_per_s)]
+    told = (
+        f"{figure(bytes_per_s / 1e9)} GB/s of memory, {figure(ops_per_s / 1e9)} · 10⁹ "
+        f"operations/s, ridge at {figure(ridge)}"
+    )
+    roof = [(x.at(a), y.at(b)) for a, b in corners]
+    parts.append(frame.curve(roof, "ink2", title=told))
+    parts += [
+        _dot(
+            one,
+            place,
+            len(shown),
+            roofed(one, bytes_per_s, ops_per_s),
+            (x.at(one.intensity), y.at(one.ops_per_s)),
+        )
+        for place, one in enumerate(shown)
+    ]
+    return Figure(
+        title="Roofline over time",
+        svg=frame.plot(WIDTH, HEIGHT, "Roofline with the run's intervals", parts),
+        caption=(
+            f"Limits measured on the server's machine: {told}. Later intervals are darker. "
+            + thinned_note(len(shown), len(intervals), "intervals", "every n-th")
+        ).strip(),
+        keys=(Key("roof", "ink2"), Key("intervals", f"h{LEVELS}")),
+    )
+
+
+def roofed(one: Interval, bytes_per_s: float, ops_per_s: float) -> float:
+    """Share of what the roof allows at that intensity."""
+    return one.ops_per_s / min(ops_per_s, one.intensity * bytes_per_s)
+
+
+def _dot(one: Interval, place: int, of: int, reached: float, at: tuple[float, float]) -> Markup:
+    level = 2 + (LEVELS - 2) * place // max(1, of - 1)
+    told = (
+        f"{compact(one.at_s)} s: {figure(one.intensity)} operations per byte, "
+        f"{compact(one.ops_per_s)} operations/s, {share(reached)} of the roof"
+    )
+    return tag(
+        "circle", tag("title", told), cx=at[0], cy=at[1], r=4, fill=f"var(--h{level})", class_="dot"
+    )

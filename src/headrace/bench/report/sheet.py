@@ -1,0 +1,286 @@
+"""The tables of a report, before anybody decides how they look.
+
+`table` draws them in a terminal and `html` on a page, so that both show the same figures under the
+same names. A cell's note stands below it: the interval in which the true value lies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.bench.record import RequestRecord
+from headrace.bench.report.figures import DASH, count, figure, share
+from headrace.bench.statistics import CONFIDENCE, FEWEST_FOR_P99, Distribution, Interval
+from headrace.bench.summary import Spread, Summary
+from headrace.bench.token_count import DISAGREES_BEYOND
+
+MARK = "*"
+"""Behind a percentile of too few samples."""
+
+
+class Cell(NamedTuple):
+    """A figure, or a name. verdict: good or bad news, for a colour beside the words."""
+
+    text: str
+    note: str = ""
+    verdict: bool | None = None
+
+
+class Sheet(NamedTuple):
+    """A table. The first `names` columns are text, the others figures, set to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    names: int = 1
+
+
+def sheets(summary: Summary) -> list[Sheet]:
+    """Every figure of a summary, apart from the definitions and what the run was."""
+    made = [latencies(summary), rates(summary), requests(summary)]
+    if summary.goodput is not None:
+        made.append(goodput(summary))
+    return [*made, tokens(summary), client(summary)]
+
+
+def latencies(summary: Summary) -> Sheet:
+    """A row for each metric and clock; one row where both clocks give the same."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in dict.fromkeys([*summary.from_intended, *summary.from_sent]):
+        wanted, sent = summary.from_intended.get(name), summary.from_sent.get(name)
+        if wanted is not None and sent is not None and wanted == sent:
+            rows.append(_spread_row(name, "", sent))
+            continue
+        rows += [
+            _spread_row(name, clock, spread)
+            for clock, spread in (("intended", wanted), ("sent", sent))
+            if spread is not None
+        ]
+    for name, spread in (
+        ("queue, as the server told", summary.queue),
+        ("prompt", summary.prompt_tokens),
+        ("output", summary.output_tokens),
+    ):
+        if spread is not None:
+            rows.append(_spread_row(name, "", spread))
+    notes = [
+        f"Below a figure: where the true one lies with {CONFIDENCE:.0%} confidence. Pooled gaps of "
+        "one stream depend on each other; their intervals are too narrow."
+    ]
+    if any(cell.text.endswith(MARK) for row in rows for cell in row):
+        notes.append(f"{MARK} Of fewer than {FEWEST_FOR_P99:,} samples: little more than the most.")
+    columns = ("metric", "from", "unit", "count", "mean", "p50", "p90", "p95", "p99", "most")
+    return Sheet(f"Latency, by {summary.definition}", columns, tuple(rows), tuple(notes), names=3)
+
+
+def _spread_row(name: str, clock: str, spread: Spread) -> tuple[Cell, ...]:
+    of = spread.distribution
+    return (Cell(name), Cell(clock), Cell(spread.unit), Cell(count(of.count)), *statistics(of))
+
+
+def statistics(of: Distribution) -> tuple[Cell, ...]:
+    """Mean, p50, p90, p95, p99 and most."""
+    return (
+        Cell(figure(of.mean), interval(of.mean_interval)),
+        Cell(figure(of.p50), interval(of.p50_interval)),
+        Cell(figure(of.p90)),
+        Cell(figure(of.p95)),
+        Cell(figure(of.p99) + (MARK if of.p99_marked else ""), interval(of.p99_interval)),
+        Cell(figure(of.most)),
+    )
+
+
+def interval(of: Interval) -> str:
+    """Empty where neither bound is known."""
+    if of.low is None and of.high is None:
+        return ""
+    if of.low is None:
+        return f"≤ {figure(of.high)}"
+    return f"≥ {figure(of.low)}" if of.high is None else f"{figure(of.low)}–{figure(of.high)}"
+
+
+def rates(summary: Summary) -> Sheet:
+    """What was done per second, and how much at once."""
+    steady, running = summary.steady, summary.concurrency
+    lines = [
+        ("duration", figure(summary.duration_s), "s"),
+        ("offered", figure(summary.offered_per_s), "requests/s"),
+        ("completed", figure(summary.rps), "requests/s"),
+        ("output", figure(summary.tps_system), "tokens/s"),
+        ("output and prompts", figure(summary.tps_total), "tokens/s"),
+        ("in flight, mean", figure(running.mean), "requests"),
+        ("in flight, by Little's law", figure(running.little), "requests"),
+        ("in flight, most", count(running.peak), "requests"),
+    ]
+    if steady is not None:
+        span = f"{figure(steady.start_s)}–{figure(steady.end_s)} s"
+        lines += [
+            (f"completed, steady ({span})", figure(steady.requests_per_s), "requests/s"),
+            ("output, steady", figure(steady.tokens_per_s), "tokens/s"),
+            ("in flight, steady", figure(steady.in_flight), "requests"),
+        ]
+    stall = summary.longest_stall
+    if stall is not None:
+        where = f"longest stall (request {stall.request}, at {figure(stall.at_s)} s)"
+        lines.append((where, figure(stall.gap_ms), "ms"))
+    return _plain(
+        "Rates",
+        lines,
+        ("Steady: between the first end and the last start, neither filling nor draining.",),
+    )
+
+
+def requests(summary: Summary) -> Sheet:
+    """How they ended; errors by class and by status."""
+    of = summary.requests
+    lines = [
+        ("measured", count(of.measured), ""),
+        ("completed", count(of.completed), _part(of.completed, of.measured)),
+        ("failed", count(of.failed), _part(of.failed, of.measured)),
+        ("cut off by the run's end", count(of.cancelled), _part(of.cancelled, of.measured)),
+        ("warm-up, not measured", count(of.warmup), ""),
+    ]
+    for title, counts in (
+        ("error", of.errors),
+        ("status of failed", of.statuses),
+        ("finish reason", of.finish_reasons),
+    ):
+        lines += [
+            (f"{title}: {name}", count(n), _part(n, of.measured)) for name, n in counts.items()
+        ]
+    rows = [
+        (
+            Cell(name, verdict=False if name == "failed" and of.failed else None),
+            Cell(number),
+            Cell(part),
+        )
+        for name, number, part in lines
+    ]
+    return Sheet("Requests", ("", "requests", "share"), tuple(rows))
+
+
+def goodput(summary: Summary) -> Sheet:
+    """How the run fared under its SLO."""
+    of = summary.goodput
+    if of is None:
+        return Sheet("Goodput", ("",), ())
+    rows = [
+        (
+            Cell(one.condition, verdict=one.met),
+            Cell(DASH if one.share is None else share(one.share)),
+            Cell(figure(one.value)),
+            Cell(_word(one.met)),
+        )
+        for one in of.conditions
+    ]
+    notes = []
+    if of.good is not None:
+        notes.append(
+            f"Good: {count(of.good)} of {count(of.judged)} requests ({share(of.fraction)}), "
+            f"{figure(of.requests_per_s)} requests/s, {figure(of.tokens_per_s)} tokens/s."
+        )
+    if any(one.value is not None for one in of.conditions):
+        notes.append("Values of the run are in ms, rates in tokens/s.")
+    if of.undecided:
+        notes.append(f"{count(of.undecided)} requests could not be judged.")
+    notes.append(
+        f"Judged by {of.definition} from the {of.clock} send time; who failed misses every limit."
+    )
+    columns = ("condition", "of requests", "of the run", "met")
+    return Sheet(f"Goodput under {of.slo}", columns, tuple(rows), tuple(notes))
+
+
+def tokens(summary: Summary) -> Sheet:
+    """What was counted by whom."""
+    of = summary.tokens
+    rows = (
+        (Cell("prompt"), *_counted(of.prompt_server, of.prompt_client, of.prompt_disagreement)),
+        (Cell("output"), *_counted(of.output_server, of.output_client, of.output_disagreement)),
+        (Cell("of it reasoning"), Cell(count(of.reasoning)), Cell(DASH), Cell(DASH)),
+        (
+            Cell("cached prompt", share(of.cached_share) if of.cached_share is not None else ""),
+            Cell(count(of.cached)),
+            Cell(DASH),
+            Cell(DASH),
+        ),
+    )
+    notes = []
+    if of.disagreeing:
+        notes.append(
+            f"In {count(of.disagreeing)} requests server and client differ by more than "
+            f"{DISAGREES_BEYOND:.0%}: figures per token are only as good as these counts."
+        )
+    if of.uncounted:
+        notes.append(f"Of {count(of.uncounted)} requests nobody counted the output.")
+    if of.off_length:
+        notes.append(f"{count(of.off_length)} outputs are not as long as was asked.")
+    return Sheet("Tokens", ("tokens", "server", "client", "differ"), rows, tuple(notes))
+
+
+def client(summary: Summary) -> Sheet:
+    """Whether the load generator was the limit."""
+    of = summary.client
+    lines = [
+        ("schedule lag, p99", figure(of.schedule_lag_p99_ms), "ms"),
+        ("event loop lag, p99", figure(of.loop_lag_p99_ms), "ms"),
+        ("lag allowed", figure(of.allowed_lag_ms), "ms"),
+        ("CPU, busiest process", share(of.cpu_share), "of a core"),
+    ]
+    return _plain("Client", lines, of.sentences)
+
+
+def definitions(summary: Summary) -> Sheet:
+    """What the metrics of the report count."""
+    rows = tuple(
+        (Cell(row.name), Cell(row.canonical or DASH), Cell(row.counts)) for row in summary.table
+    )
+    notes = (f"As defined by {summary.source}.",)
+    return Sheet(f"Definitions: {summary.definition}", ("metric", "ours", "counts"), rows, notes, 3)
+
+
+def about(facts: dict[str, str | int | float | bool | None]) -> Sheet:
+    """What a reader needs to repeat the run."""
+    rows = tuple(
+        (Cell(key), Cell(DASH if value is None else str(value))) for key, value in facts.items()
+    )
+    return Sheet("Provenance", ("", "value"), rows, names=2)
+
+
+def errors(records: Sequence[RequestRecord], most: int = 20) -> Sheet:
+    """What failed requests said, the most frequent first."""
+    said = Counter(
+        (one.failure.kind, "" if one.status is None else str(one.status), one.failure.message)
+        for one in records
+        if one.measured and one.failure is not None
+    )
+    rows = tuple(
+        (Cell(kind), Cell(status), Cell(message), Cell(count(times)))
+        for (kind, status, message), times in said.most_common(most)
+    )
+    left = len(said) - len(rows)
+    notes = (f"{count(left)} more messages, of fewer requests each, are in requests.csv.",)
+    columns = ("error", "status", "message", "requests")
+    return Sheet("Errors", columns, rows, notes if left else (), names=3)
+
+
+def _plain(title: str, lines: Sequence[tuple[str, str, str]], notes: Sequence[str]) -> Sheet:
+    """Of what is known: a line without a figure says nothing."""
+    rows = tuple(
+        (Cell(name), Cell(value), Cell(unit)) for name, value, unit in lines if value != DASH
+    )
+    return Sheet(title, ("", "value", "unit"), rows, tuple(notes))
+
+
+def _part(some: int, of: int) -> str:
+    return share(some / of) if of else ""
+
+
+def _counted(server: int | None, client: int | None, differ: float | None) -> tuple[Cell, ...]:
+    return Cell(count(server)), Cell(count(client)), Cell(share(differ))
+
+
+def _word(met: bool | None) -> str:
+    return DASH if met is None else "yes" if met else "no"

@@ -1,0 +1,284 @@
+"""What a run comes to: every figure that its records give, under one tool's definitions.
+
+Latencies are given from the intended and from the actual send time, always both: a closed loop
+hides queueing in the first, a full client in the second. Failed requests are in no latency, in
+every count of errors and in the denominator of goodput. Requests sent to warm up are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from headrace.bench.concurrency import (
+    Flight,
+    Window,
+    flights,
+    mean_in_flight,
+    peak_in_flight,
+    steady_window,
+    whole_window,
+)
+from headrace.bench.definitions import DEFINITIONS, Clock, Definition, Measures, Row, table
+from headrace.bench.definitions.tokens import chunk_tokens, streamed_tokens
+from headrace.bench.goodput import Goodput, judge
+from headrace.bench.record import RequestRecord, RunRecord
+from headrace.bench.slo import Slo
+from headrace.bench.statistics import Distribution, distribution
+from headrace.bench.token_count import TokenCount, count_tokens
+from headrace.bench.verdict import ClientVerdict, client_verdict
+
+_MS_PER_NS = 1e-6
+
+_HEADRACE = DEFINITIONS["headrace"]
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric's distribution and the unit it is in."""
+
+    unit: Literal["ms", "tokens/s", "tokens"]
+    distribution: Distribution
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    """How the measured requests ended.
+
+    failed leaves out those that the run's end cut off (cancelled). errors: failed by class,
+    statuses: those with an HTTP status by it. warmup: not measured.
+    """
+
+    measured: int
+    completed: int
+    failed: int
+    cancelled: int
+    warmup: int
+    errors: dict[str, int]
+    statuses: dict[str, int]
+    finish_reasons: dict[str, int]
+
+
+class Steady(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of the window between the first end and the last start.
+
+    tokens_per_s: of streams that completed, each token when it came; requests_per_s: ended in it.
+    """
+
+    start_s: float
+    end_s: float
+    tokens_per_s: float
+    requests_per_s: float
+    in_flight: float
+
+
+class Concurrency(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests in flight: mean by sweep line, by Little's law (completed ones only), and most."""
+
+    mean: float | None
+    little: float | None
+    peak: int
+
+
+class Stall(msgspec.Struct, frozen=True, kw_only=True):
+    """The longest gap between two chunks of one stream; `at_s` is when it began."""
+
+    request: int
+    gap_ms: float
+    at_s: float
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates are per second of `duration_s`, first start to last end, what is drained included.
+
+    from_intended, from_sent: metrics under the names of the definitions' tool. offered_per_s: rate
+    of the intended send times. tps_system: output tokens of completed requests; tps_total: with
+    those of their prompts. queue: wait that the server told.
+    """
+
+    definition: str
+    source: str
+    table: tuple[Row, ...]
+    requests: Requests
+    duration_s: float | None
+    offered_per_s: float | None
+    rps: float | None
+    tps_system: float | None
+    tps_total: float | None
+    from_intended: dict[str, Spread]
+    from_sent: dict[str, Spread]
+    queue: Spread | None
+    prompt_tokens: Spread | None
+    output_tokens: Spread | None
+    longest_stall: Stall | None
+    steady: Steady | None
+    concurrency: Concurrency
+    tokens: TokenCount
+    goodput: Goodput | None
+    client: ClientVerdict
+
+
+def summarize(
+    run: RunRecord, *, definition: Definition = _HEADRACE, slo: Slo | None = None
+) -> Summary:
+    """Of the measured requests of a run.
+
+    The SLO is judged by our own definitions, from the intended send time, whatever the rest is
+    reported under.
+    """
+    records = [record for record in run.requests if record.measured]
+    intended = _measures(records, definition, "intended")
+    sent = _measures(records, definition, "sent")
+    done = [record for record in records if record.failure is None and record.sent_ns is not None]
+    flown = flights(records)
+    whole = whole_window(flown)
+    seconds = whole.seconds if whole is not None else 0.0
+    output = sum(one.output_tokens or 0 for one in sent)
+    prompt = sum(one.prompt_tokens or 0 for one in sent)
+    ours = sent if definition is _HEADRACE else _measures(records, _HEADRACE, "sent")
+    ttft = distribution([one.times_ns["ttft"] for one in ours if "ttft" in one.times_ns])
+    mean_in = mean_in_flight(flown, whole) if whole is not None else None
+    lived_s = sum(one.times_ns["e2e"] for one in ours) / 1e9
+    return Summary(
+        definition=definition.name,
+        source=definition.source,
+        table=table([definition]),
+        requests=_requests(run.requests, len(sent)),
+        duration_s=seconds or None,
+        offered_per_s=_offered(records),
+        rps=len(sent) / seconds if seconds else None,
+        tps_system=output / seconds if seconds else None,
+        tps_total=(output + prompt) / seconds if seconds else None,
+        from_intended=_spreads(intended, definition),
+        from_sent=_spreads(sent, definition),
+        queue=_spread([record.queue_ns for record in done], "ms", _MS_PER_NS),
+        prompt_tokens=_spread([one.prompt_tokens for one in sent], "tokens"),
+        output_tokens=_spread([one.output_tokens for one in sent], "tokens"),
+        longest_stall=_longest_stall(done),
+        steady=_steady(done, flown),
+        concurrency=Concurrency(
+            mean=mean_in,
+            little=lived_s / seconds if seconds else None,
+            peak=peak_in_flight(flown),
+        ),
+        tokens=count_tokens(done),
+        goodput=None if slo is None else judge(slo, records, seconds),
+        client=client_verdict(run.health, None if ttft is None else ttft.p50),
+    )
+
+
+def _measures(
+    records: Sequence[RequestRecord], definition: Definition, clock: Clock
+) -> list[Measures]:
+    return [got for one in records if (got := definition.measure(one, clock)) is not None]
+
+
+def _spreads(measured: Sequence[Measures], definition: Definition) -> dict[str, Spread]:
+    """Every metric of the definition of which there is a value."""
+    spreads = {}
+    for metric in definition.metrics:
+        name = metric.name
+        weights: list[float] | None = None
+        if metric.each == "gap":
+            values = [gap for one in measured for gap in one.gaps_ns.get(name, ())]
+        elif metric.each == "rate":
+            values = [one.rates[name] for one in measured if name in one.rates]
+        else:
+            having = [one for one in measured if name in one.times_ns]
+            values = [one.times_ns[name] for one in having]
+            if any(name in one.weights for one in having):
+                weights = [one.weights.get(name, 1.0) for one in having]
+        rate = metric.each == "rate"
+        found = distribution(
+            values,
+            weights,
+            interpolation=definition.interpolation,
+            scale=1.0 if rate else _MS_PER_NS,
+            degrees=definition.degrees,
+        )
+        if found is not None:
+            spreads[name] = Spread(unit="tokens/s" if rate else "ms", distribution=found)
+    return spreads
+
+
+def _spread(
+    values: Sequence[int | None], unit: Literal["ms", "tokens"], scale: float = 1.0
+) -> Spread | None:
+    found = distribution([value for value in values if value is not None], scale=scale)
+    return None if found is None else Spread(unit=unit, distribution=found)
+
+
+def _requests(every: Sequence[RequestRecord], completed: int) -> Requests:
+    records = [record for record in every if record.measured]
+    kinds = Counter(record.failure.kind for record in records if record.failure is not None)
+    cancelled = kinds.pop("cancelled", 0)
+    return Requests(
+        measured=len(records),
+        completed=completed,
+        failed=len(records) - completed - cancelled,
+        cancelled=cancelled,
+        warmup=len(every) - len(records),
+        errors=dict(kinds.most_common()),
+        statuses=dict(
+            Counter(
+                str(record.status)
+                for record in records
+                if record.failure is not None and record.status is not None
+            ).most_common()
+        ),
+        finish_reasons=dict(
+            Counter(
+                record.finish_reason for record in records if record.finish_reason is not None
+            ).most_common()
+        ),
+    )
+
+
+def _offered(records: Sequence[RequestRecord]) -> float | None:
+    """Gaps between the intended send times over the time they take; None without any."""
+    wanted = [record.intended_ns for record in records]
+    if len(wanted) < 2 or max(wanted) == min(wanted):
+        return None
+    return (len(wanted) - 1) * 1e9 / (max(wanted) - min(wanted))
+
+
+def _longest_stall(done: Sequence[RequestRecord]) -> Stall | None:
+    gaps = [
+        (after.at_ns - before.at_ns, before.at_ns, record.index)
+        for record in done
+        if record.streamed
+        for before, after in pairwise(record.content)
+    ]
+    if not gaps:
+        return None
+    gap_ns, at_ns, index = max(gaps)
+    return Stall(request=index, gap_ms=gap_ns * _MS_PER_NS, at_s=at_ns / 1e9)
+
+
+def _steady(done: Sequence[RequestRecord], flown: Sequence[Flight]) -> Steady | None:
+    window = steady_window(flown)
+    if window is None:
+        return None
+    ended = sum(
+        record.end_ns is not None and window.start_ns < record.end_ns <= window.end_ns
+        for record in done
+    )
+    return Steady(
+        start_s=window.start_ns / 1e9,
+        end_s=window.end_ns / 1e9,
+        tokens_per_s=sum(_tokens_within(record, window) for record in done) / window.seconds,
+        requests_per_s=ended / window.seconds,
+        in_flight=mean_in_flight(flown, window) or 0.0,
+    )
+
+
+def _tokens_within(record: RequestRecord, window: Window) -> int:
+    content = record.content
+    tokens = chunk_tokens(content, streamed_tokens(record))
+    return sum(
+        count
+        for chunk, count in zip(content, tokens, strict=True)
+        if window.start_ns < chunk.at_ns <= window.end_ns
+    )

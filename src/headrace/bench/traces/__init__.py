@@ -1,0 +1,1 @@
+"""Recordings of who asked how much when, and prompts made to their lengths."""

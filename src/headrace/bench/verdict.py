@@ -1,0 +1,93 @@
+"""Whether the client was the limit: then its figures say little of the server.
+
+Three signs, each enough: requests left later than the schedule wanted, timers fired late, or a
+process of the client had no core time left. The lag that is allowed is what would go unnoticed in
+what is measured: a tenth of the median TTFT, and 5 ms at least. A schedule's lag must not hold time
+that a request waited for its turn under a limit of concurrency; that is the server's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.bench.record import ClientHealth
+from headrace.bench.statistics import percentile
+
+LEAST_ALLOWED_LAG_NS = 5_000_000
+
+ALLOWED_SHARE_OF_TTFT = 0.1
+
+ALLOWED_CPU_SHARE = 0.9
+"""Of one core: beyond it a process has no room for a burst."""
+
+_NS_PER_MS = 1e6
+
+
+class ClientVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """client_bound is None where nothing was measured. sentences: one for each sign, to be read.
+
+    cpu_share: of the busiest process.
+    """
+
+    client_bound: bool | None
+    allowed_lag_ms: float
+    schedule_lag_p99_ms: float | None
+    loop_lag_p99_ms: float | None
+    cpu_share: float | None
+    sentences: tuple[str, ...]
+
+
+def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVerdict:
+    """ttft_p50_ns: median TTFT from the actual send time; None where there is none."""
+    allowed = max(LEAST_ALLOWED_LAG_NS, ALLOWED_SHARE_OF_TTFT * (ttft_p50_ns or 0)) / _NS_PER_MS
+    schedule, loop = _p99_ms(health.schedule_lag_ns), _p99_ms(health.loop_lag_ns)
+    cpu = max(health.cpu_share, default=None)
+    signs = [schedule is not None and schedule > allowed, loop is not None and loop > allowed]
+    signs.append(cpu is not None and cpu > ALLOWED_CPU_SHARE)
+    sentences = []
+    if signs[0]:
+        sentences.append(
+            f"The client was the limit: its requests left late, lag p99 {schedule:.1f} ms where "
+            f"{allowed:.1f} ms is allowed; use more processes or a lower rate."
+        )
+    if signs[1]:
+        sentences.append(
+            f"The client was the limit: its event loop was late, lag p99 {loop:.1f} ms where "
+            f"{allowed:.1f} ms is allowed; use more processes or fewer streams."
+        )
+    if signs[2]:
+        sentences.append(
+            f"The client was the limit: a process of it used {cpu:.0%} of a core where "
+            f"{ALLOWED_CPU_SHARE:.0%} is allowed; use more processes or another machine."
+        )
+    measured = [one for one in (schedule, loop, cpu) if one is not None]
+    if not measured:
+        sentences.append("Whether the client was the limit was not measured.")
+    elif not any(signs):
+        sentences.append(_unbound(schedule, loop, cpu, allowed))
+    return ClientVerdict(
+        client_bound=any(signs) if measured else None,
+        allowed_lag_ms=allowed,
+        schedule_lag_p99_ms=schedule,
+        loop_lag_p99_ms=loop,
+        cpu_share=cpu,
+        sentences=tuple(sentences),
+    )
+
+
+def _unbound(schedule: float | None, loop: float | None, cpu: float | None, allowed: float) -> str:
+    lags = [
+        f"{name} lag p99 {lag:.1f} ms"
+        for name, lag in (("schedule", schedule), ("event loop", loop))
+        if lag is not None
+    ]
+    found = [f"{' and '.join(lags)} of {allowed:.1f} ms allowed"] if lags else []
+    if cpu is not None:
+        found.append(f"{cpu:.0%} of a core at most")
+    return f"The client was not the limit: {', '.join(found)}."
+
+
+def _p99_ms(lags_ns: Sequence[int]) -> float | None:
+    return percentile(sorted(lags_ns), 0.99) / _NS_PER_MS if lags_ns else None

@@ -1,0 +1,161 @@
+"""`headrace bench mock`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+# 8000 is the server's own, and both run side by side when they are compared.
+DEFAULT_PORT = 8010
+API_KEY_VARIABLE = "HEADRACE_MOCK_API_KEY"
+
+_SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA"
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on; 0: a free one.",
+)
+@click.option("--model", default="mock", show_default=True, help="Name in /v1/models.")
+@click.option(
+    "--ttft",
+    "ttft_ms",
+    default="100",
+    show_default=True,
+    help=f"Milliseconds to the first content: {_SPREAD}.",
+)
+@click.option(
+    "--ttft-per-token",
+    "ttft_per_token_us",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Microseconds more for each token (word) of the prompt.",
+)
+@click.option(
+    "--tpot",
+    "tpot_ms",
+    default="10",
+    show_default=True,
+    help="Milliseconds between tokens, drawn once for each request: as --ttft.",
+)
+@click.option(
+    "--jitter",
+    "jitter_ms",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Deviation of each chunk's time, in milliseconds; it does not add up.",
+)
+@click.option(
+    "--tokens-per-chunk",
+    default="1",
+    show_default=True,
+    help="Tokens of each chunk after the first: as --ttft.",
+)
+@click.option(
+    "--output-tokens",
+    default="",
+    help="Where the model ends by itself: as --ttft. [default: after max_tokens, or 128]",
+)
+@click.option(
+    "--reasoning-tokens",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Tokens of reasoning at the beginning of the output.",
+)
+@click.option(
+    "--reasoning-field",
+    type=click.Choice(["reasoning_content", "reasoning"]),
+    default="reasoning_content",
+    show_default=True,
+    help="What servers call it.",
+)
+@click.option(
+    "--role-chunk",
+    type=click.Choice(["at-once", "with-first", "none"]),
+    default="at-once",
+    show_default=True,
+    help="When the chunk that opens a chat stream comes.",
+)
+@click.option(
+    "--error",
+    "errors",
+    multiple=True,
+    metavar="KIND:RATE",
+    help="Share of requests that fail, and how: a status such as 429 or 500, reset-before, "
+    "reset-inside, truncated, html, endless or error-event; may be repeated.",
+)
+@click.option(
+    "--retry-after",
+    "retry_after_s",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Seconds in the Retry-After of a 429 and 503.",
+)
+@click.option(
+    "--stall-rate",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Share of requests that fall silent once.",
+)
+@click.option(
+    "--stall",
+    "stall_ms",
+    default="1000",
+    show_default=True,
+    help="For how many milliseconds: as --ttft.",
+)
+@click.option(
+    "--capacity",
+    type=int,
+    help="Requests worked on at once; others wait in order. [default: all]",
+)
+@click.option(
+    "--max-queued",
+    type=int,
+    help="Requests that may wait; others get 429. [default: all]",
+)
+@click.option(
+    "--dimensions", type=int, default=8, show_default=True, help="Length of an embedding."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--json", "as_json", is_flag=True, help="Print what is told as JSON lines.")
+def mock(host: str, port: int, as_json: bool, errors: tuple[str, ...], **values: Any) -> None:
+    """Serve an OpenAI-compatible endpoint without a model, whose times and faults are programmed.
+
+    It takes chat completions, completions and embeddings, streamed or not. Each chunk carries the
+    time at which it was truly sent, so that a client on this machine can measure its own error.
+    HEADRACE_MOCK_API_KEY, where it is set, is the key that clients have to show.
+    """
+    from headrace.bench.mock.run import run_mock
+    from headrace.bench.mock.settings import MockSettings, parse_error
+
+    settings = MockSettings(
+        errors=tuple(parse_error(error) for error in errors),
+        api_key=os.environ.get(API_KEY_VARIABLE) or None,
+        **values,
+    )
+
+    def announce(url: str) -> None:
+        _print({"url": url, "model": settings.model}, f"headrace mocks at {url}/v1", as_json)
+
+    outcomes = run_mock(settings, host, port, announce)
+    told = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+    _print({"requests": outcomes}, f"requests: {told or 'none'}", as_json)
+
+
+def _print(facts: dict[str, Any], line: str, as_json: bool) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode(facts).decode() if as_json else line)

@@ -1,0 +1,165 @@
+"""Plans and schedules without a clock: shares add up to the whole, and turns follow one another."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.bench.load.conversations import Supply, conversations, with_answers
+from headrace.bench.load.load_options import LoadOptions, load_text, make_plan
+from headrace.bench.load.plan import LoadPlan, closed_plan, open_plan, trace_plan
+from headrace.bench.load.schedule import UNANSWERED_PAUSE_NS, make_schedules
+from headrace.errors import ConfigError
+from tests.bench.load.helpers import MS, items, singles, talk
+from tests.bench.streams import unhurried
+
+
+@unhurried
+@given(
+    requests=st.integers(1, 60),
+    warmup=st.integers(0, 20),
+    workers=st.integers(1, 7),
+    closed=st.booleans(),
+)
+def test_shares_of_a_plan_add_up_to_it(
+    requests: int, warmup: int, workers: int, closed: bool
+) -> None:
+    whole = (
+        closed_plan(workers, requests=requests, warmup_requests=warmup)
+        if closed
+        else open_plan(10, random.Random(1), requests=requests, warmup_requests=warmup)
+    )
+    sent = [
+        taken.number
+        for worker in range(workers)
+        for supply in [
+            Supply(
+                singles(requests), worker=(worker - whole.first_measured) % workers, workers=workers
+            )
+        ]
+        for _ in range(whole.share(worker, workers).requests or 0)
+        if (taken := supply.take())
+    ]
+    assert sorted(sent) == list(range(requests))  # no prompt twice, none left out
+    shares = [whole.share(worker, workers) for worker in range(workers)]
+    assert sum(one.requests or 0 for one in shares) == requests
+    assert sum(one.warmup_requests for one in shares) == warmup
+    assert sorted(at for one in shares for at in one.times_ns) == list(whole.times_ns)
+    if not closed:  # every time of a share has a request
+        assert all(len(one.times_ns) == (one.requests or 0) + one.warmup_requests for one in shares)
+
+
+def test_clients_take_different_conversations_and_start_again_at_the_end() -> None:
+    workload = singles(5)
+    first, second = Supply(workload, worker=0, workers=2), Supply(workload, worker=1, workers=2)
+    taken = [supply.take() for _ in range(3) for supply in (first, second)]
+    assert [one.number for one in taken if one] == [0, 1, 2, 3, 4, 5]
+    assert not first.repeats
+    assert second.repeats  # number 5 is the first one again
+    assert taken[5] is not None
+    assert taken[5].turns == workload[0]
+    assert Supply([]).take() is None
+
+
+def test_turns_of_a_session_stay_together_wherever_they_stand() -> None:
+    one, two = talk(1, 2), talk(2, 2)
+    mixed = [one[0], *items(1), two[0], one[1], two[1]]
+    found = conversations(mixed)
+    assert [len(turns) for turns in found] == [2, 1, 2]
+    assert [item.turn for item in found[0]] == [0, 1]
+
+
+def test_answers_stand_where_they_belong() -> None:
+    last = talk(1, 3)[2]
+    filled = with_answers(last, ["first", "second"])
+    assert [m["content"] for m in filled.prompt.messages or () if m["role"] == "assistant"] == [
+        "first",
+        "second",
+    ]
+    plain = items(1)[0]
+    assert with_answers(plain, ["x"]) is plain
+
+
+def test_a_closed_loops_users_go_on_when_theirs_has_ended() -> None:
+    plan = closed_plan(2, requests=4, ramp_s=1.0)
+    (schedule,) = make_schedules(plan, Supply(singles(4)), Supply([]))
+    begun = list(schedule.begin())
+    assert [one.at_ns for one in begun] == [0, 500 * MS]
+    after = schedule.after(begun[0], 30 * MS, answered=True, failed=False)
+    assert after is not None
+    assert (after.at_ns, after.conversation) == (30 * MS, 2)
+    late = schedule.after(begun[1], 40 * MS, answered=False, failed=True)
+    assert late is not None
+    assert late.at_ns == 40 * MS + UNANSWERED_PAUSE_NS
+    assert schedule.after(after, 50 * MS, answered=True, failed=False) is None
+
+
+def test_a_warm_up_takes_one_turn_of_its_own_prompts() -> None:
+    plan = closed_plan(1, requests=1, warmup_requests=1)
+    (schedule,) = make_schedules(plan, Supply(singles(1)), Supply(conversations(talk(1, 3))))
+    (first,) = schedule.begin()
+    assert not first.measured
+    assert not first.has_next
+    second = schedule.after(first, 5, answered=True, failed=False)
+    assert second is not None
+    assert second.measured
+
+
+@pytest.mark.parametrize("speed", [1.0, 4.0])
+def test_think_times_of_a_trace_go_with_its_speed(speed: float) -> None:
+    plan = trace_plan([0], speed=speed)
+    workload = conversations(talk(1, 2, think_ms=200))
+    (schedule,) = make_schedules(plan, Supply(workload), Supply([]))
+    (first,) = schedule.begin()
+    after = schedule.after(first, 10 * MS, answered=True, failed=False)
+    assert after is not None
+    assert after.at_ns == 10 * MS + round(200 * MS / speed)
+    assert schedule.after(after, 20 * MS, answered=True, failed=False) is None
+
+
+def test_a_trace_ends_with_the_duration_or_the_requests() -> None:
+    times = [0, 1000 * MS, 2000 * MS, 3000 * MS]
+    assert trace_plan(times, speed=2, duration_s=1.0).times_ns == (0, 500 * MS, 1000 * MS)
+    assert trace_plan(times, requests=2).times_ns == (0, 1000 * MS)
+
+
+def plan_of(**options: object) -> LoadPlan:
+    return make_plan(LoadOptions(**options), random.Random(1), ())  # type: ignore[arg-type]
+
+
+def test_options_say_how_requests_arrive() -> None:
+    constant = plan_of(rate=4.0, arrivals="constant", requests=4)
+    assert constant.times_ns == tuple(250 * MS * at for at in range(1, 5))
+    drawn = plan_of(rate=4.0, requests=100)
+    assert drawn.times_ns[-1] == 25_000 * MS  # rescaled to the rate
+    assert plan_of(rate=4.0, duration_s=10.0).requests == 40
+    assert plan_of(rate=math.inf, requests=7).times_ns == (0,) * 7
+    assert plan_of(rate=math.inf, concurrency=2, requests=7).times_ns == (0, 0)
+    assert plan_of(rate=4.0, requests=3, concurrency=2).max_in_flight == 2
+    rising = plan_of(rate=9.0, ramp_from=1.0, requests=10, arrivals="constant")
+    gaps = [b - a for a, b in zip(rising.times_ns, rising.times_ns[1:], strict=False)]
+    assert gaps == sorted(gaps, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"requests": 3, "ramp_from": 2.0}, "needs --rate"),
+        ({"concurrency": 2}, "without an end"),
+        ({"rate": 0.1, "duration_s": 1.0}, "sends nothing"),
+        ({"concurrency": 100_000, "requests": 1}, "--concurrency 100000"),
+        ({"requests": 10**8}, "--requests 100000000"),
+    ],
+)
+def test_loads_that_cannot_be_are_refused(options: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        plan_of(**options)
+
+
+def test_a_load_in_words() -> None:
+    told = load_text(LoadOptions(rate=2.0, concurrency=9, requests=5), trace=False)
+    assert told == "poisson arrivals, 2/s, at most 9 in flight, 5 requests"

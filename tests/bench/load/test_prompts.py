@@ -1,0 +1,185 @@
+"""Options of the command become requests; what a run is told of itself has no secrets."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.bench.client.decode import Asked
+from headrace.bench.client.endpoints import EndpointKind
+from headrace.bench.client.raw import RawReply
+from headrace.bench.load.about import about_run
+from headrace.bench.load.probe import Found, UnreachableError, choose_model, look
+from headrace.bench.load.prompt_options import PromptOptions, Requests, make_requests
+from headrace.bench.load.replies import Replies
+from headrace.bench.load.tokenization import ClientTokenization, counted, load_tokenization
+from headrace.bench.mock.endpoint import MockEndpoint
+from headrace.bench.mock.settings import MockSettings
+from headrace.bench.record import Failure
+from headrace.errors import ConfigError
+from tests.bench.client.wire import scripted
+from tests.bench.load.helpers import endpoint
+from tests.bench.streams import stream
+
+
+@pytest.fixture(scope="module")
+def tokenization() -> ClientTokenization:
+    return load_tokenization(None)
+
+
+def made(
+    tokenization: ClientTokenization,
+    kind: EndpointKind = "openai-chat",
+    requests: int | None = 6,
+    warmup: int = 0,
+    **options: Any,
+) -> Requests:
+    options = {"input_tokens": "20", "output_tokens": "5", **options}
+    return make_requests(
+        PromptOptions(**options), tokenization, kind, requests=requests, warmup_requests=warmup
+    )
+
+
+def test_lengths_are_exact_by_the_tokenizer(tokenization: ClientTokenization) -> None:
+    found = made(tokenization, input_tokens="5..30", warmup=3)
+    assert found.exact
+    assert len(found.conversations) == 6
+    for (item,) in found.conversations:
+        assert len(tokenization.encode(item.prompt.text or "")) == item.prompt_tokens_asked
+        assert item.prompt.max_tokens == 5
+    texts = {turns[0].prompt.text for turns in (*found.conversations, *found.warmup)}
+    assert len(texts) == 9  # the warm-up has prompts of its own
+    assert found.times_ns == ()
+
+
+def test_unique_prompts_differ_from_their_first_word(tokenization: ClientTokenization) -> None:
+    found = made(tokenization, requests=30, unique=True, salt_seed=3)
+    again = made(tokenization, requests=30, unique=True, salt_seed=4)
+    fronts = [
+        (item.prompt.text or "")[:12] for run in (found, again) for (item,) in run.conversations
+    ]
+    assert len(set(fronts)) > 55
+    assert found.fingerprint != again.fingerprint
+
+
+def test_a_prefix_is_shared(tokenization: ClientTokenization) -> None:
+    found = made(tokenization, prefix_tokens="30", prefixes=2)
+    starts = {(item.prompt.text or "")[:40] for (item,) in found.conversations}
+    assert len(starts) == 2
+
+
+def test_embeddings_get_inputs_and_chats_get_images(tokenization: ClientTokenization) -> None:
+    texts = made(tokenization, "openai-embeddings")
+    assert texts.conversations[0][0].prompt.inputs
+    images = made(tokenization, images="8x8", requests=2)
+    content = (images.conversations[0][0].prompt.messages or ())[0]["content"]
+    assert [part["type"] for part in content] == ["text", "image_url"]
+
+
+def test_files_are_told_apart_by_their_ending(
+    tokenization: ClientTokenization, tmp_path: Path
+) -> None:
+    lines = tmp_path / "prompts.jsonl"
+    lines.write_text('{"prompt": "one", "max_tokens": 7}\n{"prompt": "two"}\n')
+    found = made(tokenization, dataset=lines, requests=None)
+    assert [item.prompt.max_tokens for (item,) in found.conversations] == [7, 5]
+    talk = [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "good day"}] * 2
+    share = tmp_path / "share.json"
+    share.write_text(json.dumps([{"id": "1", "conversations": talk}]))
+    assert [len(one) for one in made(tokenization, dataset=share).conversations] == [1]
+    assert [len(one) for one in made(tokenization, dataset=share, turns="5").conversations] == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dataset": Path("a"), "trace": Path("b")}, "both say what to send"),
+        ({"dataset": Path("a"), "prefix_tokens": "3"}, "of synthetic prompts"),
+        ({"trace": Path("a"), "turns": "3"}, "requests of one turn"),
+        ({"turns": "3", "kind": "openai-completions"}, "needs a chat endpoint"),
+        ({"output_tokens": "0"}, "--output-tokens"),
+    ],
+)
+def test_options_that_contradict_one_another(
+    tokenization: ClientTokenization, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        made(tokenization, **options)
+
+
+def test_outputs_are_counted_after_the_run(tokenization: ClientTokenization) -> None:
+    good = stream((5, "text", "the house"), (6, "text", " is"), prompt_tokens_asked=9)
+    failed = stream(failure=Failure("connect", "no"), end_ms=1)
+    found = counted([good, failed], tokenization, prompts=True)
+    assert found[0].client_output_tokens == len(tokenization.encode("the house is"))
+    assert found[0].client_prompt_tokens == 9
+    assert found[1].client_output_tokens is None
+
+
+def test_what_is_told_of_a_run_has_no_secrets(tokenization: ClientTokenization) -> None:
+    at = endpoint("http://user:hidden1@127.0.0.1:1/v1?key=hidden2", api_key="hidden3")
+    words = ["headrace", "bench", "load", "http://user:hidden1@127.0.0.1:1/v1?key=hidden2"]
+    words += ["-H", "x-a: hidden4", "--header=x-b:hidden5", "--save", "/home/somebody/out"]
+    words += ["--base-url=http://u:hidden1@h"]
+    facts = about_run(
+        at,
+        made(tokenization),
+        command=words,
+        load="closed loop of 1",
+        seed=3,
+        tokenizer="t",
+        processes=1,
+        definitions="headrace",
+        slo=None,
+        started=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+    assert "hidden" not in str(facts)
+    assert "somebody" not in str(facts)
+    assert facts["endpoint"] == "http://127.0.0.1:1/v1"
+    assert "--save out" in str(facts["command"])
+    assert facts["started"] == "2026-01-02T00:00:00+00:00"
+
+
+async def test_the_only_model_is_taken() -> None:
+    async with MockEndpoint(MockSettings(model="one")) as url:
+        for base in (url, f"{url}/v1", f"{url}/v1/"):
+            assert choose_model(await look(endpoint(base)), None) == "one"
+    assert choose_model(Found(("a", "b")), "c") == "c"
+    with pytest.raises(UnreachableError, match="2 models are served"):
+        choose_model(Found(("a", "b")), None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n", "HTTP 401.*HEADRACE_BENCH_API_KEY"),
+        (b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n", "cannot be had: HTTP 404"),
+        (
+            b"HTTP/1.1 200 Ok\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n<html>",
+            "is text/html, not JSON",
+        ),
+        (b"HTTP/1.1 200 Ok\r\ncontent-length: 2\r\n\r\n[]", "lists none"),
+    ],
+)
+async def test_an_endpoint_that_names_no_model(reply: bytes, told: str) -> None:
+    async with scripted(reply) as url:
+        with pytest.raises(UnreachableError, match=told):
+            choose_model(await look(endpoint(url)), None)
+
+
+def test_replies_are_read_once_and_counted_by_their_size() -> None:
+    replies = Replies("openai-chat", 0)
+    for index in range(3):
+        raw = RawReply(begun_ns=1, end_ns=9, status=200, pieces=((5, b"data: x\n\n"),))
+        replies.add(Asked(index=index, intended_ns=0), raw, stream=True, failed=False)
+    before = replies.held_bytes
+    assert before >= 27
+    assert [one.index for one in replies.read(1)] == [2]
+    assert replies.held_bytes == before * 2 // 3
+    assert [one.index for one in replies.all()] == [0, 1, 2]
+    assert replies.held_bytes == 0
+    assert replies.late_failures == 3

@@ -1,0 +1,116 @@
+"""Runs side by side."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from headrace.bench.definitions import DEFINITIONS
+from headrace.bench.report.compare import (
+    Comparison,
+    Line,
+    NamedRun,
+    compare,
+    comparison_json,
+    comparison_sheets,
+)
+from headrace.bench.report.compare_html import comparison_page
+from headrace.bench.slo import parse_slo
+from headrace.errors import ConfigError
+from tests.bench.report.synthetic import simulated
+from tests.bench.report.test_markup import HOSTILE, Parsed
+from tests.bench.streams import run
+
+FAST = NamedRun("fast", simulated(seed=1, requests=80, rate=6, metrics=False))
+SLOW = NamedRun(
+    "slow", simulated(seed=2, requests=80, rate=6, gap_ms=28, metrics=False, about={"load": "x"})
+)
+SLO = parse_slo("ttft:500 tpot:30")
+
+
+def compared(*runs: NamedRun, definition: str = "headrace") -> Comparison:
+    under = DEFINITIONS[definition]
+    return compare(runs, source=random.Random(3), definition=under, slo=SLO, resamples=200)
+
+
+def line(of: Comparison, metric: str, statistic: str) -> Line:
+    return next(one for one in of.lines if (one.metric, one.statistic) == (metric, statistic))
+
+
+def test_what_is_slower_is_found_and_sure() -> None:
+    got = line(compared(FAST, SLOW), "tpot", "p50")
+    ratio = got.ratios[1]
+    assert got.ratios[0] is None and ratio is not None and ratio.differs
+    assert ratio.low is not None and ratio.high is not None
+    assert 1.7 < ratio.low < ratio.ratio < ratio.high < 2.5
+    assert ratio.ratio == pytest.approx((got.values[1] or 0) / (got.values[0] or 1))
+
+
+def test_a_run_is_no_different_from_itself() -> None:
+    got = compared(FAST, FAST)
+    for one in got.lines:
+        ratio = one.ratios[1]
+        assert ratio is None or (ratio.ratio == pytest.approx(1) and not ratio.differs)
+    assert got.differences == ()
+
+
+def test_pooled_gaps_have_no_interval() -> None:
+    ratio = line(compared(FAST, SLOW), "itl_chunk", "p99").ratios[1]
+    assert ratio is not None and ratio.low is None and not ratio.differs
+
+
+def test_what_the_runs_do_not_share_is_said() -> None:
+    got = dict(compared(FAST, SLOW).differences)
+    assert got == {"seed": (1, 2), "load": ("Poisson, 12 requests/s", "x")}
+    sheet = comparison_sheets(compared(FAST, SLOW))[1]
+    assert sheet.title == "What the runs do not have in common"
+
+
+def test_good_news_and_bad_news_have_a_colour() -> None:
+    first, *_ = comparison_sheets(compared(FAST, SLOW))
+    tpot = next(row for row in first.rows if (row[0].text, row[1].text) == ("tpot", "p50"))
+    assert tpot[5].verdict is False and tpot[5].text.endswith("×") and "–" in tpot[5].note
+    other, *_ = comparison_sheets(compared(SLOW, FAST))
+    tpot = next(row for row in other.rows if (row[0].text, row[1].text) == ("tpot", "p50"))
+    assert tpot[5].verdict is True
+    offered = next(row for row in first.rows if row[0].text == "offered")
+    assert offered[5].verdict is None
+
+
+def test_three_runs_as_json() -> None:
+    made = json.loads(comparison_json(compared(FAST, SLOW, FAST)))
+    assert made["names"] == ["fast", "slow", "fast"]
+    assert all(len(one["values"]) == len(one["ratios"]) == 3 for one in made["lines"])
+
+
+def test_the_same_source_of_chance_gives_the_same_comparison() -> None:
+    assert compared(FAST, SLOW) == compared(FAST, SLOW)
+
+
+@pytest.mark.parametrize("name", list(DEFINITIONS))
+def test_under_every_definition(name: str) -> None:
+    got = compared(FAST, SLOW, definition=name)
+    assert got.definition == name and any(one.unit == "ms" for one in got.lines)
+
+
+def test_one_run_is_no_comparison() -> None:
+    with pytest.raises(ConfigError, match="1 runs to compare"):
+        compared(FAST)
+
+
+def test_runs_without_an_answer_have_no_ratios() -> None:
+    empty = NamedRun("empty", run())
+    got = compared(FAST, empty)
+    assert all(one.ratios[1] is None or one.ratios[1].ratio == 0 for one in got.lines)
+    assert "Provenance" in comparison_page(got, (FAST, empty))
+
+
+def test_the_page_has_every_run_and_no_foreign_markup() -> None:
+    hostile = NamedRun(HOSTILE, SLOW.run)
+    page = comparison_page(compared(FAST, hostile), (FAST, hostile), slo=SLO)
+    parsed = Parsed(page)
+    assert len([name for name, _ in parsed.tags if name == "script"]) == 1
+    assert HOSTILE in "".join(parsed.words)
+    assert not [name for name, facts in parsed.tags if any(key.startswith("on") for key in facts)]

@@ -1,0 +1,95 @@
+"""The summary for a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+
+from headrace.bench.record import ClientHealth, Failure
+from headrace.bench.report.sheet import Sheet, errors, latencies, requests
+from headrace.bench.report.table import printable, sheet_table, summary_table
+from headrace.bench.slo import parse_slo
+from headrace.bench.summary import summarize
+from tests.bench.report.synthetic import simulated
+from tests.bench.streams import run, steady, stream
+
+MADE = simulated(requests=120, failing=0.1, metrics=False)
+
+
+def shown(what: RenderableType, width: int = 130) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(what)
+    return file.getvalue()
+
+
+def cell_of(sheet: Sheet, name: str, column: str) -> str:
+    row = next(row for row in sheet.rows if row[0].text == name)
+    return row[sheet.columns.index(column)].text
+
+
+def test_every_part_is_there() -> None:
+    summary = summarize(MADE, slo=parse_slo("ttft:500 itl:p95<50ms"))
+    text = shown(summary_table(summary))
+    for part in ("Latency, by headrace", "Rates", "Requests", "Goodput under", "Tokens"):
+        assert part in text
+    assert "The client was not the limit" in text
+    assert "tpot: (last such chunk − first)" in text, "definitions stand below"
+    assert "error: http" in text and "status of failed: 429" in text
+    assert "…" not in text, "nothing is cut off at this width"
+
+
+def test_figures_are_those_of_the_summary() -> None:
+    summary = summarize(run(steady(3, 100, 50, index=0), steady(3, 200, 50, index=1)))
+    sheet = latencies(summary)
+    assert cell_of(sheet, "ttft", "p50") == "150" and cell_of(sheet, "ttft", "most") == "200"
+    assert cell_of(sheet, "ttft", "p99") == "199*", "marked: two samples"
+    assert cell_of(sheet, "tps_user", "unit") == "tokens/s"
+
+
+def test_both_clocks_only_where_they_differ() -> None:
+    on_time = latencies(summarize(run(steady(3, 100, 50))))
+    assert [row[1].text for row in on_time.rows if row[0].text == "ttft"] == [""]
+    late = latencies(summarize(run(steady(3, 100, 50, start_ms=50, intended_ms=0))))
+    assert [row[1].text for row in late.rows if row[0].text == "ttft"] == ["intended", "sent"]
+    assert [row[1].text for row in late.rows if row[0].text == "tpot"] == [""]
+
+
+@pytest.mark.parametrize("definition", ["vllm", "llmperf"])
+def test_under_other_definitions(definition: str) -> None:
+    from headrace.bench.definitions import DEFINITIONS
+
+    summary = summarize(MADE, definition=DEFINITIONS[definition])
+    text = shown(summary_table(summary))
+    assert f"Latency, by {definition}" in text and summary.table[0].counts[:30] in text
+
+
+def test_a_client_that_was_the_limit_is_told() -> None:
+    busy = ClientHealth(schedule_lag_ns=(900_000_000,) * 9, loop_lag_ns=(), cpu_share=(0.99,))
+    text = shown(summary_table(summarize(run(steady(3, 10, 10), health=busy))))
+    assert "The client was the limit: its requests left late" in text
+
+
+def test_a_run_without_any_answer() -> None:
+    refused = stream(sent_ms=None, failure=Failure("connect", "refused"))
+    summary = summarize(run(refused))
+    assert "error: connect" in shown(summary_table(summary))
+    assert cell_of(requests(summary), "failed", "requests") == "1"
+    assert "measured" in shown(summary_table(summarize(run())))
+
+
+def test_messages_cannot_command_the_terminal() -> None:
+    hostile = "\x1b[2J\x9b31m[red]x[/red]\r\n\u202e"
+    record = stream(sent_ms=None, failure=Failure("http", hostile), status=503)
+    text = shown(sheet_table(errors([record])))
+    assert not set("\x1b\x9b\r\u202e") & set(text)
+    assert "[red]x[/red]" in text, "shown as it is, not as markup of rich"
+    assert printable("a\x00b") == "a�b"
+
+
+def test_errors_are_counted_by_what_they_say() -> None:
+    records = [stream(sent_ms=None, failure=Failure("http", f"m{i % 30}")) for i in range(75)]
+    sheet = errors(records)
+    assert len(sheet.rows) == 20 and sheet.rows[0][3].text == "3"
+    assert "10 more messages" in sheet.notes[0]

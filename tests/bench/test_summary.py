@@ -1,0 +1,178 @@
+"""Summaries worked out by hand, and what must hold of any run."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.bench.definitions import DEFINITIONS
+from headrace.bench.record import ClientHealth, Failure, RequestRecord, RunRecord, Usage
+from headrace.bench.slo import parse_slo
+from headrace.bench.summary import Summary, summarize
+from tests.bench.streams import MS, records, run, steady, stream, unhurried
+
+
+def p50(summary: Summary, name: str, clock: str = "sent") -> float:
+    side = summary.from_intended if clock == "intended" else summary.from_sent
+    return round(side[name].distribution.p50, 6)
+
+
+# Two slots: 0 to 300, 0 to 500, 300 to 600 and, wanted at 300 but sent at 500, 500 to 800 ms.
+LOOP = run(
+    steady(3, 100, 100, start_ms=0, index=0),
+    steady(5, 100, 100, start_ms=0, index=1),
+    steady(3, 100, 100, start_ms=300, index=2),
+    steady(3, 100, 100, start_ms=500, intended_ms=300, index=3),
+)
+
+
+def test_a_closed_loop_of_two_slots() -> None:
+    got = summarize(LOOP)
+    assert (got.duration_s, got.rps, got.tps_system) == (0.8, 5.0, 17.5)  # 4 and 14 in 0.8 s
+    assert p50(got, "ttft") == 100 and p50(got, "tpot") == 100
+    assert got.from_intended["ttft"].distribution.most == pytest.approx(300)
+    assert p50(got, "tps_user") == 10 and got.from_sent["tps_user"].unit == "tokens/s"
+    assert got.from_sent["itl_chunk"].distribution.count == 10
+    assert got.concurrency.mean == 1.75
+    assert got.concurrency.little == pytest.approx(1.75), "nothing failed, nothing came after"
+    assert got.concurrency.peak == 2
+    assert got.steady is not None
+    assert (got.steady.start_s, got.steady.end_s) == (0.3, 0.5)
+    # Request 1 at 400 and 500 ms, request 2 at 400 and 500 ms.
+    assert got.steady.tokens_per_s == pytest.approx(20)
+    assert got.steady.requests_per_s == pytest.approx(5) and got.steady.in_flight == 2
+    assert got.offered_per_s == pytest.approx(3 / 0.3)
+    assert got.goodput is None
+
+
+def test_errors_are_counted_by_class_and_in_no_latency() -> None:
+    got = summarize(
+        run(
+            steady(2, 100, 10, index=0, finish_reason="stop"),
+            stream(end_ms=1, failure=Failure("http", "429"), status=429, index=1),
+            stream(end_ms=1, failure=Failure("http", "503"), status=503, index=2),
+            stream((5, "text", "a"), failure=Failure("truncated", "gone"), status=200, index=3),
+            stream(sent_ms=None, failure=Failure("connect", "refused"), index=4),
+            stream(end_ms=50, failure=Failure("cancelled", "the run ended"), index=5),
+            steady(2, 9, 9, index=6, measured=False),
+        ),
+        slo=parse_slo("ttft:500"),
+    )
+    of = got.requests
+    assert (of.measured, of.completed, of.failed, of.cancelled, of.warmup) == (6, 1, 4, 1, 1)
+    assert of.errors == {"http": 2, "truncated": 1, "connect": 1}
+    assert of.statuses == {"429": 1, "503": 1, "200": 1} and of.finish_reasons == {"stop": 1}
+    assert got.from_sent["ttft"].distribution.count == 1 and p50(got, "ttft") == 100
+    assert got.goodput is not None and got.goodput.fraction == 1 / 5
+    assert got.goodput.undecided == 1
+
+
+def test_one_run_under_every_definition() -> None:
+    mixed = run(
+        stream(
+            (10, "role", ""),
+            (100, "reasoning", "h"),
+            (160, "text", "ab"),
+            (165, "other", ""),
+            end_ms=200,
+            tokens=3,
+            counted=3,
+        )
+    )
+    found = {name: summarize(mixed, definition=one) for name, one in DEFINITIONS.items()}
+    first = {"headrace": "ttft", "vllm": "ttft", "llmperf": "ttft_s"}
+    assert {
+        name: p50(one, first.get(name, "time_to_first_token")) for name, one in found.items()
+    } == {"headrace": 100, "vllm": 10, "aiperf": 100, "guidellm": 100, "llmperf": 160}
+    assert p50(found["headrace"], "tpot") == 30
+    assert p50(found["vllm"], "tpot") == 77.5
+    assert p50(found["guidellm"], "time_per_output_token") == pytest.approx(160 / 3, abs=1e-5)
+    assert p50(found["llmperf"], "inter_token_latency_s") == 40
+    assert found["guidellm"].from_sent["inter_token_latency"].distribution.count == 2
+    assert found["guidellm"].from_sent["request_latency"].distribution.interpolation == "nearest"
+    for name, one in found.items():
+        assert one.definition == name and one.source and one.table
+        assert set(one.from_sent) <= {row.name for row in one.table}
+
+
+def test_guidellm_weighs_requests_by_their_tokens() -> None:
+    two = run(steady(2, 10, 10, index=0), steady(11, 10, 50, index=1))
+    got = summarize(two, definition=DEFINITIONS["guidellm"])
+    mean = got.from_sent["inter_token_latency"].distribution.mean
+    assert mean == pytest.approx((1 * 10 + 10 * 50) / 11)
+    assert summarize(two).from_sent["tpot"].distribution.mean == pytest.approx(30)
+
+
+def test_the_longest_stall_says_where() -> None:
+    got = summarize(
+        run(
+            steady(3, 10, 10, index=0),
+            stream((10, "text", "a"), (40, "role", ""), (90, "text", "b"), index=1),
+        )
+    )
+    assert got.longest_stall is not None
+    assert (got.longest_stall.request, got.longest_stall.gap_ms) == (1, 80)
+    assert got.longest_stall.at_s == 0.01
+
+
+def test_what_the_server_told_of_waiting_and_of_prompts() -> None:
+    told = Usage(prompt_tokens=30, completion_tokens=2, cached_tokens=10)
+    got = summarize(run(steady(2, 10, 10, usage=told, queue_ns=7 * MS)))
+    assert got.queue is not None and got.queue.distribution.p50 == pytest.approx(7)
+    assert got.prompt_tokens is not None and got.prompt_tokens.distribution.mean == 30
+    assert got.tokens.cached_share == pytest.approx(1 / 3)
+    assert got.tps_system == pytest.approx(2 / 0.02) and got.tps_total == pytest.approx(32 / 0.02)
+
+
+def test_the_client_is_judged_by_the_ttft_from_the_actual_send() -> None:
+    slow = ClientHealth(schedule_lag_ns=(12 * MS,) * 9, loop_lag_ns=(), cpu_share=(0.2,))
+    assert summarize(run(steady(2, 100, 1), health=slow)).client.client_bound is True
+    assert summarize(run(steady(2, 130, 1), health=slow)).client.client_bound is False
+
+
+def test_a_run_without_any_request() -> None:
+    got = summarize(run(), slo=parse_slo("ttft:500"))
+    assert got.rps is got.duration_s is got.offered_per_s is got.steady is None
+    assert got.from_sent == {} and got.concurrency.peak == 0
+    assert got.goodput is not None and got.goodput.fraction is None
+
+
+def _finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(_finite(one) for one in value.values())
+    if isinstance(value, list):
+        return all(_finite(one) for one in value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+@unhurried
+@given(
+    st.lists(st.tuples(records(), st.booleans()), max_size=5),
+    st.sampled_from(sorted(DEFINITIONS)),
+)
+def test_any_run_gives_a_summary_that_can_be_written_and_read(
+    drawn: list[tuple[RequestRecord, bool]], name: str
+) -> None:
+    failure = Failure("stream", "overloaded")
+    of: RunRecord = run(
+        *(
+            msgspec.structs.replace(record, index=at, failure=failure if failed else None)
+            for at, (record, failed) in enumerate(drawn)
+        )
+    )
+    got = summarize(of, definition=DEFINITIONS[name], slo=parse_slo("ttft:500 e2e:p95<2s"))
+    written = msgspec.json.encode(got)
+    assert msgspec.json.decode(written, type=Summary) == got
+    assert _finite(msgspec.to_builtins(got))
+    counts = got.requests
+    assert counts.completed + counts.failed + counts.cancelled == counts.measured == len(drawn)
+    if got.concurrency.mean is not None and got.concurrency.little is not None:
+        assert got.concurrency.little <= got.concurrency.mean + 1e-9
+        assert got.concurrency.mean <= got.concurrency.peak
+    assert got.goodput is not None
+    if got.goodput.requests_per_s is not None and got.rps is not None:
+        assert got.goodput.requests_per_s <= got.rps

@@ -1,0 +1,94 @@
+"""The file that vLLM's own scripts read: its keys, and its figures worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.bench.record import Failure
+from headrace.bench.slo import parse_slo
+from headrace.bench.vllm_result import vllm_result
+from tests.bench.streams import run, steady, stream
+
+FOUR = ("ttft", "tpot", "itl", "e2el")
+
+RUN = run(
+    steady(3, 100, 50, start_ms=0, index=0, client_prompt_tokens=7),
+    stream(
+        (510, "role", ""),
+        (600, "text", "ab"),
+        (610, "other", ""),
+        sent_ms=500,
+        intended_ms=450,
+        end_ms=1000,
+        tokens=2,
+        index=1,
+    ),
+    stream(end_ms=2000, failure=Failure("timeout", "2 s passed"), index=2),
+    steady(9, 1, 1, index=3, measured=False),
+)
+
+
+def test_the_keys_that_plotting_scripts_read() -> None:
+    got = vllm_result(RUN, percentiles=(50, 99, 99.9))
+    statistics = {
+        f"{what}_{metric}_ms"
+        for metric in FOUR
+        for what in ("mean", "median", "std", "p50", "p99", "p99.9")
+    }
+    assert set(got) == statistics | {
+        "duration",
+        "completed",
+        "failed",
+        "total_input_tokens",
+        "total_output_tokens",
+        "request_throughput",
+        "request_goodput",
+        "output_throughput",
+        "total_token_throughput",
+        "max_output_tokens_per_s",
+        "max_concurrent_requests",
+    }
+    assert json.loads(json.dumps(got)) == got
+
+
+def test_figures_by_hand() -> None:
+    got = vllm_result(RUN)
+    assert (got["duration"], got["completed"], got["failed"]) == (2.0, 2, 1)
+    assert (got["total_input_tokens"], got["total_output_tokens"]) == (7, 5)
+    assert (got["request_throughput"], got["output_throughput"]) == (1.0, 2.5)
+    assert got["total_token_throughput"] == 6.0
+    assert got["mean_ttft_ms"] == pytest.approx(55)  # 100 and, for the role, 10
+    assert got["mean_tpot_ms"] == pytest.approx(75)  # 100 / 2 and 100 / 1
+    assert got["mean_itl_ms"] == pytest.approx(50)  # 50, 50, 90, 10
+    assert got["mean_e2el_ms"] == pytest.approx(155)  # 200 and 110
+    assert got["max_output_tokens_per_s"] == 6.0 and got["max_concurrent_requests"] == 1
+
+
+def test_goodput_as_vllm_judges_it() -> None:
+    assert vllm_result(RUN)["request_goodput"] is None
+    assert vllm_result(RUN, slo=parse_slo("ttft:50"))["request_goodput"] == 0.5
+    assert vllm_result(RUN, slo=parse_slo("ttft:100 tpot:50"))["request_goodput"] == 0.5
+    assert vllm_result(RUN, slo=parse_slo("ttft:100 stall:5"))["request_goodput"] is None
+
+
+def test_details_of_each_request() -> None:
+    got = vllm_result(RUN, detailed=True)
+    assert got["input_lens"] == [7, 0, 0] and got["output_lens"] == [3, 2, 0]
+    assert got["ttfts"] == [0.1, 0.01, 0.0]
+    assert got["itls"] == [[0.05, 0.05], [0.09, 0.01], []]
+    assert got["latencies"] == [0.2, 0.11, 0.0]
+    assert got["start_times"] == [0.0, 0.5, 0.0] and got["queue_times"] == [0.0, 0.05, 0.0]
+    assert got["generated_texts"] == [" a a a", "ab", ""]
+    assert got["errors"] == ["", "", "2 s passed"]
+
+
+def test_a_run_in_which_nothing_completed() -> None:
+    got = vllm_result(run(stream(end_ms=0, failure=Failure("http", "503"))), detailed=True)
+    assert (got["completed"], got["request_throughput"], got["mean_ttft_ms"]) == (0, 0.0, 0.0)
+    assert got["max_output_tokens_per_s"] == 0.0
+    unsent = vllm_result(
+        run(stream(sent_ms=None, failure=Failure("connect", "refused"))), detailed=True
+    )
+    assert unsent["start_times"] == [0.0]

@@ -1,0 +1,64 @@
+"""GLM-4.5: layer 0 dense, then experts of which some are used, and a shared one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.tiny_families.base import PRE_NORMS, Shapes, base_config, decoder_shapes
+
+CASES: dict[str, dict[str, Any]] = {
+    "glm4-moe": {},
+    "glm4-moe-tied": {"tie_word_embeddings": True, "partial_rotary_factor": 1.0},
+    "glm4-moe-no-head-norms": {"use_qk_norm": False, "attention_bias": True},
+}
+
+
+def config(**overrides: Any) -> dict[str, Any]:
+    """config.json. overrides: its keys."""
+    return (
+        base_config(
+            "glm4_moe",
+            "Glm4MoeForCausalLM",
+            num_hidden_layers=3,
+            head_dim=16,
+            hidden_act="silu",
+            rms_norm_eps=1e-5,
+            partial_rotary_factor=0.5,
+            use_qk_norm=True,
+            first_k_dense_replace=1,
+            moe_intermediate_size=32,
+            n_routed_experts=4,
+            num_experts_per_tok=2,
+            n_shared_experts=1,
+            routed_scaling_factor=1.5,
+            norm_topk_prob=True,
+            n_group=1,
+            topk_group=1,
+            num_nextn_predict_layers=0,
+        )
+        | overrides
+    )
+
+
+def shapes(config: dict[str, Any]) -> Shapes:
+    """Name and shape of every tensor."""
+    head = (config["head_dim"],)
+    head_norms = {"self_attn.q_norm": head, "self_attn.k_norm": head}
+    norms = PRE_NORMS | (head_norms if config["use_qk_norm"] else {})
+    dense = decoder_shapes(config, norms, output_bias=False)
+    hidden, width = config["hidden_size"], config["moe_intermediate_size"]
+    shapes: Shapes = {}
+    for name, shape in dense.items():
+        layer = int(name.split(".")[2]) if ".layers." in name else 0
+        if ".mlp." not in name or layer < config["first_k_dense_replace"]:
+            shapes[name] = shape
+            continue
+        mlp, _, module = name.rpartition("mlp.")
+        experts = [f"experts.{index}" for index in range(config["n_routed_experts"])]
+        for part in (*experts, "shared_experts"):
+            wide = width * (config["n_shared_experts"] if part == "shared_experts" else 1)
+            down = module.startswith("down")
+            shapes[f"{mlp}mlp.{part}.{module}"] = (hidden, wide) if down else (wide, hidden)
+        shapes[f"{mlp}mlp.gate.weight"] = (len(experts), hidden)
+        shapes[f"{mlp}mlp.gate.e_score_correction_bias"] = (len(experts),)
+    return shapes

@@ -1,0 +1,1 @@
+"""From installed packages to tokens: corpus, tokenizer, packed windows."""

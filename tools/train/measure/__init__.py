@@ -1,0 +1,1 @@
+"""Every figure of a model card, and checks of an export."""

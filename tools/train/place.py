@@ -1,0 +1,63 @@
+"""Copy the exported family to where it stands in the repository, within its limits of size.
+
+python -m tools.train.place --work build/train --root .
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from tools.train.members import MEMBERS, Member
+from tools.train.stages import ADAPTER_FILES, exported, exported_gguf
+
+# The base is in every installation of headrace; the others in every clone of the repository.
+MAX_BASE_BYTES, MAX_OTHER_BYTES = 15_000_000, 30_000_000
+
+
+def files_of(work: Path, root: Path, run: str, member: Member) -> dict[Path, Path]:
+    """What stands where: the place in the repository of each exported file."""
+    card = {root / member.card: work / "cards" / f"{member.name}.md"}
+    if member.kind == "model":
+        return {root / member.gguf: exported_gguf(work, run), **card}
+    folder = exported(work, run)
+    return {**{root / member.place / name: folder / name for name in ADAPTER_FILES}, **card}
+
+
+def checked(what: str, files: list[Path], limit_bytes: int) -> int:
+    """The bytes of `files`. Raises ValueError when they are more than the limit."""
+    n_bytes = sum(path.stat().st_size for path in files)
+    if n_bytes > limit_bytes:
+        raise ValueError(
+            f"{what}: {n_bytes:,} bytes, allowed are {limit_bytes:,}: make the model smaller"
+        )
+    return n_bytes
+
+
+def place(work: Path, root: Path) -> None:
+    """Copy all or, where something is too large, nothing."""
+    files = {run: files_of(work, root, run, member) for run, member in MEMBERS.items()}
+    others = [path for run, of in files.items() if run != "base" for path in of.values()]
+    sizes = {
+        "the base": checked("the base", list(files["base"].values()), MAX_BASE_BYTES),
+        "the others": checked("the others together", others, MAX_OTHER_BYTES),
+    }
+    for of in files.values():
+        for target, source in of.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Contents alone: the writers of some files make them readable by their owner only.
+            shutil.copyfile(source, target)
+    print(", ".join(f"{what} {n_bytes:,} bytes" for what, n_bytes in sizes.items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Copy the family into the repository.")
+    parser.add_argument("--work", type=Path, default=Path("build/train"))
+    parser.add_argument("--root", type=Path, default=Path())
+    arguments = parser.parse_args()
+    place(arguments.work, arguments.root)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the adapters learn, and how a style is measured."""

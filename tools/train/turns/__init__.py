@@ -1,0 +1,1 @@
+"""Questions and answers made from the corpus, in the family's chat template."""
