@@ -167,7 +167,7 @@ def test_the_plan_makes_everything_before_it_is_used(tmp_path: Path) -> None:
         assert needed <= there, stage.name
         there |= set(stage.made)
         for module, *_ in stage.commands:
-            assert (ROOT / "tools" / "train" / f"{module}.py").is_file()
+            assert (ROOT / "tools" / "train" / f"{module.replace('.', '/')}.py").is_file()
     assert {root / member.card for member in MEMBERS.values()} <= there
     assert len({stage.name for stage in stages}) == len(stages)
 
