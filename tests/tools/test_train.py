@@ -269,7 +269,9 @@ def test_the_schedule_warms_up_falls_and_lengthens() -> None:
     assert rates[100] == pytest.approx(settings.final_share)
     assert settings.rate_at(1.5) == pytest.approx(settings.final_share)
     assert [settings.length_at(share) for share in (0.0, 0.89, 0.9, 1.0)] == [512, 512, 2048, 2048]
-    assert [settings.turns_at(share) for share in (0.0, 0.59, 0.6)] == [0.0, 0.0, 0.2]
+    assert [settings.turns_at(share) for share in (0.0, 0.59, 0.6, 0.9)] == [0.0, 0.0, 0.2, 0.2]
+    settings = Settings(tokens=1000, long_turns_share=0.5)
+    assert [settings.turns_at(share) for share in (0.59, 0.6, 0.89, 0.9)] == [0.0, 0.2, 0.2, 0.5]
 
 
 def test_batches_are_of_the_schedules_shape_and_sources() -> None:

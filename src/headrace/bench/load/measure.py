@@ -6,11 +6,8 @@ Ctrl-C ends the run and keeps what there is; a second one ends the process.
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from headrace.bench.load.client_run import ClientJob, ClientOutcome, ClientRun
@@ -20,6 +17,7 @@ from headrace.bench.load.runner import Ending
 from headrace.bench.load.server_metrics import MetricsWatch
 from headrace.bench.load.workers import LEAD_NS, Workers
 from headrace.bench.record import RunRecord
+from headrace.bench.signals import stops_at_signal
 
 About = dict[str, str | int | float | bool | None]
 
@@ -60,7 +58,7 @@ async def measure(
     workers = Workers(job, processes, clock_ns) if processes > 1 else None
     client: _Client = ClientRun(job, clock_ns) if workers is None else workers
     metrics = MetricsWatch(job.endpoint, metrics_path, clock_ns=clock_ns) if metrics_path else None
-    with _interrupts(client.stop) as interrupted:
+    with stops_at_signal(client.stop) as interrupted:
         if metrics is not None:
             await metrics.start()
         await client.open()
@@ -95,28 +93,3 @@ async def _look(client: _Client, view: View, clock_ns: Callable[[], int]) -> Non
         await asyncio.sleep(REFRESH_S)
         told = client.progress(READ_AT_ONCE if view.reads else 0)
         view.show((clock_ns() - began_ns) / 1e9, told)
-
-
-@contextmanager
-def _interrupts(stop: Callable[[], None]) -> Iterator[asyncio.Event]:
-    """SIGINT and SIGTERM stop the run, the first time; set once that was so."""
-    interrupted = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-
-    def come() -> None:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-        interrupted.set()
-        stop()
-
-    for number in numbers:
-        loop.add_signal_handler(number, come)
-    try:
-        yield interrupted
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 from collections.abc import Callable
 
 import uvloop
 
 from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
+from headrace.bench.signals import stops_at_signal
 
 
 def run_mock(
@@ -25,13 +25,10 @@ def run_mock(
 
 
 async def _serve(endpoint: MockEndpoint, announce: Callable[[str], None]) -> dict[str, int]:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with endpoint as url:
-        # What is loaded stays: a collection that looks at it would delay chunks by milliseconds.
-        gc.freeze()
-        announce(url)
-        await stop.wait()
+    with stops_at_signal(lambda: None) as stopped:
+        async with endpoint as url:
+            # What is loaded stays: a collection of it would delay chunks by milliseconds.
+            gc.freeze()
+            announce(url)
+            await stopped.wait()
     return dict(endpoint.outcomes)
