@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.tools import toy_training
 from tools.train.data.tokenizer import train_tokenizer, write_tokenizer
 from tools.train.models.config import ModelConfig
 
@@ -26,17 +27,9 @@ from tools.train.models import lora  # noqa: E402
 from tools.train.models.model import LanguageModel  # noqa: E402
 from tools.train.styles import report as style_report  # noqa: E402
 
-VOCABULARY = 320
-# Two heads of 32 and rows of whole Q8_0 blocks, so that GGUF holds every matrix.
-SHAPE = ModelConfig(
-    vocab_size=VOCABULARY,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=32,
-)
+# Rows of whole Q8_0 blocks, so that GGUF holds every matrix.
+SHAPE = replace(toy_training.SHAPE, num_attention_heads=2, num_key_value_heads=1, head_dim=32)
+VOCABULARY = SHAPE.vocab_size
 CONFIG = lora.LoraConfig(rank=4, alpha=12)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from dataclasses import asdict
@@ -14,8 +15,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.tools.toy_training import SHAPE, write_data
-from tools.train.data.tokenizer import CHAT_TEMPLATE_FILE
+from tests.tools.toy_training import SHAPE, documents, write_data
+from tools.train.data.tokenizer import CHAT_TEMPLATE_FILE, train_tokenizer
 from tools.train.export import export, gguf_metadata
 from tools.train.measure.llama_server import LlamaServer
 from tools.train.models.config import NOTE_KEY, ModelConfig, read_note
@@ -190,15 +191,12 @@ def test_agreement_counts_up_to_the_first_difference() -> None:
     assert (found.same_prompts, found.prompts) == (3, 4)
     assert (found.same_tokens, found.tokens) == (1 + 2 + 1 + 0, 3 + 2 + 1 + 0)
     with pytest.raises(ValueError, match="has 0 documents of more than 48 tokens, 10 are needed"):
-        from tests.tools.toy_training import documents
-        from tools.train.data.tokenizer import train_tokenizer
-
         prompts_of(["short"], train_tokenizer(documents(50), 330), 48)
 
 
 SERVER = """\
 #!{python}
-import json, sys
+import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Handler(BaseHTTPRequestHandler):
@@ -219,6 +217,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+open(options["-m"] + ".pid", "w").write(str(os.getpid()))
 HTTPServer((options["--host"], int(options["--port"])), Handler).serve_forever()
 """
 
@@ -233,8 +232,10 @@ def test_llama_server_is_started_asked_and_stopped(tmp_path: Path) -> None:
     fake = program(tmp_path / "llama-server", SERVER.format(python=sys.executable))
     with LlamaServer(fake, tmp_path / "model.gguf") as server:
         assert server.greedy([5, 6, 7], 2) == [6, 7]
-        process = server._process
-    assert process.poll() is not None
+        process_id = int((tmp_path / "model.gguf.pid").read_text())
+        os.kill(process_id, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process_id, 0)
 
 
 def test_a_llama_server_that_does_not_start_is_told(tmp_path: Path) -> None:

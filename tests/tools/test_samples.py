@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
+
+from headrace import LLM, SamplingParams
+from tools.train.measure import samples
+from tools.train.measure.heldout_text import Document
+from tools.train.measure.marks import marks_of, settled
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def importable_tools() -> Iterator[None]:
-    """`tools` belongs to the repository, not to the installed package."""
-    sys.path.insert(0, str(ROOT))
-    yield
-    sys.path.remove(str(ROOT))
-
-
-def load(name: str) -> ModuleType:
-    return importlib.import_module(f"tools.train.{name}")
-
-
 def test_settled_is_outside_of_strings_and_brackets() -> None:
-    settled = load("measure.marks").settled
     assert settled("def f(x):\n")
     assert settled('x = """\na\n"""\n# (\n')
     for text in ('def f():\n    """Say\n', "f(\n", "x = 1", "x = 1 + \\\n", "x = ']'  # [\nf([)\n"):
@@ -36,13 +24,12 @@ def test_settled_is_outside_of_strings_and_brackets() -> None:
 
 
 def test_marks_of_good_code() -> None:
-    marks = load("measure.marks").marks_of
     prompt = "class A:\n    def f(self, x):\n"
     good = (
         "        if x:\n            return [\n          1,\n   2]\n        # odd ( comment\n"
         '        text = """\n  ) free\n"""\n        return {x: ")"}\n\n    def g(self): pass\n'
     )
-    found = marks(prompt, good)
+    found = marks_of(prompt, good)
     assert found.parsed_share == 1.0
     assert (found.brackets_match, found.n_open_brackets) == (True, 0)
     assert found.indented_share == 1.0
@@ -50,42 +37,39 @@ def test_marks_of_good_code() -> None:
 
 
 def test_marks_of_text_that_breaks_off() -> None:
-    marks = load("measure.marks").marks_of
-    found = marks("def f(x):\n", "    y = x\n    return g(y,")
+    found = marks_of("def f(x):\n", "    y = x\n    return g(y,")
     assert found.parsed_share == 1.0
     assert (found.brackets_match, found.n_open_brackets) == (True, 1)
     assert found.n_lines == 2
-    assert marks("import nu", "mpy").parsed_share is None
-    assert marks("import nu", "").indented_share is None
+    assert marks_of("import nu", "mpy").parsed_share is None
+    assert marks_of("import nu", "").indented_share is None
     # The line that the prompt began is the prompt's: its indentation says nothing.
-    assert marks("import nu", "mpy\nimport os\n").indented_share == 1.0
+    assert marks_of("import nu", "mpy\nimport os\n").indented_share == 1.0
 
 
 def test_marks_of_bad_code() -> None:
-    marks = load("measure.marks").marks_of
-    assert marks("def f(x):\n", "    a = (x]\n    b = 1\n").brackets_match is False
-    assert marks("def f(x):\n", "    a = x)\n").brackets_match is False
+    assert marks_of("def f(x):\n", "    a = (x]\n    b = 1\n").brackets_match is False
+    assert marks_of("def f(x):\n", "    a = x)\n").brackets_match is False
     # Not deeper behind a colon, then not a multiple of four, then deeper without a colon.
-    assert marks("def f(x):\n", "a = 1\n").indented_share == 0.0
-    assert marks("def f(x):\n", "   a = 1\n   b = 1\n").indented_share == 0.0
-    assert marks("def f(x):\n", "    a = 1\n        b = 1\n").indented_share == 0.5
-    assert marks("", "a = 1\nb = 2\nif a\n    c = 3\n").parsed_share == 0.5
-    assert marks("", "a = '\0'\n").parsed_share == 0.0
+    assert marks_of("def f(x):\n", "a = 1\n").indented_share == 0.0
+    assert marks_of("def f(x):\n", "   a = 1\n   b = 1\n").indented_share == 0.0
+    assert marks_of("def f(x):\n", "    a = 1\n        b = 1\n").indented_share == 0.5
+    assert marks_of("", "a = 1\nb = 2\nif a\n    c = 3\n").parsed_share == 0.5
+    assert marks_of("", "a = '\0'\n").parsed_share == 0.0
 
 
-def held_out_document(name: str, n_functions: int, n_lines: int) -> Any:
+def held_out_document(name: str, n_functions: int, n_lines: int) -> Document:
     function = "def {name}(a,\n         b):\n" + "    a += b\n" * n_lines + "\n\n"
     text = "import os\n\n\n" + "".join(
         function.replace("{name}", f"{name}_{i}") for i in range(n_functions)
     )
-    return load("measure.heldout_text").Document("p", f"p/{name}.py", text)
+    return Document("p", f"p/{name}.py", text)
 
 
 def test_prompts_are_drawn_by_seed_one_of_a_file() -> None:
-    samples = load("measure.samples")
     documents = [held_out_document(f"f{i}", 3, 40) for i in range(14)]
     documents.append(held_out_document("short", 5, 20))
-    documents.append(load("measure.heldout_text").Document("p", "p/README.md", "not Python ("))
+    documents.append(Document("p", "p/README.md", "not Python ("))
     drawn = samples.drawn_prompts(documents, seed=1)
     assert drawn == samples.drawn_prompts(documents, seed=1)
     assert drawn != samples.drawn_prompts(documents, seed=2)
@@ -102,20 +86,16 @@ def test_prompts_are_drawn_by_seed_one_of_a_file() -> None:
 
 
 def test_prompt_ends_outside_of_a_docstring() -> None:
-    samples = load("measure.samples")
     text = 'def f():\n    """Say\n' + "    more\n" * 15 + '    """\n' + "    f()\n" * 30
-    (prompt,) = samples.definitions(load("measure.heldout_text").Document("p", "p/a.py", text))
+    (prompt,) = samples.definitions(Document("p", "p/a.py", text))
     assert prompt.text.endswith('more\n    """\n')
     without_end = text.replace("    more\n" * 15, "    more\n" * 40)
-    assert (
-        samples.definitions(load("measure.heldout_text").Document("p", "p/a.py", without_end)) == []
-    )
+    assert samples.definitions(Document("p", "p/a.py", without_end)) == []
 
 
 def test_samples_are_those_of_the_engine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    samples = load("measure.samples")
     embedded = sorted((ROOT / "src" / "headrace" / "embedded").glob("*.gguf"))
     if not embedded:
         pytest.skip("the embedded model has not been built")
@@ -137,8 +117,8 @@ def test_samples_are_those_of_the_engine(
     assert [one["kind"] for one in found] == ["heldout"] * 3 + ["hand", "chat"]
     assert [one["seed"] for one in found[:3]] == [samples.SEED + i for i in range(3)]
     assert [one["temperature"] for one in found] == [0.6] * 3 + [0.0] * 2
-    llm = samples.LLM(embedded[0], threads=1)
-    params = samples.SamplingParams(temperature=0.0, max_tokens=6)
+    llm = LLM(embedded[0], threads=1)
+    params = SamplingParams(temperature=0.0, max_tokens=6)
     [expected] = llm.generate("import nu", params)
     assert found[3]["completion"] == expected.text
     assert found[3]["n_tokens"] == len(expected.token_ids)

@@ -1,47 +1,31 @@
-"""The trainer: the model is Qwen3, the optimizers do what they say, and a resumed run is exact."""
+"""The trainer: its schedule, its batches, what a step adds up to, and that resuming is exact."""
 
 from __future__ import annotations
 
 import math
-import random
 import subprocess
 import sys
-import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tools.toy_training import SHAPE, documents, write_data
-from tools.train.data.tokenizer import (
-    END_OF_TEXT_ID,
-    FIM_MIDDLE_ID,
-    FIM_PREFIX_ID,
-    FIM_SUFFIX_ID,
-    train_tokenizer,
-)
+from tests.tools.toy_training import SHAPE, write_data
 from tools.train.models.config import read_note
 
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from tools.train.data import packing as data  # noqa: E402
-from tools.train.data.cut_words import cut_words  # noqa: E402
-from tools.train.loop import optimizer  # noqa: E402
+from tools.train.data.packing import Sampler, windows  # noqa: E402
 from tools.train.loop.parallel import Workers  # noqa: E402
 from tools.train.loop.trainer import MAX_STEP_S, Settings, Trainer, run  # noqa: E402
-from tools.train.models.model import QUERY_BLOCK, LanguageModel, causal_attention  # noqa: E402
+from tools.train.models.model import LanguageModel  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP_TOKENS = 128
 N_STEPS = 6
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def settings_of(**others: Any) -> Settings:
@@ -62,203 +46,11 @@ def trainer_of(**others: Any) -> Trainer:
     torch.manual_seed(7)
     model = LanguageModel(SHAPE)
     sources = {
-        "code": data.Sampler(torch.arange(3000, dtype=torch.int32) * 7 % 311, seed=3),
-        "turns": data.Sampler(torch.arange(900, dtype=torch.int32) * 5 % 97, seed=4),
+        "code": Sampler(torch.arange(3000, dtype=torch.int32) * 7 % 311, seed=3),
+        "turns": Sampler(torch.arange(900, dtype=torch.int32) * 5 % 97, seed=4),
     }
     settings = settings_of(**others)
     return Trainer(model, model.loss, settings, sources, asdict(SHAPE), Workers())
-
-
-def test_fill_in_the_middle_keeps_every_token_of_the_document() -> None:
-    ids = list(range(100, 1100))
-    found = data.rearranged(ids, random.Random(1))
-    assert found == data.rearranged(ids, random.Random(1))
-    pieces: list[list[int]] = [[]]
-    for token in found:
-        if token == END_OF_TEXT_ID:
-            pieces.append([])
-        else:
-            pieces[-1].append(token)
-    assert len(pieces) == math.ceil(len(ids) / data.FIM_TOKENS)
-    whole = []
-    for piece in pieces:
-        assert piece[0] == FIM_PREFIX_ID
-        suffix, middle = piece.index(FIM_SUFFIX_ID), piece.index(FIM_MIDDLE_ID)
-        assert 0 < suffix < middle
-        whole += piece[1:suffix] + piece[middle + 1 :] + piece[suffix + 1 : middle]
-    assert whole == ids
-
-
-def test_packing_rearranges_the_share_it_is_told() -> None:
-    texts = documents(400)
-    tokenizer = train_tokenizer(texts, 330)
-    plain = data.pack(tokenizer, texts, seed=1)
-    assert torch.equal(plain, data.pack(tokenizer, texts, seed=1))
-    assert not torch.equal(plain, data.pack(tokenizer, texts, seed=2))
-    assert int(plain[0]) == int(plain[-1]) == END_OF_TEXT_ID
-    assert int((plain == END_OF_TEXT_ID).sum()) == len(texts) + 1
-    decoded = tokenizer.decode(plain.tolist(), skip_special_tokens=False)
-    assert sorted(filter(None, decoded.split("<|endoftext|>"))) == sorted(texts)
-    mixed = data.pack(tokenizer, texts, seed=1, fim_share=0.25)
-    assert 60 <= int((mixed == FIM_MIDDLE_ID).sum()) <= 140
-
-
-def test_cut_words_change_tokens_but_not_text() -> None:
-    texts = documents(50)
-    tokenizer = train_tokenizer(texts, 330)
-    stream = data.pack(tokenizer, texts, seed=1)
-    text = tokenizer.decode(stream.tolist(), skip_special_tokens=False)
-    assert torch.equal(cut_words(stream, tokenizer, 0.0, seed=1), stream)
-    every, again = (cut_words(stream, tokenizer, 1.0, seed=1) for _ in range(2))
-    assert torch.equal(every, again)
-    assert tokenizer.decode(every.tolist(), skip_special_tokens=False) == text
-    assert int((every == END_OF_TEXT_ID).sum()) == int((stream == END_OF_TEXT_ID).sum())
-    # " return" is one token to the tokenizer, and none of the texts has it in one piece any more.
-    whole = tokenizer.token_to_id("\u0120return")
-    assert int((stream == whole).sum()) == len(texts)
-    assert int((every == whole).sum()) == 0
-    some = cut_words(stream, tokenizer, 0.2, seed=1)
-    assert stream.numel() < some.numel() < every.numel()
-
-
-def test_an_epoch_shows_every_window_once_and_the_next_cuts_elsewhere() -> None:
-    sampler = data.Sampler(torch.arange(1001, dtype=torch.int32), seed=5)
-    first = [sampler.next_batch(3, 10) for _ in range(33)]
-    assert sampler.epoch == 0
-    starts = torch.cat([batch.ids[:, 0] for batch in first])
-    assert len(set(starts.tolist())) == 99
-    assert len({start % 10 for start in starts.tolist()}) == 1
-    for batch in first:
-        assert torch.equal(batch.targets, batch.ids + 1)
-    second = sampler.next_batch(3, 10)
-    assert (sampler.epoch, sampler.position) == (1, 3)
-    assert int(second.ids[0, 0]) % 10 != int(starts[0]) % 10
-    with pytest.raises(ValueError, match="too few for a batch of 3 x 400"):
-        sampler.next_batch(3, 400)
-
-
-@pytest.mark.parametrize("length", [1, 5, QUERY_BLOCK, QUERY_BLOCK + 1, 2 * QUERY_BLOCK + 37])
-def test_attention_is_pytorchs(length: int) -> None:
-    generator = torch.Generator().manual_seed(length)
-    q, k, v = (
-        torch.randn(2, 3, length, 16, generator=generator, requires_grad=True) for _ in range(3)
-    )
-    ours = causal_attention(q, k, v)
-    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
-    weights = torch.randn(ours.shape, generator=generator)
-    ours_back = torch.autograd.grad((ours * weights).sum(), (q, k, v))
-    theirs_back = torch.autograd.grad((theirs * weights).sum(), (q, k, v))
-    for one, other in zip(ours_back, theirs_back, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-
-
-def test_the_model_is_transformers_qwen3() -> None:
-    transformers = pytest.importorskip("transformers", reason="the comparison needs transformers")
-    torch.manual_seed(1)
-    model = LanguageModel(SHAPE)
-    with torch.no_grad():
-        for parameter in model.parameters():  # norms begin at one, which would hide their names
-            parameter.add_(0.05 * torch.randn(parameter.shape))
-    peer = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SHAPE.to_hugging_face()))
-    missing, unexpected = peer.load_state_dict(model.state_dict(), strict=False)
-    assert set(missing) <= {"lm_head.weight"}
-    assert not unexpected
-    peer.tie_weights()
-    ids = torch.randint(SHAPE.vocab_size, (2, QUERY_BLOCK + 44))
-    with torch.no_grad():
-        torch.testing.assert_close(model(ids), peer.eval()(ids).logits, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("shape", [(48, 48), (32, 80), (80, 32)])
-def test_orthogonalized_keeps_directions_and_evens_out_sizes(shape: tuple[int, int]) -> None:
-    generator = torch.Generator().manual_seed(2)
-    rank = min(shape)
-    left = torch.linalg.qr(torch.randn(shape[0], rank, generator=generator)).Q
-    right = torch.linalg.qr(torch.randn(shape[1], rank, generator=generator)).Q
-    sizes = torch.linspace(0.5, 4.0, rank)
-    found = optimizer.orthogonalized(left @ torch.diag(sizes) @ right.T)
-    assert found.dtype == torch.float32 and found.shape == shape
-    # In the basis of the decomposition the result is about diagonal, with sizes about one.
-    inside = left.T @ found @ right
-    assert (inside.diagonal() > 0.6).all() and (inside.diagonal() < 1.3).all()
-    assert (inside - torch.diag(inside.diagonal())).abs().max() < 0.1
-    assert (found - left @ inside @ right.T).abs().max() < 0.05
-
-
-class Exchange:
-    """What `Workers.sum_over` needs between threads of one process: all add, then all read."""
-
-    def __init__(self, count: int) -> None:
-        self.barrier = threading.Barrier(count, timeout=30)
-        self.offered: dict[int, list[Any]] = {}
-
-    def sum_over(self, rank: int, tensors: list[Any]) -> None:
-        self.offered[rank] = [tensor.clone() for tensor in tensors]
-        self.barrier.wait()
-        for index, tensor in enumerate(tensors):
-            tensor.copy_(sum(offered[index] for offered in self.offered.values()))
-        self.barrier.wait()
-
-
-class ThreadWorkers(Workers):
-    """Workers that are threads."""
-
-    exchange: Exchange
-
-    def sum_over(self, tensors: Any) -> None:
-        self.exchange.sum_over(self.rank, list(tensors))
-
-
-def muon_weights(workers: Workers) -> list[Any]:
-    """Three matrices after three steps of Muon on gradients that are always the same."""
-    generator = torch.Generator().manual_seed(4)
-    weights = [
-        torch.nn.Parameter(torch.randn(shape, generator=generator))
-        for shape in ((16, 16), (8, 24), (24, 8))
-    ]
-    muon = optimizer.Muon(weights, 0.02, 0.1, workers)
-    for _ in range(3):
-        for weight in weights:
-            weight.grad = torch.randn(weight.shape, generator=generator)
-        muon.step()
-    return [weight.detach() for weight in weights]
-
-
-def test_two_workers_share_the_work_of_muon_and_get_what_one_does() -> None:
-    alone = muon_weights(Workers())
-    exchange = Exchange(2)
-    found: dict[int, list[Any]] = {}
-
-    def work(rank: int) -> None:
-        workers = ThreadWorkers(rank, 2)
-        object.__setattr__(workers, "exchange", exchange)
-        found[rank] = muon_weights(workers)
-
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(found) == [0, 1]
-    for weights in found.values():
-        for one, other in zip(weights, alone, strict=True):
-            torch.testing.assert_close(one, other, atol=0, rtol=0)
-
-
-def test_matrices_inside_the_layers_go_to_muon_and_the_rest_to_adamw() -> None:
-    model = LanguageModel(SHAPE)
-    model.model.norm.weight.requires_grad_(False)
-    muon, adamw = optimizer.make_optimizers(
-        model, Workers(), muon_learning_rate=0.02, adamw_learning_rate=0.004, weight_decay=0.1
-    )
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    inner = {names[id(p)] for group in muon.param_groups for p in group["params"]}
-    other = {names[id(p)] for group in adamw.param_groups for p in group["params"]}
-    assert len(inner) == 7 * SHAPE.num_hidden_layers and all(".layers." in name for name in inner)
-    assert inner | other == set(names.values()) - {"model.norm.weight"}
-    assert "model.embed_tokens.weight" in other
-    assert [group["peak_lr"] for group in muon.param_groups] == [0.02]
 
 
 def test_the_schedule_warms_up_falls_and_lengthens() -> None:
@@ -287,7 +79,7 @@ def test_batches_are_of_the_schedules_shape_and_sources() -> None:
 
 def test_turns_that_are_asked_for_must_be_there() -> None:
     model = LanguageModel(SHAPE)
-    sources = {"code": data.Sampler(torch.arange(3000), seed=3)}
+    sources = {"code": Sampler(torch.arange(3000), seed=3)}
     with pytest.raises(ValueError, match=r"turns_share is 0\.2, but there is no source of turns"):
         Trainer(model, model.loss, settings_of(), sources, asdict(SHAPE), Workers())
 
@@ -318,7 +110,7 @@ def stopping_after(n_steps: int, trainer: Trainer) -> Any:
 
 
 def test_a_stopped_run_resumes_to_the_weights_of_an_unbroken_one(tmp_path: Path) -> None:
-    held_out = [data.windows(torch.arange(200) % 300, 32, 2)[0]]
+    held_out = [windows(torch.arange(200) % 300, 32, 2)[0]]
     results = {}
     for name, stops in (("unbroken", []), ("stopped", [2, 5])):
         out = tmp_path / name

@@ -20,7 +20,6 @@ from tools.train.turns.answers import ANSWERS
 from tools.train.turns.calls import FUNCTIONS, called
 from tools.train.turns.facts import Fact, first_example, read_facts
 from tools.train.turns.known import descriptions, examples, improved, recipes
-from tools.train.turns.prose import described, third_person
 from tools.train.turns.running import FAMOUS, running_facts
 from tools.train.turns.smalltalk import outside_talk, personal_talk, unknown_talk
 from tools.train.turns.tables import read_table
@@ -107,54 +106,6 @@ def _made(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str,
         split: [json.loads(line) for line in (out / f"{split}.jsonl").read_text().splitlines()]
         for split in ("train", "heldout")
     }
-
-
-@pytest.mark.parametrize(
-    ("docstring", "summary"),
-    [
-        ("Return the sum.", "Return the sum."),
-        ("f(x) -> int\n\nReturn the sum of x", "Return the sum of x."),
-        (
-            "Call the function :func:`~a.b.run` with ``x``.\n\n:param x: it",
-            "Call the function `run` with `x`.",
-        ),
-        ("Make one of them. It can be any of:\n\n- this\n- that", "Make one of them."),
-        ("Read a file.  See the text.\n\nArgs:\n    path: where it is", "Read a file."),
-        ("Give it a name.\n\nname\n    The new name.", "Give it a name."),
-        ("Return *value* as `text <http>`_ of it.", "Return value as text of it."),
-        ("Short.", ""),
-        ("Return one of the", ""),
-        ("TODO: write what this one does.", ""),
-    ],
-)
-def test_a_docstring_becomes_plain_prose(docstring: str, summary: str) -> None:
-    assert described(docstring) == (summary, summary)
-
-
-def test_a_description_ends_before_the_limit() -> None:
-    docstring = " ".join(["Return the sum of a and b."] * 20)
-    assert described(docstring, max_words=15) == (
-        "Return the sum of a and b.",
-        "Return the sum of a and b. Return the sum of a and b.",
-    )
-
-
-@pytest.mark.parametrize(
-    ("imperative", "indicative"),
-    [
-        ("Return the sum.", "returns the sum."),
-        ("Copy a file.", "copies a file."),
-        ("Fetch it now.", "fetches it now."),
-        ("Destroy a thing.", None),
-        ("Returns the sum.", "returns the sum."),
-        ("Lookup up a name.", "looks up a name."),
-        ("Run a coroutine and return the result.", "runs a coroutine and returns the result."),
-        ("Wait to stop and return the result.", "waits to stop and return the result."),
-        ("The sum of it.", None),
-    ],
-)
-def test_a_docstring_gets_a_subject(imperative: str, indicative: str | None) -> None:
-    assert third_person(imperative) == indicative
 
 
 def test_names_are_the_ones_users_write(corpus: Path) -> None:
@@ -267,13 +218,19 @@ def test_the_same_corpus_gives_the_same_files(
     assert set(ANSWERS) | others == kinds
 
 
+def what_the_model_is_given(row: dict[str, Any]) -> str:
+    """Everything in a conversation that it did not say itself."""
+    messages = [message for message in row["messages"] if message["role"] != "assistant"]
+    return json.dumps([messages, row.get("tools")])
+
+
 def test_conversations_are_distinct_and_apart(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = _made(corpus, tmp_path, monkeypatch)
     for rows in made.values():
-        asked = [turns._asked(row) for row in rows]
-        assert len(set(asked)) == len(asked)
+        given = [what_the_model_is_given(row) for row in rows]
+        assert len(set(given)) == len(given)
         for row in rows:
             assert not CONTROL_TEXT.search(json.dumps(row["messages"]))
             assert row["messages"][-1]["role"] == "assistant"
@@ -332,73 +289,6 @@ def test_a_table_begins_with_a_section(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("tools.train.turns.tables.FOLDER", tmp_path)
     with pytest.raises(ValueError, match="lost"):
         read_table("bad")
-
-
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "look_up",
-            "description": "Docs of <b> & 'c'",
-            "parameters": {"type": "object", "properties": {"name": {"type": "string"}}},
-        },
-    }
-]
-CALL = {"type": "function", "function": {"name": "look_up", "arguments": {"name": "é <len>"}}}
-USER = {"role": "user", "content": "What does <len> do?"}
-LAST_MESSAGES: dict[str, tuple[dict[str, Any], str]] = {
-    "text": ({"content": "It returns 1 & 2.\n"}, "It returns 1 & 2.\n"),
-    "call": (
-        {"content": "", "tool_calls": [CALL]},
-        '<tool_call>\n{"name": "look_up", "arguments": {"name": "é <len>"}}\n</tool_call>',
-    ),
-}
-
-
-@pytest.mark.parametrize("template", ["plain", "headrace"])
-@pytest.mark.parametrize("last", sorted(LAST_MESSAGES))
-@pytest.mark.parametrize("reasoning", [None, "`len` is a builtin.\nIt takes `obj`."])
-@pytest.mark.parametrize("system", [None, "Be brief."])
-@pytest.mark.parametrize("tools", [None, TOOLS])
-def test_training_text_is_the_prompt_and_what_the_model_writes(
-    template: str, last: str, reasoning: str | None, system: str | None, tools: Any
-) -> None:
-    source = turns.CHAT_TEMPLATE_FILE.read_text()
-    if template == "headrace":
-        compiled: Any = ChatTemplate(source)
-    else:
-        compiled = turns.environment().from_string(source)
-    message, written = LAST_MESSAGES[last]
-    start = [{"role": "system", "content": system}] if system else []
-    answer = {"role": "assistant", **message}
-    if reasoning:
-        answer["reasoning_content"] = reasoning
-        written = f"{reasoning}\n</think>\n{written}"
-    messages = [*start, USER, answer]
-    trained = turns.renderer()({"messages": messages, "tools": tools})
-    prompt = compiled.render(
-        messages=messages[:-1],
-        tools=tools,
-        add_generation_prompt=True,
-        enable_thinking=bool(reasoning),
-    )
-    assert trained == f"{prompt}{written}<|im_end|>\n"
-    assert trained == compiled.render(messages=messages, tools=tools, add_generation_prompt=False)
-
-
-def test_a_tools_answer_and_parts_of_text() -> None:
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    messages = [
-        {"role": "user", "content": parts},
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "content": "Docs."},
-    ]
-    text = ChatTemplate(turns.CHAT_TEMPLATE_FILE.read_text()).render(messages, tools=TOOLS)
-    assert "<|im_start|>user\nab<|im_end|>\n" in text
-    assert "<|im_start|>user\n<tool_response>\nDocs.\n</tool_response><|im_end|>\n" in text
-    assert text.endswith("<|im_start|>assistant\n")
-    declared = json.dumps(TOOLS[0]["function"])
-    assert text.startswith(f"<|im_start|>system\nFunctions:\n{declared}\n<|im_end|>\n")
 
 
 def test_the_files_are_read_as_the_template_writes_them(

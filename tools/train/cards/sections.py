@@ -1,6 +1,6 @@
 """The sections of a model card that say what a member is: each gives Markdown from the evidence.
 
-What was measured of it stands in card_results.py.
+What was measured of it stands in results.py.
 """
 
 from __future__ import annotations
@@ -87,6 +87,12 @@ def training(evidence: Evidence) -> str:
     """What the run was."""
     progress, settings = evidence.note["progress"], evidence.note["settings"]
     precision = "bfloat16" if settings["bfloat16"] else "float32"
+    conversations = (
+        f"{settings['turns_share']:.0%} of the tokens from {settings['turns_from']:.0%} of the "
+        "budget on"
+    )
+    if settings.get("long_turns_share") is not None:
+        conversations += f", {settings['long_turns_share']:.0%} from {settings['long_from']:.0%} on"
     rows = [
         ("tokens seen", f"{progress['tokens']:,}"),
         ("steps", f"{progress['step']:,} of {settings['step_tokens']:,} tokens"),
@@ -95,11 +101,7 @@ def training(evidence: Evidence) -> str:
             f"{settings['length']:,}, from {settings['long_from']:.0%} of the budget on "
             f"{settings['long_length']:,}",
         ),
-        (
-            "conversations",
-            f"{settings['turns_share']:.0%} of the tokens from {settings['turns_from']:.0%} of the "
-            "budget on",
-        ),
+        ("conversations", conversations),
         ("fill-in-the-middle", f"{settings['fim_share']:.0%} of the documents"),
         (
             "peak learning rates",

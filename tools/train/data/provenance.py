@@ -22,13 +22,14 @@ PAGE = """\
 The corpus of the models in this repository: the standard library of the interpreter that
 assembled it, and packages as their makers published them, with their documents. Each package's
 text stays under its own licence and the copyright of its authors; licence texts and notices are in
-the packages themselves, which a package index gives under these names and versions. The models'
+the packages themselves, which package indexes offer under these names and versions. The models'
 weights are distributed under {licence}.
 
 Left out are tests, vendored copies, generated files, tables of data and near-duplicates; the rules
-are in [tools/train/data/corpus.py](../tools/train/data/corpus.py). Packages of the split "heldout"
-were never trained on: they are what the models are measured with. `python -m
-tools.train.data.corpus` writes the list of all files with their SHA-256 as `provenance.json`; the
+are in [tools/train/data/corpus.py](../tools/train/data/corpus.py). The split "heldout" was never
+trained on: the models are measured on it. It is whole packages, and three of the standard library's
+(email, wsgiref, xmlrpc), so that "python" has a row in each split. `python -m
+tools.train.data.corpus` writes `provenance.json`, which lists every file with its SHA-256; the
 SHA-256 of that list is
 `{digest}`.
 

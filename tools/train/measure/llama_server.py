@@ -7,7 +7,6 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -50,12 +49,7 @@ class LlamaServer:
             f"(exit status {status}); run it by hand to see why"
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def greedy(self, prompt: list[int], n_tokens: int) -> list[int]:
