@@ -57,3 +57,7 @@ class EngineRestartingError(EngineDeadError):
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class CatalogError(HeadraceError):
+    """A file of the catalog is not as it must be, or a row that is asked for is not there."""

@@ -39,6 +39,8 @@ def test_a_good_request_meets_every_limit() -> None:
 def test_failed_requests_are_in_the_denominator() -> None:
     got = under("ttft:500", steady(2, 10, 10), steady(2, 10, 10, failure=FAILED))
     assert (got.judged, got.good, got.fraction) == (2, 1, 0.5)
+    # Of one in two nobody can say much: (1 - low)^2 = 0.975 and high^2 = 0.975.
+    assert got.fraction_interval == pytest.approx((1 - 0.975**0.5, 0.975**0.5), abs=1e-9)
     nobody = under("ttft:500", steady(2, 10, 10, failure=FAILED))
     assert (nobody.fraction, nobody.requests_per_s) == (0.0, 0.0)
 
@@ -114,7 +116,7 @@ def test_nothing_measured_says_nothing() -> None:
     assert (got.judged, got.fraction, got.met) == (0, None, None)
     assert [one.met for one in got.conditions] == [None, None]
     instant = judge(parse_slo("ttft:1"), [], 0.0)
-    assert instant.requests_per_s is None
+    assert instant.requests_per_s is instant.fraction_interval is None
 
 
 def test_a_metric_that_the_definition_lacks() -> None:

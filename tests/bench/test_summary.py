@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.bench.cost import Prices
 from headrace.bench.definitions import DEFINITIONS
 from headrace.bench.record import ClientHealth, Failure, RequestRecord, RunRecord, Usage
 from headrace.bench.slo import parse_slo
@@ -134,8 +135,45 @@ def test_the_client_is_judged_by_the_ttft_from_the_actual_send() -> None:
     assert summarize(run(steady(2, 130, 1), health=slow)).client.client_bound is False
 
 
+def test_what_a_run_cost_is_of_what_was_completed() -> None:
+    told = Usage(prompt_tokens=1000, completion_tokens=500, cached_tokens=400)
+    failed = steady(2, 10, 10, usage=told, failure=Failure("stream", "gone"))
+    warm = steady(2, 10, 10, usage=told, measured=False)
+    of = run(*[steady(2, 10, 10, usage=told, index=at) for at in range(4)], failed, warm)
+    got = summarize(of, prices=Prices(input_usd=1, output_usd=10, cached_usd=0.25)).cost
+    # Of each: 600 + 400 / 4 + 5,000 dollars by the million.
+    assert got.run_usd == pytest.approx(4 * 5700e-6)
+    assert got.per_million_output == pytest.approx(11.4)
+    hourly = summarize(of, prices=Prices(hour_usd=3.6)).cost
+    assert hourly.run_usd == pytest.approx(0.001 * 0.02)
+    assert hourly.tokens_per_s_per_usd == pytest.approx(2000 / 0.02 / 3.6)
+    assert summarize(of).cost.basis == "unknown"
+
+
+def test_tokens_that_nobody_counted_have_no_price() -> None:
+    silent = run(steady(2, 10, 10, tokens=None), steady(2, 10, 10, tokens=2, index=1))
+    got = summarize(silent, prices=Prices(input_usd=1, output_usd=1)).cost
+    assert got.run_usd is None and got.why == "nobody counted the tokens of 2 requests"
+    embedding = run(steady(1, 10, 10, usage=Usage(prompt_tokens=500_000)))
+    assert summarize(embedding, prices=Prices(input_usd=1)).cost.run_usd == pytest.approx(0.5)
+
+
+def test_a_run_that_outgrows_its_server_says_so() -> None:
+    """20 a second come, 10 a second are answered one after another."""
+    full = run(*[steady(2, 50 * at + 90, 10, start_ms=50 * at, index=at) for at in range(600)])
+    got = summarize(full).saturation
+    assert got is not None and got.saturated
+    assert got.completed_per_s == pytest.approx(10, rel=0.02)
+    room = run(*[steady(2, 20, 10, start_ms=50 * at, index=at) for at in range(600)])
+    found = summarize(room).saturation
+    assert found is not None and found.saturated is False
+    closed = msgspec.structs.replace(full, about={"open_loop": False})
+    assert summarize(closed).saturation is None
+
+
 def test_a_run_without_any_request() -> None:
-    got = summarize(run(), slo=parse_slo("ttft:500"))
+    got = summarize(run(), slo=parse_slo("ttft:500"), prices=Prices(hour_usd=1))
+    assert got.saturation is None and got.cost.per_million is None
     assert got.rps is got.duration_s is got.offered_per_s is got.steady is None
     assert got.from_sent == {} and got.concurrency.peak == 0
     assert got.goodput is not None and got.goodput.fraction is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from headrace.bench.record import ClientHealth
+from headrace.bench.record import ClientHealth, Collections
 from headrace.bench.verdict import client_verdict
 from tests.bench.streams import IDLE, MS
 
@@ -48,10 +49,16 @@ def test_each_sign_alone_is_enough(of: ClientHealth, says: str) -> None:
 
 def test_what_is_allowed_is_a_tenth_of_the_median_ttft() -> None:
     slow = health(schedule_ms=20)
-    assert client_verdict(slow, 190 * MS).client_bound is True
-    got = client_verdict(slow, 200 * MS)
+    assert client_verdict(slow, 191 * MS).client_bound is True
+    got = client_verdict(slow, 201 * MS)  # a loop that is late by 1 ms has its share of it
     assert got.client_bound is False and got.allowed_lag_ms == 20
     assert client_verdict(slow, None).allowed_lag_ms == 5
+
+
+def test_a_late_client_does_not_allow_itself_more() -> None:
+    late = ClientHealth(schedule_lag_ns=(), loop_lag_ns=(500 * MS,) * 100, cpu_share=(0.5,))
+    got = client_verdict(late, 520 * MS)
+    assert got.client_bound is True and got.allowed_lag_ms == 5
 
 
 def test_every_sign_has_its_sentence() -> None:
@@ -66,3 +73,14 @@ def test_nothing_measured_is_no_clean_bill() -> None:
     assert client_verdict(part, None).sentences == (
         "The client was not the limit: 50% of a core at most.",
     )
+
+
+def test_a_long_garbage_collection_is_told_and_is_no_sign() -> None:
+    of = msgspec.structs.replace(health(), collections=Collections(4, 31 * MS, 12 * MS))
+    got = client_verdict(of, 50 * MS)
+    assert got.client_bound is False
+    assert (got.collections, got.collection_most_ms, got.collections_total_ms) == (4, 12.0, 31.0)
+    assert "garbage collection of the client took 12.0 ms where 5.0 ms" in got.sentences[-1]
+    short = msgspec.structs.replace(health(), collections=Collections(4, 9 * MS, 3 * MS))
+    assert len(client_verdict(short, 50 * MS).sentences) == 1
+    assert client_verdict(health(), 50 * MS).collections is None

@@ -59,26 +59,26 @@ def test_figures_by_hand() -> None:
     assert (got["total_input_tokens"], got["total_output_tokens"]) == (7, 5)
     assert (got["request_throughput"], got["output_throughput"]) == (1.0, 2.5)
     assert got["total_token_throughput"] == 6.0
-    assert got["mean_ttft_ms"] == pytest.approx(55)  # 100 and, for the role, 10
-    assert got["mean_tpot_ms"] == pytest.approx(75)  # 100 / 2 and 100 / 1
-    assert got["mean_itl_ms"] == pytest.approx(50)  # 50, 50, 90, 10
-    assert got["mean_e2el_ms"] == pytest.approx(155)  # 200 and 110
-    assert got["max_output_tokens_per_s"] == 6.0 and got["max_concurrent_requests"] == 1
+    assert got["mean_ttft_ms"] == pytest.approx(100)  # the role is no token
+    assert got["mean_tpot_ms"] == pytest.approx(25)  # 100 / 2 and 0 / 1
+    assert got["mean_itl_ms"] == pytest.approx(50)  # 50, 50
+    assert got["mean_e2el_ms"] == pytest.approx(150)  # 200 and 100
+    assert got["max_output_tokens_per_s"] == 4.0 and got["max_concurrent_requests"] == 1
 
 
 def test_goodput_as_vllm_judges_it() -> None:
     assert vllm_result(RUN)["request_goodput"] is None
-    assert vllm_result(RUN, slo=parse_slo("ttft:50"))["request_goodput"] == 0.5
-    assert vllm_result(RUN, slo=parse_slo("ttft:100 tpot:50"))["request_goodput"] == 0.5
+    assert vllm_result(RUN, slo=parse_slo("ttft:50"))["request_goodput"] == 0
+    assert vllm_result(RUN, slo=parse_slo("ttft:100 tpot:49"))["request_goodput"] == 0.5
     assert vllm_result(RUN, slo=parse_slo("ttft:100 stall:5"))["request_goodput"] is None
 
 
 def test_details_of_each_request() -> None:
     got = vllm_result(RUN, detailed=True)
     assert got["input_lens"] == [7, 0, 0] and got["output_lens"] == [3, 2, 0]
-    assert got["ttfts"] == [0.1, 0.01, 0.0]
-    assert got["itls"] == [[0.05, 0.05], [0.09, 0.01], []]
-    assert got["latencies"] == [0.2, 0.11, 0.0]
+    assert got["ttfts"] == [0.1, 0.1, 0.0]
+    assert got["itls"] == [[0.05, 0.05], [], []]
+    assert got["latencies"] == [0.2, 0.1, 0.0]
     assert got["start_times"] == [0.0, 0.5, 0.0] and got["queue_times"] == [0.0, 0.05, 0.0]
     assert got["generated_texts"] == [" a a a", "ab", ""]
     assert got["errors"] == ["", "", "2 s passed"]
@@ -92,3 +92,9 @@ def test_a_run_in_which_nothing_completed() -> None:
         run(stream(sent_ms=None, failure=Failure("connect", "refused"))), detailed=True
     )
     assert unsent["start_times"] == [0.0]
+
+
+def test_statistics_of_the_metrics_that_were_asked_for() -> None:
+    got = vllm_result(run(steady(3, 10, 5)), metrics=("ttft", "e2el"))
+    assert "median_ttft_ms" in got and "p99_e2el_ms" in got
+    assert not any("tpot" in key or "itl" in key for key in got)

@@ -180,7 +180,7 @@ def test_a_server_that_is_not_there() -> None:
 def test_exit_statuses(
     errors: tuple[tuple[str, float], ...], more: tuple[str, ...], status: int, told: str
 ) -> None:
-    with mock(errors=errors, seed=4) as endpoint:
+    with mock(errors=errors, seed=1) as endpoint:  # of which the first two succeed at a half
         done = run(endpoint.url, "-n", "20", "-c", "2", *SHORT, *more)
     assert done.exit_code == status, done.output
     if told != "truncated":

@@ -1,7 +1,7 @@
 """Train headrace-moe, the mixture of experts that begins as a copy of headrace-base.
 
-The copy gives the base's logits (see `upcycle`), and goes on from there for a tenth of the base's
-budget. Whether experts help is told by two comparisons: with the base itself, and with the base
+The copy gives the base's logits (see `upcycle`), and goes on from there for a twentieth of the
+base's budget. Whether experts help is told by two comparisons: with the base itself, and with the base
 trained on for the same tokens, batches and settings, which `--control` does.
 
     python -m tools.train.moe --base build/train/base --out build/train/moe
@@ -25,7 +25,7 @@ from tools.train.models.model import LanguageModel
 from tools.train.models.moe_config import MOE, shape_of
 from tools.train.models.moe_model import MoELanguageModel, upcycle
 
-TOKENS = 2_500_000
+TOKENS = 2_000_000
 # How far a bias may go in one step, at the start and at the end. Scores lie in [0, 1] and their
 # spread is about 0.2: a hundred steps at most, so slower ones would never catch up.
 BALANCE_FIRST, BALANCE_LAST = 0.004, 0.001
@@ -37,13 +37,14 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """A twentieth of the base's peak rates, which is where the base stood a tenth before its end.
 
     Higher ones undo more of what the base learnt last than so short a run learns again: with a
-    quarter the held-out loss rose by 0.06 nats. Conversation is there from the start, because the
-    base ended with it.
+    quarter the held-out loss rose by 0.06 nats. Conversation and whole contexts are there from the
+    start, because the base ended with them: with short sequences far positions got worse.
     """
     peak = Settings(tokens=0)
     return Settings(
         tokens=arguments.tokens or TOKENS,
         turns_from=0.0,
+        long_from=0.0,
         warm_up=0.05,
         muon_learning_rate=peak.muon_learning_rate / 20,
         adamw_learning_rate=peak.adamw_learning_rate / 20,

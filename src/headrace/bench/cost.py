@@ -1,10 +1,17 @@
-"""What tokens cost, and what batching gained: figures from a rate and a price. Knows no records."""
+"""What tokens cost, and what batching gained: figures from counts, rates and prices.
+
+A price is known or it is not: a cost that needs one that nobody gave is unknown, never 0. Prices
+are of a hosted endpoint, by tokens, or of a machine, by the hour. Knows no records.
+"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
 _MILLION = 1_000_000
+_S_PER_HOUR = 3600
 
 
 class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
@@ -13,6 +20,101 @@ class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
     input_usd: float
     output_usd: float
     cached_usd: float | None = None
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """As they were given: in US dollars per million tokens, or for an hour of the machine."""
+
+    input_usd: float | None = None
+    output_usd: float | None = None
+    cached_usd: float | None = None
+    hour_usd: float | None = None
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What the completed requests of a run cost, in US dollars; None: unknown, and `why` says so.
+
+    basis: "tokens" at the prices of a hosted endpoint, "machine" for the time from the first start
+    to the last end, or "unknown". per_million_output: all of it over the output tokens alone;
+    per_million: over those of prompts, too. tokens_per_s_per_usd: output tokens a second for each
+    dollar an hour.
+    """
+
+    basis: Literal["tokens", "machine", "unknown"] = "unknown"
+    prices: Prices = Prices()
+    run_usd: float | None = None
+    per_request: float | None = None
+    per_million_output: float | None = None
+    per_million: float | None = None
+    tokens_per_s_per_usd: float | None = None
+    why: str | None = "no price was given: --price-input and --price-output, or --price-per-hour"
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What completed requests used; uncounted: those of whose tokens nobody counted some."""
+
+    requests: int
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    uncounted: int
+    seconds: float
+
+
+def cost(prices: Prices, spent: Spent) -> Cost:
+    """Of a run. A machine's price counts where both kinds are given."""
+    if prices.hour_usd is not None:
+        basis: Literal["tokens", "machine"] = "machine"
+        usd: float | None = prices.hour_usd / _S_PER_HOUR * spent.seconds
+        why = None
+    elif prices == Prices():
+        return Cost()
+    else:
+        basis = "tokens"
+        usd, why = _of_tokens(prices, spent)
+    counted = usd is not None and not spent.uncounted
+    if usd is not None and spent.uncounted:
+        why = f"nobody counted the tokens of {spent.uncounted} requests"
+        usd = usd if basis == "machine" else None
+    known = Cost(
+        basis=basis,
+        prices=prices,
+        run_usd=usd,
+        per_request=None if usd is None or not spent.requests else usd / spent.requests,
+        why=why,
+    )
+    if usd is None or not counted or not spent.seconds:
+        return known
+    per_hour = usd / spent.seconds * _S_PER_HOUR
+    output = spent.output_tokens / spent.seconds
+    return msgspec.structs.replace(
+        known,
+        per_million_output=usd_per_million_tokens(per_hour, output),
+        per_million=usd_per_million_tokens(per_hour, output + spent.prompt_tokens / spent.seconds),
+        tokens_per_s_per_usd=tokens_per_s_per_usd(output, per_hour),
+    )
+
+
+def _of_tokens(prices: Prices, spent: Spent) -> tuple[float | None, str | None]:
+    """Dollars, or why they are unknown; a price is needed only where there are such tokens."""
+    if prices.input_usd is None and spent.prompt_tokens:
+        return None, "the price of input is unknown: --price-input"
+    if prices.output_usd is None and spent.output_tokens:
+        return None, "the price of output is unknown: --price-output"
+    price = TokenPrice(
+        input_usd=prices.input_usd or 0.0,
+        output_usd=prices.output_usd or 0.0,
+        cached_usd=prices.cached_usd,
+    )
+    return (
+        run_cost_usd(
+            price,
+            prompt_tokens=spent.prompt_tokens,
+            output_tokens=spent.output_tokens,
+            cached_tokens=min(spent.cached_tokens, spent.prompt_tokens),
+        ),
+        None,
+    )
 
 
 def run_cost_usd(
@@ -31,7 +133,7 @@ def run_cost_usd(
 
 def usd_per_million_tokens(usd_per_hour: float, tokens_per_s: float) -> float | None:
     """Of a machine that is paid by the hour; None where it makes no tokens."""
-    return usd_per_hour / 3600 / tokens_per_s * _MILLION if tokens_per_s > 0 else None
+    return usd_per_hour / _S_PER_HOUR / tokens_per_s * _MILLION if tokens_per_s > 0 else None
 
 
 def tokens_per_s_per_usd(tokens_per_s: float, usd_per_hour: float) -> float | None:

@@ -17,9 +17,10 @@ import numpy as np
 from headrace.bench.definitions import DEFINITIONS, Clock, Definition, Measures
 from headrace.bench.definitions.measure import start_ns
 from headrace.bench.definitions.tokens import streamed_tokens
+from headrace.bench.proportion import proportion_interval
 from headrace.bench.record import RequestRecord
 from headrace.bench.slo import Condition, Slo
-from headrace.bench.statistics import percentile
+from headrace.bench.statistics import CONFIDENCE, Interval, percentile
 from headrace.errors import ConfigError
 
 _NS_PER_MS = 1e6
@@ -47,9 +48,9 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
 
     judged: requests that met or missed it; undecided: the others, for which the run ended too soon
     or nobody counted tokens. good of them met every condition of each request. fraction: good over
-    judged. Rates are per second of the run. These are None without a condition of each request.
-    met: whether all conditions of the whole run hold; None where there are none, or too little was
-    measured to say.
+    judged, and the interval in which the true one lies with CONFIDENCE. Rates are per second of the
+    run. All these are None without a condition of each request. met: whether all conditions of the
+    whole run hold; None where there are none, or too little was measured to say.
     """
 
     slo: str
@@ -63,6 +64,7 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_s: float | None
     conditions: tuple[ConditionResult, ...]
     met: bool | None
+    fraction_interval: Interval | None = None
 
 
 def judge(
@@ -107,7 +109,12 @@ def judge(
         tokens_per_s=tokens / duration_s if counted and duration_s > 0 else None,
         conditions=results,
         met=_all(overall),
+        fraction_interval=_interval(len(good), judged) if counted and judged else None,
     )
+
+
+def _interval(good: int, judged: int) -> Interval:
+    return Interval(*proportion_interval(good, judged, (1 - CONFIDENCE) / 2))
 
 
 def _all(met: Sequence[bool | None]) -> bool | None:

@@ -105,16 +105,26 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return told if told is not None else self.client_output_tokens
 
 
+class Collections(msgspec.Struct, frozen=True):
+    """Garbage collections of a client's own Python while it ran; nothing else happens in them."""
+
+    count: int
+    total_ns: int
+    longest_ns: int
+
+
 class ClientHealth(msgspec.Struct, frozen=True, kw_only=True):
     """How the load generator itself fared, so that nobody takes its limits for the server's.
 
     Lags are samples in nanoseconds: of the schedule, actual minus intended send; of the event
     loop, how late a timer fired. `cpu_share` is CPU time over wall time of each process.
+    `collections` are those of all processes; None: nobody watched.
     """
 
     schedule_lag_ns: tuple[int, ...]
     loop_lag_ns: tuple[int, ...]
     cpu_share: tuple[float, ...]
+    collections: Collections | None = None
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

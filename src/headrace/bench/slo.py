@@ -22,7 +22,7 @@ from headrace.errors import ConfigError, shown
 
 # What each tool calls a metric. AIPerf's inter_token_latency is one number a request, others' TPOT;
 # bare `itl` is what vLLM, SGLang and llm-optimizer mean by it, all gaps between chunks.
-_NAMES: MappingProxyType[str, Canonical] = MappingProxyType(
+METRIC_NAMES: MappingProxyType[str, Canonical] = MappingProxyType(
     {
         "ttfb": "ttfb",
         "ttft": "ttft",
@@ -122,9 +122,9 @@ def _condition(word: str) -> Condition:
     match = _CONDITION.fullmatch(word)
     if match is None:
         raise ConfigError(f"SLO {shown(word)} is not name:limit; {_EXAMPLES}")
-    metric = _NAMES.get(match["name"].lower())
+    metric = METRIC_NAMES.get(match["name"].lower())
     if metric is None:
-        known = ", ".join(_NAMES)
+        known = ", ".join(METRIC_NAMES)
         raise ConfigError(
             f"SLO {shown(word)}: metric {shown(match['name'])} is not known; use one of: {known}"
         )

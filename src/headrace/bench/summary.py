@@ -23,10 +23,12 @@ from headrace.bench.concurrency import (
     steady_window,
     whole_window,
 )
+from headrace.bench.cost import Cost, Prices, Spent, cost
 from headrace.bench.definitions import DEFINITIONS, Clock, Definition, Measures, Row, table
 from headrace.bench.definitions.tokens import chunk_tokens, streamed_tokens
 from headrace.bench.goodput import Goodput, judge
 from headrace.bench.record import RequestRecord, RunRecord
+from headrace.bench.saturation import Saturation, saturation
 from headrace.bench.slo import Slo
 from headrace.bench.statistics import Distribution, distribution
 from headrace.bench.token_count import TokenCount, count_tokens
@@ -35,6 +37,7 @@ from headrace.bench.verdict import ClientVerdict, client_verdict
 _MS_PER_NS = 1e-6
 
 _HEADRACE = DEFINITIONS["headrace"]
+_NO_PRICES = Prices()
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +98,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     from_intended, from_sent: metrics under the names of the definitions' tool. offered_per_s: rate
     of the intended send times. tps_system: output tokens of completed requests; tps_total: with
-    those of their prompts. queue: wait that the server told.
+    those of their prompts. queue: wait that the server told. saturation: whether the server kept up
+    with what was due; None of a closed loop, and where all came at once.
     """
 
     definition: str
@@ -118,10 +122,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenCount
     goodput: Goodput | None
     client: ClientVerdict
+    saturation: Saturation | None = None
+    cost: Cost = Cost()
 
 
 def summarize(
-    run: RunRecord, *, definition: Definition = _HEADRACE, slo: Slo | None = None
+    run: RunRecord,
+    *,
+    definition: Definition = _HEADRACE,
+    slo: Slo | None = None,
+    prices: Prices = _NO_PRICES,
 ) -> Summary:
     """Of the measured requests of a run.
 
@@ -166,6 +176,42 @@ def summarize(
         tokens=count_tokens(done),
         goodput=None if slo is None else judge(slo, records, seconds),
         client=client_verdict(run.health, None if ttft is None else ttft.p50),
+        saturation=None if run.about.get("open_loop") is False else _saturation(records),
+        cost=cost(prices, _spent(done, seconds)),
+    )
+
+
+def _saturation(records: Sequence[RequestRecord]) -> Saturation | None:
+    came = sorted(record.intended_ns for record in records)
+    if not came:
+        return None
+    over = [record for record in records if record.end_ns is not None]
+    return saturation(
+        came,
+        sorted(one.end_ns or 0 for one in over if one.failure is None),
+        sorted(one.intended_ns for one in over if (one.end_ns or 0) <= came[-1]),
+        came[-1],
+    )
+
+
+def _spent(done: Sequence[RequestRecord], seconds: float) -> Spent:
+    """Counted by the server, who bills, and by the client where the server does not tell."""
+    prompts = [
+        one.client_prompt_tokens if one.usage.prompt_tokens is None else one.usage.prompt_tokens
+        for one in done
+    ]
+    outputs = [one.output_tokens for one in done]
+    return Spent(
+        requests=len(done),
+        prompt_tokens=sum(one or 0 for one in prompts),
+        output_tokens=sum(one or 0 for one in outputs),
+        cached_tokens=sum(one.usage.cached_tokens or 0 for one in done),
+        # Who counts the prompt and no output has none: an embedding.
+        uncounted=sum(
+            prompt is None or (output is None and one.usage.prompt_tokens is None)
+            for prompt, output, one in zip(prompts, outputs, done, strict=True)
+        ),
+        seconds=seconds,
     )
 
 

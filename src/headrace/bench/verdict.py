@@ -2,8 +2,10 @@
 
 Three signs, each enough: requests left later than the schedule wanted, timers fired late, or a
 process of the client had no core time left. The lag that is allowed is what would go unnoticed in
-what is measured: a tenth of the median TTFT, and 5 ms at least. A schedule's lag must not hold time
-that a request waited for its turn under a limit of concurrency; that is the server's doing.
+what is measured: a tenth of the median TTFT, less the loop's median lag that is in it, and 5 ms at
+least. A schedule's lag must not hold time that a request waited for its turn under a limit of
+concurrency; that is the server's doing. A long garbage collection is told, too, and is no sign: it
+explains a maximum and no percentile.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _NS_PER_MS = 1e6
 class ClientVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """client_bound is None where nothing was measured. sentences: one for each sign, to be read.
 
-    cpu_share: of the busiest process.
+    cpu_share: of the busiest process. collections: garbage collections of all processes; None: not
+    watched.
     """
 
     client_bound: bool | None
@@ -37,11 +40,16 @@ class ClientVerdict(msgspec.Struct, frozen=True, kw_only=True):
     loop_lag_p99_ms: float | None
     cpu_share: float | None
     sentences: tuple[str, ...]
+    collections: int | None = None
+    collection_most_ms: float | None = None
+    collections_total_ms: float | None = None
 
 
 def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVerdict:
     """ttft_p50_ns: median TTFT from the actual send time; None where there is none."""
-    allowed = max(LEAST_ALLOWED_LAG_NS, ALLOWED_SHARE_OF_TTFT * (ttft_p50_ns or 0)) / _NS_PER_MS
+    # A late loop sees first tokens late: its lag must not allow itself.
+    without_lag_ns = (ttft_p50_ns or 0.0) - _p50_ns(health.loop_lag_ns)
+    allowed = max(LEAST_ALLOWED_LAG_NS, ALLOWED_SHARE_OF_TTFT * without_lag_ns) / _NS_PER_MS
     schedule, loop = _p99_ms(health.schedule_lag_ns), _p99_ms(health.loop_lag_ns)
     cpu = max(health.cpu_share, default=None)
     signs = [schedule is not None and schedule > allowed, loop is not None and loop > allowed]
@@ -63,10 +71,18 @@ def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVer
             f"{ALLOWED_CPU_SHARE:.0%} is allowed; use more processes or another machine."
         )
     measured = [one for one in (schedule, loop, cpu) if one is not None]
+    pauses = health.collections
+    most_ms = None if pauses is None else pauses.longest_ns / _NS_PER_MS
     if not measured:
         sentences.append("Whether the client was the limit was not measured.")
     elif not any(signs):
         sentences.append(_unbound(schedule, loop, cpu, allowed))
+    if most_ms is not None and most_ms > allowed:
+        sentences.append(
+            f"A garbage collection of the client took {most_ms:.1f} ms where {allowed:.1f} ms is "
+            "allowed: what came in it has its time too late, and a longest stall or most of about "
+            "that length may be the client's."
+        )
     return ClientVerdict(
         client_bound=any(signs) if measured else None,
         allowed_lag_ms=allowed,
@@ -74,6 +90,9 @@ def client_verdict(health: ClientHealth, ttft_p50_ns: float | None) -> ClientVer
         loop_lag_p99_ms=loop,
         cpu_share=cpu,
         sentences=tuple(sentences),
+        collections=None if pauses is None else pauses.count,
+        collection_most_ms=most_ms,
+        collections_total_ms=None if pauses is None else pauses.total_ns / _NS_PER_MS,
     )
 
 
@@ -87,6 +106,10 @@ def _unbound(schedule: float | None, loop: float | None, cpu: float | None, allo
     if cpu is not None:
         found.append(f"{cpu:.0%} of a core at most")
     return f"The client was not the limit: {', '.join(found)}."
+
+
+def _p50_ns(lags_ns: Sequence[int]) -> float:
+    return percentile(sorted(lags_ns), 0.5) if lags_ns else 0.0
 
 
 def _p99_ms(lags_ns: Sequence[int]) -> float | None:

@@ -29,11 +29,13 @@ def vllm_result(
     *,
     slo: Slo | None = None,
     percentiles: Sequence[float] = (99.0,),
+    metrics: Sequence[str] | None = None,
     detailed: bool = False,
 ) -> dict[str, Value]:
     """Times are in milliseconds where the key says so, in seconds elsewhere.
 
-    request_goodput is None without an SLO, or with one that vLLM could not judge. detailed: with a
+    metrics: those whose statistics there are, by vLLM's names; None: all. request_goodput is None
+    without an SLO, or with one that vLLM could not judge. detailed: with a
     list entry for each request, as --save-detailed writes.
     """
     records = [record for record in run.requests if record.measured]
@@ -57,6 +59,8 @@ def vllm_result(
         "max_concurrent_requests": _peak(pairs),
     }
     for metric in VLLM.metrics:
+        if metrics is not None and metric.name not in metrics:
+            continue
         if metric.each == "gap":
             samples = [gap for one in good for gap in one.gaps_ns.get(metric.name, ())]
         else:

@@ -22,7 +22,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
     `at_ns` is its time in a trace, from the trace's start; None where the load decides. Items of
     one `session` are turns of one conversation: turn n+1 is sent `think_ns` after turn n has
     ended, with turn n's answer in its messages (the runner puts it in place of
-    `answer_placeholder`). Token counts are what was aimed at, None where nobody aimed.
+    `AWAITED_ANSWER`). Token counts are what was aimed at, None where nobody aimed.
     """
 
     prompt: Prompt
@@ -35,7 +35,7 @@ class WorkItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Stands in the messages of a later turn where the answer to an earlier one belongs.
-ANSWER_PLACEHOLDER = "\u0000answer\u0000"
+AWAITED_ANSWER = "\u0000answer\u0000"
 
 
 class Tokenization(Protocol):

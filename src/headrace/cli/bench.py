@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.bench_compare import compare
 from headrace.cli.bench_engine import engine
 from headrace.cli.bench_load import load
 from headrace.cli.bench_machine import machine
 from headrace.cli.bench_mock import mock
+from headrace.cli.bench_providers import providers
+from headrace.cli.bench_report import report
 
 
 @click.group()
@@ -19,3 +22,6 @@ bench.add_command(machine)
 bench.add_command(engine)
 bench.add_command(mock)
 bench.add_command(load)
+bench.add_command(compare)
+bench.add_command(report)
+bench.add_command(providers)

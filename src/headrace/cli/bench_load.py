@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.bench_load_command import KINDS, LoadCommand
+from headrace.cli.bench_load_failures import KEY_VARIABLES, check_folder, failures_told
 from headrace.cli.bench_load_options import load_options
 from headrace.cli.interrupt import INTERRUPTED
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from headrace.bench.load.experiment import Done, Experiment
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-KEY_VARIABLES = ("HEADRACE_BENCH_API_KEY", "OPENAI_API_KEY")
 
 LOG_WIDTH = 120
+PAGE = "report.html"
 
 FAILURES, UNREACHABLE, SLO_MISSED = 1, 3, 4
 
@@ -58,7 +61,9 @@ def _run(given: dict[str, Any]) -> int:
     key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
     experiment, options = make_experiment(given, KINDS[given["kind"]], key, sys.argv[1:])
     if given["save"] is not None:
-        _check_folder(given["save"])
+        check_folder("--save", given["save"])
+    if given["html"] is not None:
+        check_folder("--html", given["html"].parent)
     if given["search"]:
         from headrace.cli.bench_load_many import run_search
 
@@ -67,9 +72,12 @@ def _run(given: dict[str, Any]) -> int:
         from headrace.cli.bench_load_many import run_sweep
 
         return run_sweep(experiment, options, given)
-    done = experiment.run()
-    show(done, given)
-    save(done, experiment, given)
+    done = experiment.run(keep=given["save"])
+    # Whichever of the two cannot be written, the other is.
+    try:
+        save(done, experiment, given)
+    finally:
+        show(done, given)
     return status_of(done, given)
 
 
@@ -81,15 +89,9 @@ def show(done: Done, given: dict[str, Any]) -> None:
         facts = {"about": done.run.about, "summary": done.summary}
         click.echo(msgspec.json.encode(facts))
     else:
-        from rich.console import Console
-
         from headrace.bench.report.table import summary_table
 
-        console = Console()
-        # In a log nothing is as narrow as a terminal may be.
-        if not console.is_terminal:
-            console.width = max(console.width, LOG_WIDTH)
-        console.print(summary_table(done.summary))
+        wide_console().print(summary_table(done.summary))
     about = done.run.about
     if about.get("prompts_notes"):
         click.echo(f"prompts: {about['prompts_notes']}", err=True)
@@ -98,22 +100,53 @@ def show(done: Done, given: dict[str, Any]) -> None:
             "prompts: there were too few, and some were sent again; a prefix cache knows those",
             err=True,
         )
-    if about.get("lost_client_processes"):
-        click.echo(
-            f"client processes that died, with their records: {about['lost_client_processes']}",
-            err=True,
-        )
     if done.ending == "interrupted":
         click.echo("interrupted: figures are of what was sent until then", err=True)
+    if done.ending == "saturated":
+        click.echo("stopped: the server did not keep up with the rate", err=True)
+
+
+def wide_console() -> Console:
+    """As wide as the terminal; in a log nothing is as narrow as a terminal may be."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, LOG_WIDTH)
+    return console
 
 
 def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any) -> None:
-    """Files of the run and its page, where a folder was named. more: for `report_page`."""
-    folder: Path | None = given["save"]
-    if folder is None:
-        return
-    from headrace.bench.report.files import write_run
+    """Files of the run and its page, where any were asked for. more: for `report_page`."""
+    from headrace.bench.report.files import write_page
     from headrace.bench.report.html import report_page
+    from headrace.errors import HeadraceError
+
+    folder, html = given["save"], given["html"]
+    if folder is None and html is None:
+        return
+    page = report_page(
+        done.run, done.summary, slo=experiment.slo, attainment=given["attainment"], **more
+    )
+    if folder is not None:
+        save_run(folder, done, experiment, given, rate=given["rate"])
+        if "sweep" not in more:
+            _forget_series(folder)
+    for path in (*([folder / PAGE] if folder is not None else []), *([html] if html else [])):
+        try:
+            write_page(path, page)
+        except OSError as error:
+            raise HeadraceError(f"{path}: {error.strerror}") from error
+    places = [str(one) for one in (folder, html) if one is not None]
+    click.echo(f"saved in {' and '.join(places)}", err=True)
+
+
+def save_run(
+    folder: Path, done: Done, experiment: Experiment, given: dict[str, Any], rate: float | None
+) -> None:
+    """The files of one run but its page; what was kept of it while it went on is gone then."""
+    from headrace.bench import journal
+    from headrace.bench.report.files import RESULT, write_run
     from headrace.errors import HeadraceError
 
     about = done.run.about
@@ -130,17 +163,25 @@ def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any)
                 "model_id": experiment.endpoint.model,
                 "tokenizer_id": str(about["tokenizer"]),
                 "num_prompts": done.summary.requests.measured,
-                "request_rate": given["rate"] if given["rate"] is not None else "inf",
+                "request_rate": rate if rate is not None else "inf",
                 "max_concurrency": given["concurrency"],
             },
             percentiles=given["percentiles"],
+            vllm_metrics=given["percentile_metrics"],
             detailed=given["detailed"],
         )
-        page = report_page(done.run, done.summary, slo=experiment.slo, **more)
-        (folder / "report.html").write_text(page, encoding="utf-8")
+        if given["result_filename"] is not None:
+            (folder / given["result_filename"]).write_bytes((folder / RESULT).read_bytes())
     except OSError as error:
         raise HeadraceError(f"--save {folder}: {error.strerror}") from error
-    click.echo(f"saved in {folder}", err=True)
+    journal.discard(folder)
+
+
+def _forget_series(folder: Path) -> None:
+    """Of a sweep that was saved here before: the report would show its curves with this run."""
+    from headrace.bench.report.series import SERIES
+
+    (folder / SERIES).unlink(missing_ok=True)
 
 
 def status_of(done: Done, given: dict[str, Any]) -> int:
@@ -151,13 +192,22 @@ def status_of(done: Done, given: dict[str, Any]) -> int:
     if done.ending == "interrupted":
         return INTERRUPTED
     ended = requests.completed + requests.failed
+    told = failures_told(done.run.requests)
+    lost = done.run.about.get("lost_client_processes")
     if not requests.completed:
-        click.echo(f"headrace: nothing succeeded: {first_failure(done)}", err=True)
+        click.echo(f"headrace: nothing succeeded: {told}", err=True)
         return UNREACHABLE
+    if lost:
+        click.echo(
+            f"headrace: {lost} client processes died with what they had measured; what is shown is "
+            "of the others",
+            err=True,
+        )
+        return FAILURES
     if done.ending == "max_errors" or requests.failed > given["max_error_rate"] * ended:
         click.echo(
             f"headrace: {requests.failed} of {ended} requests failed, more than --max-error-rate "
-            f"{given['max_error_rate']:g} allows, the first with: {first_failure(done)}",
+            f"{given['max_error_rate']:g} allows: {told}",
             err=True,
         )
         return FAILURES
@@ -166,24 +216,3 @@ def status_of(done: Done, given: dict[str, Any]) -> int:
         click.echo(f"headrace: the SLO was missed: {goodput.slo}", err=True)
         return SLO_MISSED
     return 0
-
-
-def first_failure(done: Done) -> str:
-    """Of a measured request, where there is one, and not one that the end cut off."""
-    failures = [one.failure for one in done.run.requests if one.failure is not None]
-    worst = [one for one in failures if one.kind != "cancelled"] or failures
-    if not worst:
-        return "no request was sent"
-    refused = any(one.status in (401, 403) for one in done.run.requests)
-    hint = f" (keys are read from {' and '.join(KEY_VARIABLES)})" if refused else ""
-    return worst[0].message + hint
-
-
-def _check_folder(folder: Path) -> None:
-    """Before minutes of measuring: a folder that cannot be made."""
-    from headrace.errors import ConfigError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--save {folder}: {error.strerror}") from error

@@ -3,34 +3,62 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from headrace.bench.load.demands import shares
-from headrace.bench.load.experiment import Done, Experiment, load_point
+from headrace.bench.load.experiment import Done, Experiment
 from headrace.bench.load.load_options import LoadOptions
 from headrace.bench.load.search import SearchResult, Share, search
-from headrace.bench.load.sweep import SweepPoint, sweep
-from headrace.bench.report.plots.load_curve import LoadPoint
-from headrace.cli.bench_load import save, show, status_of
+from headrace.bench.load.sweep import efficiencies, sweep
+from headrace.bench.report.load_sheets import loads, search_steps
+from headrace.bench.report.plots.load_curve import LoadPoint, load_point
+from headrace.bench.report.series import RUNS, Series, SeriesRun, forget_runs, write_series
+from headrace.bench.report.table import sheet_table
+from headrace.cli.bench_load import save, save_run, show, status_of, wide_console
 from headrace.cli.interrupt import INTERRUPTED
+from headrace.errors import HeadraceError
 
 THROUGHPUT_CONCURRENCY = 64
 
 
 class _Runs:
-    """Runs one load after another, tells of each, and keeps them."""
+    """Runs one load after another, tells of each, and keeps them.
 
-    def __init__(self, experiment: Experiment, given: dict[str, Any]) -> None:
+    Where a folder was named, each run's files are in one of its own below it as soon as the run has
+    ended, and `series.json` lists them.
+    """
+
+    def __init__(
+        self,
+        kind: Literal["sweep", "search"],
+        experiment: Experiment,
+        given: dict[str, Any],
+    ) -> None:
         self.done: list[Done] = []
+        self.curve: list[LoadPoint] = []
+        self._kind: Literal["sweep", "search"] = kind
         self._experiment = experiment
         self._given = given
+        self._entries: list[SeriesRun] = []
+        if given["save"] is not None:
+            forget_runs(given["save"])
 
     def run(self, name: str, options: LoadOptions) -> Done:
-        done = self._experiment.run(options)
+        within = f"{RUNS}/{len(self.done) + 1:02}"
+        folder: Path | None = None if self._given["save"] is None else self._given["save"] / within
+        done = self._experiment.run(options, keep=folder)
         self.done.append(done)
+        point = load_point(name, done.summary, options.rate)
+        if point is not None:
+            self.curve.append(point)
+        if folder is not None:
+            save_run(folder, done, self._experiment, self._given, options.rate)
+            self._entries.append(SeriesRun(name=name, rate=options.rate, folder=within))
+            self._write()
         requests = done.summary.requests
         if not self._given["quiet"]:
             click.echo(
@@ -39,6 +67,26 @@ class _Runs:
                 err=True,
             )
         return done
+
+    def ended(self, shown: Done, search: SearchResult | None = None) -> None:
+        """The series is complete; the report's tables are of the run `shown`."""
+        if self._entries:
+            place = next(at for at, one in enumerate(self.done) if one is shown)
+            self._write(self._entries[place].folder, search)
+
+    def _write(self, shown: str | None = None, search: SearchResult | None = None) -> None:
+        folder: Path = self._given["save"]
+        series = Series(
+            kind=self._kind,
+            runs=tuple(self._entries),
+            attainment=self._given["attainment"],
+            shown=shown,
+            search=search,
+        )
+        try:
+            write_series(folder, series)
+        except OSError as error:
+            raise HeadraceError(f"--save {folder}: {error.strerror}") from error
 
     def go_on(self) -> bool:
         """Whether nobody pressed Ctrl-C, and the last run had an answer."""
@@ -50,10 +98,12 @@ class _Runs:
 
 def run_sweep(experiment: Experiment, options: LoadOptions, given: dict[str, Any]) -> int:
     """The exit status; the report is of the run with most users, its curves of all."""
-    runs = _Runs(experiment, given)
+    runs = _Runs("sweep", experiment, given)
     users = options.concurrency or THROUGHPUT_CONCURRENCY
     closed = msgspec.structs.replace(options, rate=None)
-    opened = msgspec.structs.replace(options, concurrency=None, ramp_s=0.0, ramp_from=None)
+    opened = msgspec.structs.replace(
+        options, concurrency=None, ramp_s=0.0, ramp_from=None, ramp_shape=None
+    )
     points = sweep(
         given["sweep"],
         synchronous=lambda: runs.run("1 at a time", _at_once(closed, 1)),
@@ -61,24 +111,34 @@ def run_sweep(experiment: Experiment, options: LoadOptions, given: dict[str, Any
         at_rate=lambda rate: runs.run(f"{rate:.3g}/s", msgspec.structs.replace(opened, rate=rate)),
         completed_per_s=lambda done: done.summary.rps,
         go_on=runs.go_on,
+        saturated=lambda done: options.stop_when_saturated and _is_saturated(done),
     )
     last = points[-1].result
-    curve = [_point(point) for point in points]
+    runs.ended(last)
     if given["as_json"]:
+        done = [point.result.summary for point in points]
+        gained = efficiencies([(one.tps_system, one.concurrency.mean) for one in done])
         told = [
-            {"name": point.name, "rate": point.rate, **_facts(point.result)} for point in points
+            {
+                "name": point.name,
+                "rate": point.rate,
+                "batching_efficiency": efficiency,
+                **_facts(point.result),
+            }
+            for point, efficiency in zip(points, gained, strict=True)
         ]
         click.echo(msgspec.json.encode({"sweep": told}))
     else:
-        _print_curve(curve)
         show(last, given)
-    save(last, experiment, given, sweep=curve)
+        # Last, because it is what a sweep is for.
+        wide_console().print(sheet_table(loads(runs.curve), tight=True))
+    save(last, experiment, given, sweep=runs.curve)
     return max((status_of(point.result, given) for point in points), default=0)
 
 
 def run_search(experiment: Experiment, options: LoadOptions, given: dict[str, Any]) -> int:
     """The exit status; the report is of the last run at the highest rate that met the SLO."""
-    runs = _Runs(experiment, given)
+    runs = _Runs("search", experiment, given)
     slo = experiment.slo
     assert slo is not None, "checked before"
     by_rate: dict[float, Done] = {}
@@ -87,12 +147,15 @@ def run_search(experiment: Experiment, options: LoadOptions, given: dict[str, An
         alone = runs.run("1 at a time", _at_once(options, 1))
         first = alone.summary.rps
         if first is None or not runs.go_on():
+            runs.ended(alone)
             show(alone, given)
+            save(alone, experiment, given, sweep=runs.curve)
             return status_of(alone, given)
     opened = msgspec.structs.replace(options, ramp_s=0.0)
 
     def trial(rate: float) -> list[Share]:
-        done = runs.run(f"{rate:.4g}/s", msgspec.structs.replace(opened, rate=rate))
+        again = " again" if rate in by_rate else ""
+        done = runs.run(f"{rate:.4g}/s{again}", msgspec.structs.replace(opened, rate=rate))
         by_rate[rate] = done
         return shares(slo, given["attainment"], done.run)
 
@@ -107,16 +170,14 @@ def run_search(experiment: Experiment, options: LoadOptions, given: dict[str, An
         go_on=runs.go_on,
     )
     best = by_rate.get(result.highest_met or 0.0, runs.done[-1])
+    runs.ended(best, result)
     if given["as_json"]:
         click.echo(msgspec.json.encode({"search": result, **_facts(best)}))
     else:
         show(best, given)
+        wide_console().print(sheet_table(search_steps(result), tight=True))
         _print_search(result, slo.text, given["attainment"])
-    curve = sorted(
-        (load_point(f"{rate:.4g}/s", rate, done) for rate, done in by_rate.items()),
-        key=lambda point: point.offered_per_s or 0.0,
-    )
-    save(best, experiment, given, sweep=curve)
+    save(best, experiment, given, sweep=runs.curve, search=result)
     if any(done.ending == "interrupted" for done in runs.done):
         return INTERRUPTED
     if result.highest_met is None and given["require_slo"]:
@@ -136,45 +197,22 @@ def _at_once(options: LoadOptions, users: int) -> LoadOptions:
         rate=None,
         burstiness=None,
         ramp_from=None,
+        ramp_shape=None,
         processes=processes,
         ramp_s=0.0 if users == 1 else options.ramp_s,
     )
 
 
-def _point(point: SweepPoint[Done]) -> LoadPoint:
-    return load_point(point.name, point.rate, point.result)
+def _is_saturated(done: Done) -> bool:
+    found = done.summary.saturation
+    return done.ending == "saturated" or (found is not None and found.saturated is True)
 
 
 def _facts(done: Done) -> dict[str, Any]:
     return {"about": done.run.about, "summary": done.summary}
 
 
-def _print_curve(curve: list[LoadPoint]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, title="Load", title_justify="left")
-    for name in ("load", "requests/s", "tokens/s", "in flight", "TTFT p50", "p99", "TPOT p50"):
-        table.add_column(name, justify="left" if name == "load" else "right")
-    for one in curve:
-        table.add_row(
-            one.name,
-            f"{one.rps:.4g}",
-            f"{one.tps_system:.4g}",
-            "-" if one.in_flight is None else f"{one.in_flight:.1f}",
-            "-" if one.ttft is None else f"{one.ttft.p50:.1f} ms",
-            "-" if one.ttft is None else f"{one.ttft.p99:.1f} ms",
-            "-" if one.tpot is None else f"{one.tpot.p50:.1f} ms",
-        )
-    Console().print(table)
-
-
 def _print_search(result: SearchResult, slo: str, attainment: float) -> None:
-    for step in result.steps:
-        click.echo(
-            f"  {step.rate:.4g}/s: {step.standing}, good share {step.low:.3f} to {step.high:.3f}, "
-            f"{step.trials} runs"
-        )
     sure = "decided" if result.decided else "not decided"
     click.echo(
         f"{slo}, {attainment:.0%} of requests: {result.told} ({sure}, each rate at "

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import secrets
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from headrace.bench.client.endpoints import Endpoint, EndpointKind, split_url
 from headrace.bench.client.limits import ClientLimits
+from headrace.bench.cost import Prices
 from headrace.bench.definitions import definition
+from headrace.bench.definitions.vllm import VLLM
 from headrace.bench.load.demands import check_demands
 from headrace.bench.load.experiment import Experiment
 from headrace.bench.load.live import make_view
@@ -23,30 +28,33 @@ from headrace.bench.load.prompt_options import FileKind, PromptOptions
 from headrace.bench.load.tokenization import load_tokenization
 from headrace.bench.prompts.lengths import Uniform, around
 from headrace.bench.prompts.options import RequestOptions
+from headrace.bench.report.files import CSV, METRICS, REQUESTS, RESULT
 from headrace.bench.slo import parse_slo
 from headrace.cli.bench_load_command import DATASETS
+from headrace.cli.bench_load_profile import take_data, take_profile
 from headrace.errors import ConfigError, shown
 
 # Connections beyond the users: a request that was cut off leaves its place a moment later.
 _SPARE_CONNECTIONS = 16
 _OPEN_CONNECTIONS = 16_384
+_WRITTEN = (RESULT, REQUESTS, CSV, METRICS, "report.html")
 
 
 def make_experiment(
     given: dict[str, Any], kind: str, api_key: str | None, command: Sequence[str]
 ) -> tuple[Experiment, LoadOptions]:
-    """given: the options by name; `percentiles` is put there as numbers.
+    """given: the options by name; what other tools' flags mean is put there in ours.
 
     Raises ConfigError for what cannot be, UnreachableError where nobody answers.
     """
-    _check_together(given)
-    given["percentiles"] = _percentiles(given["percentiles"])
+    settle(given)
+    prices = prices_of(given)
     slo = parse_slo(given["goodput"]) if given["goodput"] else None
     if slo is not None and given["search"]:
         check_demands(slo)
     split_url(given["url"])
-    prompts = _prompts(given)
-    options = with_default_end(_load(given), trace=prompts.trace is not None)
+    prompts = prompts_of(given)
+    options = with_default_end(load_of(given), trace=prompts.trace is not None)
     endpoint = Endpoint(
         kind=cast("EndpointKind", kind),
         base_url=given["url"],
@@ -62,6 +70,7 @@ def make_experiment(
     limits = ClientLimits(
         max_connections=_OPEN_CONNECTIONS if users is None else users + _SPARE_CONNECTIONS,
         request_timeout_s=given["timeout_s"],
+        keepalive_s=given["keepalive_s"],
     )
     experiment = Experiment(
         endpoint,
@@ -78,8 +87,19 @@ def make_experiment(
         metrics_path=given["metrics_path"] or None,
         slo=slo,
         definition=definition(given["definitions"]),
+        prices=prices,
     )
     return experiment, options
+
+
+def settle(given: dict[str, Any]) -> None:
+    """Put other tools' words into ours, lists into numbers. Raises ConfigError."""
+    take_profile(given)
+    take_data(given)
+    _check_together(given)
+    given["percentiles"] = _percentiles(given["percentiles"])
+    given["percentile_metrics"] = _percentile_metrics(given["percentile_metrics"])
+    _take_saving(given)
 
 
 def _check_together(given: dict[str, Any]) -> None:
@@ -98,18 +118,77 @@ def _check_together(given: dict[str, Any]) -> None:
         raise ConfigError("--search holds each rate; leave --ramp-from away")
     if given["speed"] != 1.0 and given["trace"] is None:
         raise ConfigError(f"--speed {given['speed']:g} is of a --trace; name one")
+    if given["block_tokens"] is not None and given["trace"] is None:
+        raise ConfigError(f"--trace-block-tokens {given['block_tokens']} is of a --trace; name one")
+    if given["stop_when_saturated"]:
+        _check_saturation(given)
 
 
-def _load(given: dict[str, Any]) -> LoadOptions:
+def _check_saturation(given: dict[str, Any]) -> None:
+    if given["search"]:
+        raise ConfigError(
+            "--stop-when-saturated cuts runs short, which a --search would take for requests that "
+            "were good; it stops by itself at what misses the SLO, so leave one"
+        )
+    rate = given["rate"]
+    closed = given["trace"] is None and (rate is None or math.isinf(rate))
+    if closed and given["sweep"] is None:
+        raise ConfigError(
+            "--stop-when-saturated: a closed loop asks no more than it gets; add --rate, --trace "
+            "or --sweep"
+        )
+
+
+def _take_saving(given: dict[str, Any]) -> None:
+    """`--save-result` and `--result-filename`, as vllm has them."""
+    if given["save_result"] and given["save"] is None:
+        given["save"] = Path(datetime.now().astimezone().strftime("headrace-bench-%Y%m%d-%H%M%S"))
+    name = given["result_filename"]
+    if name is None:
+        return
+    if given["save"] is None:
+        raise ConfigError(f"--result-filename {shown(name)}: add --save-result or --save DIR")
+    if name != Path(name).name or name in _WRITTEN:
+        raise ConfigError(
+            f"--result-filename {shown(name)}: must be a name without folders, other than "
+            f"{', '.join(_WRITTEN)}"
+        )
+
+
+def prices_of(given: dict[str, Any]) -> Prices:
+    """Raises ConfigError for prices of two kinds."""
+    by_tokens = [given[f"price_{of}"] for of in ("input", "output", "cached")]
+    if given["price_hour"] is not None and by_tokens != [None] * 3:
+        raise ConfigError(
+            "--price-per-hour is of a server of one's own and --price-input, --price-output, "
+            "--price-cached are of a hosted one; give one kind"
+        )
+    if by_tokens[2] is not None and by_tokens[0] is None:
+        raise ConfigError("--price-cached needs the price of other input: add --price-input")
+    return Prices(
+        input_usd=by_tokens[0],
+        output_usd=by_tokens[1],
+        cached_usd=by_tokens[2],
+        hour_usd=given["price_hour"],
+    )
+
+
+def load_of(given: dict[str, Any]) -> LoadOptions:
+    """When requests are sent, of settled options."""
     arrivals = given["arrivals"]
     if arrivals is None:
         arrivals = "poisson" if given["burstiness"] is None else "gamma"
     names = ("concurrency", "rate", "burstiness", "ramp_s", "ramp_from", "requests", "duration_s")
-    more = ("warmup_requests", "max_errors", "grace_s", "speed", "processes")
-    return LoadOptions(arrivals=arrivals, **{name: given[name] for name in (*names, *more)})
+    more = ("warmup_requests", "max_errors", "grace_s", "speed", "processes", "ramp_shape")
+    return LoadOptions(
+        arrivals=arrivals,
+        stop_when_saturated=given["stop_when_saturated"],
+        **{name: given[name] for name in (*names, *more)},
+    )
 
 
-def _prompts(given: dict[str, Any]) -> PromptOptions:
+def prompts_of(given: dict[str, Any]) -> PromptOptions:
+    """What is sent, of settled options. Raises ConfigError."""
     kind = given["dataset_kind"]
     if kind == "random" and given["dataset"] is not None:
         raise ConfigError("--dataset-kind random is of synthetic prompts; leave --dataset away")
@@ -123,8 +202,9 @@ def _prompts(given: dict[str, Any]) -> PromptOptions:
     )
     names = ("prefix_tokens", "prefixes", "dataset", "trace", "turns", "think", "images", "unique")
     return PromptOptions(
-        input_tokens=_varied("--input-tokens", given["input_tokens"], given["range_ratio"]),
-        output_tokens=_varied("--output-tokens", given["output_tokens"], given["range_ratio"]),
+        block_tokens=given["block_tokens"],
+        input_tokens=_varied("--input-tokens", "256", "input", given),
+        output_tokens=_varied("--output-tokens", "128", "output", given),
         dataset_kind=cast("FileKind | None", DATASETS.get(kind)) if kind else None,
         request=request,
         seed=given["seed"],
@@ -133,31 +213,64 @@ def _prompts(given: dict[str, Any]) -> PromptOptions:
     )
 
 
-def _varied(flag: str, text: str, ratio: float | None) -> str:
-    if not ratio:
+def _varied(flag: str, default: str, kind: str, given: dict[str, Any]) -> str:
+    text: str = given[f"{kind}_tokens"] or default
+    ratio: float | None = given["range_ratio"]
+    deviation: float | None = given[f"{kind}_stddev"]
+    if not ratio and not deviation:
         return text
+    what = f"--range-ratio {ratio:g}" if ratio else f"{flag}-stddev {deviation:g}"
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ConfigError(f"--range-ratio {ratio:g} is of one number, not of {flag} {shown(text)}")
-    found = around(int(text), ratio)
+        raise ConfigError(f"{what} is of one number, not of {flag} {shown(text)}")
+    if ratio and deviation:
+        raise ConfigError(f"--range-ratio and {flag}-stddev both say how lengths vary; give one")
+    if deviation:
+        return f"normal({text},{deviation:.6f})"
+    found = around(int(text), ratio or 0.0)
     return f"{found.low}..{found.high}" if isinstance(found, Uniform) else text
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
+    """AIPerf's NAME:VALUE or vllm's NAME=VALUE."""
+    match = re.fullmatch(r"\s*([^:=\s]+)\s*[:=](.*)", text, re.DOTALL)
+    if match is None:
         raise ConfigError("--header is not NAME:VALUE; write it like x-team:search")
-    return name.strip(), value.strip()
+    return match[1], match[2].strip()
 
 
-def _body(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
+def _body(texts: Sequence[str]) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for text in texts:
+        body |= _fields(text)
+    return body
+
+
+def _fields(text: str) -> dict[str, Any]:
+    """An object, or GenAI-Perf's NAME:VALUE, whose value is JSON or else a text."""
+    named = re.fullmatch(r"([A-Za-z_][A-Za-z_0-9]*):(.+)", text)
+    if named is not None:
+        try:
+            return {named[1]: msgspec.json.decode(named[2])}
+        except msgspec.DecodeError:
+            return {named[1]: named[2]}
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise ConfigError(
             f"--extra-body {shown(text)}: {error}; write an object like '{{\"top_p\": 0.9}}'"
         ) from error
+
+
+def _percentile_metrics(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    found = tuple(part.strip() for part in text.split(","))
+    known = [metric.name for metric in VLLM.metrics]
+    if not set(found) <= set(known):
+        raise ConfigError(
+            f"--percentile-metrics {shown(text)} is not a list of some of {','.join(known)}"
+        )
+    return found
 
 
 def _percentiles(text: str) -> tuple[float, ...]:

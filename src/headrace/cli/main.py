@@ -31,6 +31,9 @@ COMMANDS = {
     "eval": CommandEntry(
         "headrace.cli.eval:evaluate", "Tell how well a checkpoint predicts a text."
     ),
+    "catalog": CommandEntry(
+        "headrace.cli.catalog:catalog", "Tell facts about models, hardware and prices."
+    ),
     "pull": CommandEntry("headrace.cli.pull:pull", "Fetch a model from the hub."),
     "list": CommandEntry("headrace.cli.list_models:list_models", "List the models on this disk."),
     "rm": CommandEntry("headrace.cli.rm:rm", "Remove a fetched model."),

@@ -8,7 +8,8 @@ error, which then says what it is called here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -82,7 +83,9 @@ class SectionOption(click.Option):
 
 
 class SectionedCommand(click.Command):
-    """A command of many options."""
+    """A command of many options. elsewhere: flags that it refuses, and what to write instead."""
+
+    elsewhere: Mapping[str, str] = MappingProxyType(ELSEWHERE)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options by heading, in the order in which headings and options first come."""
@@ -109,10 +112,10 @@ class SectionedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            name = next((one for one in typed if one in ELSEWHERE and _is(one, error)), None)
+            name = next((one for one in typed if one in self.elsewhere and _is(one, error)), None)
             if name is None:
                 raise
-            hint = ELSEWHERE[name].format(command=ctx.info_name)
+            hint = self.elsewhere[name].format(command=ctx.info_name)
             raise click.NoSuchOption(
                 name, message=f"No such option {name!r}: {hint}.", ctx=ctx
             ) from None

@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 
 from headrace.bench.client.endpoints import Endpoint, build_request
+from headrace.bench.client.exchange import KEPT_OF_CUT_BYTES
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.prompt import Prompt
 from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
 from headrace.errors import ConfigError
-from tests.bench.client.wire import QUICK, ask, ask_mock, ask_script, client_of, record_of
+from tests.bench.client.wire import (
+    QUICK,
+    ask,
+    ask_mock,
+    ask_script,
+    client_of,
+    record_of,
+    scripted,
+)
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
@@ -55,11 +64,12 @@ async def test_an_endless_stream_is_bounded_by_time_and_by_bytes() -> None:
     record = await ask_mock(settings, request_timeout_s=0.5)
     assert record.failure is not None
     assert record.failure.kind == "timeout"
-    assert record.failure.message == "the reply was not complete after 0.5 s"
+    assert record.failure.message.startswith("the reply was not complete after 0.5 s; ")
+    assert record.failure.message.endswith(" bytes of it came")
     record = await ask_mock(settings, max_reply_bytes=4000)
     assert record.failure is not None
     assert record.failure.kind == "protocol"
-    assert "longer than 4000 bytes and was cut" in record.failure.message
+    assert "more than 4,000 bytes of memory and was cut" in record.failure.message
     assert len(record.content) > 6
 
 
@@ -154,7 +164,20 @@ async def test_waiting_for_a_connection_ends_too() -> None:
 @pytest.mark.parametrize(
     ("pieces", "options", "kind", "told"),
     [
-        ([b"\x15\x03\x01 not HTTP"], {}, "protocol", "the reply is not HTTP/1.1"),
+        ([b"\x15\x03\x01 an alert"], {}, "protocol", "the server speaks TLS: write https://"),
+        ([b"SSH-2.0-x\r\n"], {}, "protocol", "is this the port of the API?"),
+        (
+            [b"HTTP/1.1 200 OK\r\nx-big: " + b"y" * 70_000],
+            {"hold": True},
+            "protocol",
+            "the head of the reply is longer than 65,536 bytes",
+        ),
+        (
+            [HEAD + b"content-length: 17000000\r\n\r\n", b"data: x" * 2_400_000, b"x" * 200_000],
+            {},
+            "protocol",
+            "an event of the stream is longer than 16,777,216 bytes",
+        ),
         ([b"HTTP/1.1 200 OK\r\n"], {}, "truncated", "the connection ended before a reply came"),
         (
             [CHUNKED + b"%x\r\n" % len(EVENT) + EVENT + b"\r\n0\r\n\r\n"],
@@ -200,6 +223,70 @@ async def test_other_ways_to_fail(
     assert record.failure.kind == kind
     assert told in record.failure.message
     assert "sk-secret" not in str(record)
+
+
+async def test_a_connection_that_closes_while_it_rests_is_told_apart() -> None:
+    body = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+    closing = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(body)
+        await reader.read(65536)
+        await reader.read(65536)  # the second request
+        writer.close()
+        closing.set()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    request = build_request(
+        Endpoint(kind="openai-chat", base_url=url, model="m"), Prompt(text="a", stream=False)
+    )
+    client = client_of(request, request_timeout_s=20)
+    first, second = [await client.send(request) for _ in range(2)]
+    await client.close()
+    server.close()
+    assert first.failure is None
+    assert second.failure is not None
+    assert "it had carried one before, and servers close what rests" in second.failure.message
+
+
+async def test_all_replies_under_way_share_one_room() -> None:
+    """Endless streams fill it, lose all but their beginning, and leave it to those that follow."""
+    settings = MockSettings(
+        errors=(("endless", 0.5),), ttft_ms=0, tpot_ms=0, tokens_per_chunk=10_000, seed=1
+    )
+    endpoint = MockEndpoint(settings)
+    async with endpoint as url:
+        at = Endpoint(kind="openai-chat", base_url=url, model="m")
+        request = build_request(at, Prompt(text="a", max_tokens=200_000))
+        client = client_of(request, max_held_bytes=3 * 2**20, request_timeout_s=60)
+        raws = await asyncio.gather(*[client.send(request) for _ in range(4)])
+        small = build_request(at, Prompt(text="a", max_tokens=4))
+        later = [await client.send(small) for _ in range(4)]
+        await client.close()
+    cut = [raw for raw in raws if raw.failure is not None]
+    assert cut
+    for raw in cut:
+        assert raw.failure is not None
+        assert "3,145,728 bytes of memory" in raw.failure.message
+        assert len(raw.body) <= KEPT_OF_CUT_BYTES
+        assert record_of(raw).content
+    assert any(raw.complete for raw in later)
+
+
+async def test_what_comes_in_one_read_is_one_piece() -> None:
+    pieces = b"".join(b"%x\r\n" % len(EVENT) + EVENT + b"\r\n" for _ in range(5))
+    async with scripted(CHUNKED + pieces + b"0\r\n\r\n") as url:
+        request = build_request(
+            Endpoint(kind="openai-chat", base_url=url, model="m"), Prompt(text="a")
+        )
+        client = client_of(request)
+        raw = await client.send(request)
+        await client.close()
+    assert raw.complete
+    assert raw.body == EVENT * 5
+    assert len(raw.pieces) == 1
 
 
 def test_limits_name_themselves() -> None:

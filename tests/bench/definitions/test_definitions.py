@@ -73,9 +73,12 @@ def test_from_the_intended_time_only_the_beginning_moves() -> None:
     }
 
 
-def test_vllm_takes_the_role_for_a_token_and_the_empty_end_too() -> None:
-    assert times_ms("vllm", MIXED) == {"ttft": 10, "e2el": 245, "tpot": 47}  # 235 / 5
-    assert spread_ms(measures("vllm", MIXED).gaps_ns["itl"]) == [90, 20, 60, 60, 5]
+def test_vllm_counts_content_of_a_chat_and_every_event_of_a_completion() -> None:
+    assert times_ms("vllm", MIXED) == {"ttft": 100, "e2el": 240, "tpot": 28}  # 140 / 5
+    assert spread_ms(measures("vllm", MIXED).gaps_ns["itl"]) == [20, 60, 60]
+    plain = stream((50, "text", "a"), (80, "text", "b"), (85, "other", ""), tokens=2)
+    assert times_ms("vllm", plain) == {"ttft": 50, "e2el": 85, "tpot": 35}
+    assert spread_ms(measures("vllm", plain).gaps_ns["itl"]) == [30, 5]
 
 
 def test_aiperf_counts_tokens_itself() -> None:
@@ -154,10 +157,12 @@ def test_a_response_without_a_stream_has_only_its_whole_time() -> None:
 def test_a_response_without_content_has_no_first_token() -> None:
     empty = stream((10, "role", ""), (40, "usage", ""), end_ms=41)
     assert times_ms("headrace", empty) == {"e2e": 41}
-    assert times_ms("vllm", empty)["ttft"] == 10, "an event with choices is enough for it"
     assert times_ms("llmperf", empty)["ttft_s"] == 0
     nothing = stream(end_ms=41)
-    assert definition("vllm").measure(nothing, "sent") is None, "which vllm calls failed"
+    for failed in (empty, nothing):
+        assert definition("vllm").measure(failed, "sent") is None, "which vllm calls failed"
+    bare = stream((10, "other", ""), (40, "usage", ""), end_ms=41)
+    assert times_ms("vllm", bare)["ttft"] == 10, "of a completion, choices are enough"
     assert times_ms("aiperf", nothing) == {"request_latency": 41}
 
 

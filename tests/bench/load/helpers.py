@@ -12,7 +12,7 @@ from headrace.bench.load.conversations import Conversation, conversations
 from headrace.bench.load.plan import LoadPlan
 from headrace.bench.load.runner import LoadRunner
 from headrace.bench.record import RequestRecord
-from headrace.bench.workload import ANSWER_PLACEHOLDER, WorkItem
+from headrace.bench.workload import AWAITED_ANSWER, WorkItem
 
 MS = 1_000_000
 QUICK: dict[str, Any] = {"ttft_ms": 2, "tpot_ms": 1}
@@ -44,7 +44,7 @@ def talk(session: int, turns: int, *, think_ms: float = 0) -> list[WorkItem]:
                 think_ns=round(think_ms * MS) if turn else 0,
             )
         )
-        messages.append({"role": "assistant", "content": ANSWER_PLACEHOLDER})
+        messages.append({"role": "assistant", "content": AWAITED_ANSWER})
     return made
 
 

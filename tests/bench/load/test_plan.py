@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.bench.arrivals import RampShape
 from headrace.bench.load.conversations import Supply, conversations, with_answers
-from headrace.bench.load.load_options import LoadOptions, load_text, make_plan
+from headrace.bench.load.load_options import LoadOptions, load_text, make_plan, with_trace
 from headrace.bench.load.plan import LoadPlan, closed_plan, open_plan, trace_plan
-from headrace.bench.load.schedule import UNANSWERED_PAUSE_NS, make_schedules
+from headrace.bench.load.schedule import FAILED_PAUSE_NS, make_schedules
 from headrace.errors import ConfigError
 from tests.bench.load.helpers import MS, items, singles, talk
 from tests.bench.streams import unhurried
@@ -89,13 +90,13 @@ def test_a_closed_loops_users_go_on_when_theirs_has_ended() -> None:
     (schedule,) = make_schedules(plan, Supply(singles(4)), Supply([]))
     begun = list(schedule.begin())
     assert [one.at_ns for one in begun] == [0, 500 * MS]
-    after = schedule.after(begun[0], 30 * MS, answered=True, failed=False)
+    after = schedule.after(begun[0], 30 * MS, failed=False)
     assert after is not None
     assert (after.at_ns, after.conversation) == (30 * MS, 2)
-    late = schedule.after(begun[1], 40 * MS, answered=False, failed=True)
+    late = schedule.after(begun[1], 40 * MS, failed=True)
     assert late is not None
-    assert late.at_ns == 40 * MS + UNANSWERED_PAUSE_NS
-    assert schedule.after(after, 50 * MS, answered=True, failed=False) is None
+    assert late.at_ns == 40 * MS + FAILED_PAUSE_NS
+    assert schedule.after(after, 50 * MS, failed=False) is None
 
 
 def test_a_warm_up_takes_one_turn_of_its_own_prompts() -> None:
@@ -104,7 +105,7 @@ def test_a_warm_up_takes_one_turn_of_its_own_prompts() -> None:
     (first,) = schedule.begin()
     assert not first.measured
     assert not first.has_next
-    second = schedule.after(first, 5, answered=True, failed=False)
+    second = schedule.after(first, 5, failed=False)
     assert second is not None
     assert second.measured
 
@@ -115,16 +116,71 @@ def test_think_times_of_a_trace_go_with_its_speed(speed: float) -> None:
     workload = conversations(talk(1, 2, think_ms=200))
     (schedule,) = make_schedules(plan, Supply(workload), Supply([]))
     (first,) = schedule.begin()
-    after = schedule.after(first, 10 * MS, answered=True, failed=False)
+    after = schedule.after(first, 10 * MS, failed=False)
     assert after is not None
     assert after.at_ns == 10 * MS + round(200 * MS / speed)
-    assert schedule.after(after, 20 * MS, answered=True, failed=False) is None
+    assert schedule.after(after, 20 * MS, failed=False) is None
 
 
 def test_a_trace_ends_with_the_duration_or_the_requests() -> None:
     times = [0, 1000 * MS, 2000 * MS, 3000 * MS]
     assert trace_plan(times, speed=2, duration_s=1.0).times_ns == (0, 500 * MS, 1000 * MS)
     assert trace_plan(times, requests=2).times_ns == (0, 1000 * MS)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_warm_up_leaves_the_rate_of_what_is_measured_as_it_was_asked(seed: int) -> None:
+    plan = open_plan(8, random.Random(seed), requests=40, warmup_requests=5)
+    warm, measured = plan.times_ns[:5], plan.times_ns[5:]
+    assert warm[-1] == 625 * MS
+    assert measured[-1] - warm[-1] == 5000 * MS
+    rising = open_plan(
+        8, random.Random(seed), requests=40, warmup_requests=4, ramp_from=2, burstiness=math.inf
+    )
+    assert rising.times_ns[3] == 2000 * MS  # at the rate at the start
+    assert rising.times_ns[-1] - rising.times_ns[3] == 8000 * MS
+
+
+def test_a_rate_rises_in_a_straight_line_or_by_equal_factors() -> None:
+    def rates(shape: RampShape) -> list[float]:
+        plan = plan_of(
+            rate=64.0, ramp_from=1.0, ramp_shape=shape, duration_s=60.0, arrivals="constant"
+        )
+        assert plan.times_ns[-1] == pytest.approx(60e9, rel=0.01)
+        third = plan.times_ns[-1] / 3
+        return [
+            sum(at <= third * part for at in plan.times_ns) / (third * part / 1e9)
+            for part in (1, 2, 3)
+        ]
+
+    # Of 1 + 63t/60: means up to 20, 40 and 60 s. Of 64^(t/60): its integral over the time.
+    assert rates("linear") == pytest.approx([11.5, 22.0, 32.5], rel=0.02)
+    means = [(64 ** (s / 60) - 1) / math.log(64) * 60 / s for s in (20, 40, 60)]
+    assert rates("exponential") == pytest.approx(means, rel=0.05)
+
+
+def test_only_an_open_loop_stops_when_saturated() -> None:
+    assert plan_of(rate=4.0, requests=5, stop_when_saturated=True).stop_when_saturated
+    assert not plan_of(requests=5, stop_when_saturated=True).stop_when_saturated
+    assert not plan_of(rate=4.0, requests=5).stop_when_saturated
+
+
+def test_a_trace_with_a_rate_gives_its_lengths() -> None:
+    rated = with_trace(LoadOptions(rate=4.0), (0, 5, 9), 3)
+    assert rated.requests == 3
+    plan = make_plan(rated, random.Random(1), (0, 5, 9))
+    assert plan.times_ns[-1] == 750 * MS
+    assert with_trace(LoadOptions(rate=4.0), (), 3).requests == 3
+    assert with_trace(LoadOptions(rate=4.0, duration_s=2.0), (0,), 3).requests is None
+    assert with_trace(LoadOptions(), (0, 5), 2).requests is None
+    with pytest.raises(ConfigError, match="lengths and no times; add --rate"):
+        with_trace(LoadOptions(), (), 3)
+
+
+def test_of_a_trace_no_more_is_read_than_the_duration_needs() -> None:
+    assert LoadOptions(duration_s=30.0, speed=10.0).trace_s == 300.0
+    assert LoadOptions(duration_s=30.0, rate=2.0).trace_s is None  # its times do not count
+    assert LoadOptions(requests=3).trace_s is None
 
 
 def plan_of(**options: object) -> LoadPlan:
@@ -150,6 +206,7 @@ def test_options_say_how_requests_arrive() -> None:
     [
         ({"requests": 3, "ramp_from": 2.0}, "needs --rate"),
         ({"concurrency": 2}, "without an end"),
+        ({"rate": 2.0, "requests": 3, "ramp_shape": "linear"}, "add --ramp-from"),
         ({"rate": 0.1, "duration_s": 1.0}, "sends nothing"),
         ({"concurrency": 100_000, "requests": 1}, "--concurrency 100000"),
         ({"requests": 10**8}, "--requests 100000000"),
@@ -163,3 +220,9 @@ def test_loads_that_cannot_be_are_refused(options: dict[str, object], told: str)
 def test_a_load_in_words() -> None:
     told = load_text(LoadOptions(rate=2.0, concurrency=9, requests=5), trace=False)
     assert told == "poisson arrivals, 2/s, at most 9 in flight, 5 requests"
+    rising = LoadOptions(
+        rate=20.0, ramp_from=2.0, ramp_shape="exponential", duration_s=9.0, stop_when_saturated=True
+    )
+    assert load_text(rising, trace=False) == (
+        "poisson arrivals, 2 to 20/s exponentially, 9 s, until saturated"
+    )

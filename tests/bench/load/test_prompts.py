@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from headrace.bench.client.decode import Asked
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.client.raw import RawReply
 from headrace.bench.load.about import about_run
+from headrace.bench.load.conversations import Conversation
 from headrace.bench.load.probe import Found, UnreachableError, choose_model, look
 from headrace.bench.load.prompt_options import PromptOptions, Requests, make_requests
 from headrace.bench.load.replies import Replies
@@ -72,6 +74,56 @@ def test_a_prefix_is_shared(tokenization: ClientTokenization) -> None:
     assert len(starts) == 2
 
 
+@pytest.mark.parametrize("options", [{"prefix_tokens": "30"}, {"turns": "2"}, {}])
+def test_a_warm_up_heats_no_prefix_of_what_is_measured(
+    tokenization: ClientTokenization, options: dict[str, Any]
+) -> None:
+    found = made(tokenization, requests=12, warmup=12, **options)
+
+    def starts(of: Sequence[Conversation]) -> set[tuple[int, ...]]:
+        """As many tokens as the smallest blocks of a prefix cache have."""
+        return {
+            tuple(tokenization.encode(json.dumps(item.prompt.messages) + (item.prompt.text or "")))[
+                :16
+            ]
+            for turns in of
+            for item in turns[:1]
+        }
+
+    assert len(found.warmup) == 12
+    assert not starts(found.warmup) & starts(found.conversations)
+
+
+def test_a_trace_is_read_as_far_as_it_lasts_and_in_its_blocks(
+    tokenization: ClientTokenization, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    rows = [
+        {"timestamp": 1000 * at, "input_length": 6, "output_length": 3, "hash_ids": [1, at + 2]}
+        for at in range(5)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def read(**options: Any) -> Requests:
+        return make_requests(
+            PromptOptions(trace=path, **options),
+            tokenization,
+            "openai-chat",
+            requests=None,
+            warmup_requests=0,
+            trace_s=2.5,
+        )
+
+    found = read(block_tokens=4)
+    assert found.times_ns == (0, 1_000_000_000, 2_000_000_000)
+    heads = {
+        tuple(tokenization.encode(item.prompt.text or "")[:4]) for (item,) in found.conversations
+    }
+    assert len(heads) == 1
+    with pytest.raises(ConfigError, match="has 1 blocks of 512 tokens; name the block size"):
+        read()
+
+
 def test_embeddings_get_inputs_and_chats_get_images(tokenization: ClientTokenization) -> None:
     texts = made(tokenization, "openai-embeddings")
     assert texts.conversations[0][0].prompt.inputs
@@ -123,7 +175,16 @@ def test_outputs_are_counted_after_the_run(tokenization: ClientTokenization) -> 
 def test_what_is_told_of_a_run_has_no_secrets(tokenization: ClientTokenization) -> None:
     at = endpoint("http://user:hidden1@127.0.0.1:1/v1?key=hidden2", api_key="hidden3")
     words = ["headrace", "bench", "load", "http://user:hidden1@127.0.0.1:1/v1?key=hidden2"]
-    words += ["-H", "x-a: hidden4", "--header=x-b:hidden5", "--save", "/home/somebody/out"]
+    words += [
+        "-H",
+        "x-a: hidden4",
+        "--header=x-b:hidden5",
+        "-H",
+        "x-c=hidden6",
+        "--header=x-d=hidden7",
+        "--save",
+        "/home/somebody/out",
+    ]
     words += ["--base-url=http://u:hidden1@h"]
     facts = about_run(
         at,
@@ -136,7 +197,9 @@ def test_what_is_told_of_a_run_has_no_secrets(tokenization: ClientTokenization) 
         definitions="headrace",
         slo=None,
         started=datetime(2026, 1, 2, tzinfo=UTC),
+        open_loop=False,
     )
+    assert facts["open_loop"] is False
     assert "hidden" not in str(facts)
     assert "somebody" not in str(facts)
     assert facts["endpoint"] == "http://127.0.0.1:1/v1"
@@ -151,6 +214,13 @@ async def test_the_only_model_is_taken() -> None:
     assert choose_model(Found(("a", "b")), "c") == "c"
     with pytest.raises(UnreachableError, match="2 models are served"):
         choose_model(Found(("a", "b")), None)
+
+
+async def test_other_names_of_one_model_are_no_choice() -> None:
+    body = json.dumps({"data": [{"id": i, "root": r} for i, r in ("ax", "bx", "cy")]}).encode()
+    head = b"HTTP/1.1 200 Ok\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with scripted(head + body) as url:
+        assert (await look(endpoint(url))).models == ("a", "c")
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,12 @@ from headrace.bench.load.conversations import conversations
 from headrace.bench.load.plan import closed_plan, open_plan, trace_plan
 from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
-from headrace.bench.record import RequestRecord
+from headrace.bench.record import RequestRecord, RunRecord
+from headrace.bench.summary import summarize
 from headrace.bench.workload import WorkItem
 from headrace.errors import ConfigError
 from tests.bench.load.helpers import MS, QUICK, make_runner, run_plan, singles, talk
+from tests.bench.streams import IDLE
 
 
 def bodies(mock: MockEndpoint) -> list[str]:
@@ -152,11 +154,17 @@ async def test_after_the_grace_what_is_left_is_cancelled_and_kept() -> None:
 
 
 async def test_an_interrupted_run_has_a_record_of_everything_that_was_due() -> None:
-    plan = open_plan(1000, random.Random(1), burstiness=math.inf, requests=5000, max_in_flight=3)
-    async with MockEndpoint(MockSettings(ttft_ms=10_000, tpot_ms=1)) as url:
+    plan = open_plan(1000, random.Random(1), burstiness=math.inf, requests=50_000, max_in_flight=3)
+    endpoint = MockEndpoint(MockSettings(ttft_ms=600_000, tpot_ms=1))
+    async with endpoint as url:
         runner = make_runner(url, plan, singles(10))
-        asyncio.get_running_loop().call_later(0.3, runner.stop)
-        records = await runner.run()
+        running = asyncio.ensure_future(runner.run())
+        # Three are on their way, and others have come to wait.
+        while endpoint.running < 3 or runner.counts.waiting < 100:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        runner.stop()
+        records = await running
         await runner.client.close()
     assert runner.ending == "interrupted"
     assert {one.failure and one.failure.kind for one in records} == {"cancelled"}
@@ -164,7 +172,7 @@ async def test_an_interrupted_run_has_a_record_of_everything_that_was_due() -> N
     wanted = [one.intended_ns for one in records]
     assert wanted == [MS * at for at in range(1, len(records) + 1)]  # none was left out
     assert len(records) > 100
-    assert len(records) < 5000
+    assert len(records) < 50_000
 
 
 async def test_errors_end_the_run_when_there_are_too_many() -> None:
@@ -177,6 +185,20 @@ async def test_errors_end_the_run_when_there_are_too_many() -> None:
         assert runner.ending == "max_errors"
         assert 6 <= len(records) <= 8
         assert all(one.failure is not None for one in records)
+
+
+async def test_a_run_ends_when_the_server_does_not_keep_up() -> None:
+    plan = open_plan(60, random.Random(1), burstiness=math.inf, duration_s=30.0, grace_s=0.0)
+    plan = msgspec.structs.replace(plan, stop_when_saturated=True)
+    async with MockEndpoint(MockSettings(ttft_ms=100, tpot_ms=1, capacity=1)) as url:
+        runner = make_runner(url, plan, singles(1800))
+        records = await runner.run()
+        await runner.client.close()
+    assert runner.ending == "saturated"
+    assert len(records) < 1800
+    assert sum(one.failure is None for one in records) >= 10
+    summary = summarize(RunRecord(about={}, requests=tuple(records), health=IDLE))
+    assert summary.saturation is not None and summary.saturation.saturated
 
 
 async def test_a_closed_loop_does_not_storm_a_server_that_is_gone() -> None:

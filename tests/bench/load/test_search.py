@@ -10,8 +10,9 @@ import pytest
 
 from headrace.bench.goodput import judge
 from headrace.bench.load.demands import check_demands, is_met, shares
-from headrace.bench.load.search import SearchResult, Share, proportion_interval, search
-from headrace.bench.load.sweep import rates, sweep
+from headrace.bench.load.search import SearchResult, Share, search
+from headrace.bench.load.sweep import efficiencies, rates, sweep
+from headrace.bench.proportion import proportion_interval
 from headrace.bench.record import RunRecord
 from headrace.bench.slo import parse_slo
 from headrace.errors import ConfigError
@@ -107,6 +108,15 @@ def test_intervals_are_those_of_the_tables() -> None:
     assert proportion_interval(5, 5, 0.025)[1] == 1.0
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99, 1.0])
+def test_many_requests_have_nearly_the_exact_interval(share: float) -> None:
+    exact = proportion_interval(round(2000 * share), 2000, 0.025)
+    near = proportion_interval(round(2001 * share), 2001, 0.025)
+    assert near == pytest.approx(exact, abs=1e-3)
+    low, high = proportion_interval(round(1_000_000 * share), 1_000_000, 0.025)
+    assert low <= share <= high and high - low < 0.0021
+
+
 def runs(*ttfts_ms: float) -> RunRecord:
     records = [
         stream((at, "text", "a"), index=number, tokens=1) for number, at in enumerate(ttfts_ms)
@@ -162,3 +172,23 @@ def test_a_sweep_runs_the_ends_and_what_lies_between() -> None:
         completed_per_s=lambda result: result,
     )
     assert [point.name for point in flat] == ["synchronous", "throughput"]
+
+
+def test_a_sweep_leaves_out_the_rates_above_one_that_is_too_much() -> None:
+    points = sweep(
+        7,
+        synchronous=lambda: 2.0,
+        throughput=lambda: 14.0,
+        at_rate=lambda rate: rate,
+        completed_per_s=lambda result: result,
+        saturated=lambda result: result >= 6.0,
+    )
+    assert [point.rate for point in points] == [None, 4.0, 6.0, None]
+
+
+def test_what_batching_gained_at_each_load() -> None:
+    # Alone 50 tokens/s; 8 in flight as fast each; 16 in flight half as fast; one not known.
+    loads = [(50.0, 1.0), (400.0, 8.0), (400.0, 16.0), (None, 4.0), (400.0, None)]
+    assert efficiencies(loads) == [1.0, 1.0, 0.5, None, None]
+    assert efficiencies([(None, 1.0), (10.0, 1.0)]) == [None, None]
+    assert efficiencies([]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import time
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from collections.abc import Callable
 import pytest
 
 from headrace.bench.load import health
-from headrace.bench.load.health import TICK_NS, LoopWatch
+from headrace.bench.load.health import TICK_NS, CollectionWatch, LoopWatch
+from headrace.bench.load.health import added as all_collections
 from headrace.bench.load.live import Block, Figures, Lines, Quiet, make_view
 from headrace.bench.load.progress import Progress, added, progress
 from headrace.bench.load.runner import Counts
 from headrace.bench.load.server_metrics import MetricsWatch
 from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
+from headrace.bench.record import Collections
 from headrace.bench.timer import Deadline
 from tests.bench.load.helpers import MS, endpoint
 from tests.bench.streams import stream
@@ -146,3 +149,29 @@ def test_the_view_fits_where_it_is_shown() -> None:
     quiet = make_view(screen, quiet=True, requests=None, duration_s=None)
     assert isinstance(quiet, Quiet)
     assert not quiet.reads
+
+
+def test_garbage_collections_are_noted_while_they_are_watched() -> None:
+    times = iter(range(0, 1000, 7))
+    watch = CollectionWatch(lambda: next(times))
+    before = len(gc.callbacks)
+    gc.disable()
+    try:
+        watch.start()
+        gc.collect()
+        gc.collect()
+        watch.stop()
+        gc.collect()
+    finally:
+        gc.enable()
+    assert watch.collections == Collections(count=2, total_ns=14, longest_ns=7)
+    watch.stop()
+    assert len(gc.callbacks) == before
+
+
+def test_one_that_had_begun_before_is_not_counted() -> None:
+    watch = CollectionWatch(lambda: 5)
+    watch._note("stop", {})
+    assert watch.collections == Collections(0, 0, 0)
+    together = all_collections([Collections(2, 10, 6), Collections(1, 9, 9)])
+    assert together == Collections(3, 19, 9)

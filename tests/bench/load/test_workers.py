@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import random
 import signal
 
+import msgspec
 import pytest
 
 from headrace.bench.load.client_run import ClientJob
 from headrace.bench.load.live import Quiet
 from headrace.bench.load.measure import measure
-from headrace.bench.load.plan import closed_plan
+from headrace.bench.load.plan import closed_plan, open_plan
 from headrace.bench.load.workers import Workers
 from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
@@ -57,6 +60,22 @@ async def test_stopping_reaches_every_process() -> None:
     assert [one.index for one in outcome.records] == list(range(len(outcome.records)))
     wanted = [one.intended_ns for one in outcome.records]
     assert wanted == sorted(wanted)
+
+
+async def test_one_that_finds_the_server_saturated_ends_the_run_of_all() -> None:
+    plan = open_plan(80, random.Random(1), burstiness=math.inf, duration_s=40.0, grace_s=0.0)
+    async with MockEndpoint(MockSettings(ttft_ms=100, tpot_ms=1, capacity=1)) as url:
+        whole = ClientJob(
+            endpoint=endpoint(url),
+            plan=msgspec.structs.replace(plan, stop_when_saturated=True),
+            conversations=tuple(singles(20)),
+        )
+        workers = Workers(whole, 2)
+        await workers.open()
+        outcome = await workers.run()
+    assert outcome.ending == "saturated"
+    assert len(outcome.records) < 3200
+    assert outcome.health.collections is not None
 
 
 async def test_an_error_of_a_process_is_the_runs() -> None:

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import re
 import struct
+from itertools import pairwise
 
 import httpx
 import openai
@@ -104,14 +105,15 @@ async def test_capacity_makes_others_wait_and_tells_how_long() -> None:
     refused = next(reply for reply in replies if reply.status_code == 429)
     assert refused.headers["retry-after"] == "1"
     assert refused.json()["error"]["type"] == "rate_limit_error"
-    waits = sorted(
-        reply.json()["choices"][0]["metrics"]["queue_s"]
+    # They came at different times: what is known is when the turn of each began.
+    waits = {
+        int(reply.headers["x-mock-received-ns"]): reply.json()["choices"][0]["metrics"]["queue_s"]
         for reply in replies
         if reply.status_code == 200
-    )
-    assert waits[0] == 0
-    assert waits[1] > 0.001
-    assert waits[2] > waits[1] + 0.029
+    }
+    assert min(waits.values()) == 0
+    turns = sorted(received_ns + wait_s * 1e9 for received_ns, wait_s in waits.items())
+    assert all(later - earlier > 29e6 for earlier, later in pairwise(turns))
     assert after.status_code == 200
 
 
@@ -181,8 +183,11 @@ async def test_key_health_and_metrics() -> None:
         head = {"authorization": "Bearer right"}
         right = await client.post("/v1/chat/completions", json=CHAT, headers=head)
         assert (wrong.status_code, right.status_code) == (401, 200)
+        assert (await client.get("/v1/models")).status_code == 401
+        assert (await client.get("/v1/none")).status_code == 401
+        assert (await client.get("/v1/models", headers=head)).json()["data"][0]["id"] == "mock"
         assert (await client.get("/health")).status_code == 200
-        assert (await client.get("/v1/chat/completions")).status_code == 405
+        assert (await client.get("/v1/chat/completions", headers=head)).status_code == 405
         assert (await client.delete("/health")).status_code == 404
         metrics = (await client.get("/metrics")).text
     assert 'vllm:generation_tokens_total{model_name="mock"} 5' in metrics

@@ -13,7 +13,7 @@ from headrace.bench.prompts.files import read_prompts
 from headrace.bench.prompts.options import RequestOptions
 from headrace.bench.prompts.sharegpt import first_turns, read_sharegpt, sessions
 from headrace.bench.prompts.think import ThinkTime
-from headrace.bench.workload import ANSWER_PLACEHOLDER
+from headrace.bench.workload import AWAITED_ANSWER
 from headrace.errors import ConfigError
 from tests.bench.prompts.tokenizers import OfWords, shipped
 
@@ -151,7 +151,7 @@ def test_sessions_carry_places_for_answers(tmp_path: Path) -> None:
     assert [message["content"] for message in made.items[1].prompt.messages or ()] == [
         "s",
         "human 0",
-        ANSWER_PLACEHOLDER,
+        AWAITED_ANSWER,
         "human 1",
     ]
     assert made.items[1].output_tokens_asked == len(OfWords().encode("gpt 1"))

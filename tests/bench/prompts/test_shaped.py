@@ -18,7 +18,7 @@ from headrace.bench.prompts.shared_prefix import shared_prefix
 from headrace.bench.prompts.synthetic import synthetic
 from headrace.bench.prompts.think import ThinkTime
 from headrace.bench.prompts.turns import synthetic_sessions
-from headrace.bench.workload import ANSWER_PLACEHOLDER, WorkItem
+from headrace.bench.workload import AWAITED_ANSWER, WorkItem
 from headrace.errors import ConfigError
 from tests.bench.prompts.tokenizers import OfWords, shipped
 
@@ -157,7 +157,7 @@ def test_synthetic_sessions() -> None:
         said = [message["role"] for message in one.prompt.messages or ()]
         assert said == ["system", "user", *["assistant", "user"] * one.turn]
         answers = [m["content"] for m in one.prompt.messages or () if m["role"] == "assistant"]
-        assert answers == [ANSWER_PLACEHOLDER] * one.turn
+        assert answers == [AWAITED_ANSWER] * one.turn
         assert (one.think_ns == 0) is (one.turn == 0)
         assert one.think_ns <= 2_000_000_000
         assert (one.prompt.max_tokens, one.prompt.ignore_eos) == (9, True)

@@ -13,10 +13,10 @@ from headrace.bench.report.compare import (
     Line,
     NamedRun,
     compare,
-    comparison_json,
-    comparison_sheets,
 )
 from headrace.bench.report.compare_html import comparison_page
+from headrace.bench.report.compare_sheets import comparison_json, comparison_sheets
+from headrace.bench.report.threshold import parse_threshold
 from headrace.bench.slo import parse_slo
 from headrace.errors import ConfigError
 from tests.bench.report.synthetic import simulated
@@ -56,9 +56,47 @@ def test_a_run_is_no_different_from_itself() -> None:
     assert got.differences == ()
 
 
-def test_pooled_gaps_have_no_interval() -> None:
-    ratio = line(compared(FAST, SLOW), "itl_chunk", "p99").ratios[1]
-    assert ratio is not None and ratio.low is None and not ratio.differs
+def test_gaps_are_compared_stream_by_stream() -> None:
+    ratio = line(compared(FAST, SLOW), "itl_chunk", "p50").ratios[1]
+    assert ratio is not None and ratio.low is not None and ratio.high is not None
+    assert 1.5 < ratio.low < ratio.ratio < ratio.high < 2.8
+
+
+def test_rates_and_shares_have_intervals_where_they_can() -> None:
+    got = compared(FAST, SLOW)
+    good = line(got, "good", "").ratios[1]
+    assert good is not None and good.low is not None and good.ratio < 1
+    assert {one.name for one in got.lines} >= {"tps", "rps", "failed", "in_flight"}
+    assert [one for one in got.lines if one.name == "ttfot"] == [], "nobody reasons"
+
+
+def test_chosen_metrics_and_thresholds() -> None:
+    got = compare(
+        [FAST, SLOW],
+        source=random.Random(1),
+        slo=SLO,
+        resamples=200,
+        metrics=["tpot"],
+        thresholds=[parse_threshold(one) for one in ("tpot_p50>1.2", "itl_p90>9", "good<0.99")],
+    )
+    assert {one.name for one in got.lines} == {"tpot"}
+    assert [one.standing for one in got.outcomes] == ["crossed", "kept", "crossed"]
+    assert got.fails
+    sheet = comparison_sheets(got)[1]
+    assert sheet.title.startswith("Thresholds") and sheet.rows[0][1].verdict is False
+    with pytest.raises(ConfigError, match="needs an SLO"):
+        compare([FAST, SLOW], source=random.Random(1), thresholds=[parse_threshold("good<1")])
+
+
+def test_a_threshold_on_what_a_run_does_not_have() -> None:
+    silent = NamedRun("silent", run())
+    got = compare(
+        [FAST, silent],
+        source=random.Random(1),
+        resamples=20,
+        thresholds=[parse_threshold("ttft_p95>2"), parse_threshold("tps<0.1")],
+    )
+    assert [one.standing for one in got.outcomes] == ["unknown", "unknown"] and got.fails
 
 
 def test_what_the_runs_do_not_share_is_said() -> None:
@@ -96,7 +134,7 @@ def test_under_every_definition(name: str) -> None:
 
 
 def test_one_run_is_no_comparison() -> None:
-    with pytest.raises(ConfigError, match="1 runs to compare"):
+    with pytest.raises(ConfigError, match="1 run to compare"):
         compared(FAST)
 
 

@@ -39,7 +39,7 @@ def test_a_figure_is_near_what_it_stands_for(value: float) -> None:
 def test_shares_say_when_they_are_not_quite_all() -> None:
     assert [share(one) for one in (0, 0.001, 0.5, 0.994, 1, None)] == [
         "0 %",
-        "0.1 %",
+        "0.10 %",
         "50 %",
         "99.4 %",
         "100 %",

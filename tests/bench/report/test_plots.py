@@ -46,6 +46,14 @@ def test_a_limit_far_away_is_told_and_not_drawn() -> None:
     assert within(500, [10, 300]) == 500 and beyond(None, [1], "x") == ""
 
 
+def test_times_of_nothing_have_a_place_on_a_logarithmic_axis() -> None:
+    figure = cdf("gaps", [Curve(BLUE, [0.0] * 50 + [10.0, 400.0])])
+    assert figure is not None and "gaps, logarithmic" in figure.svg
+    assert figure.caption == "Below 50 µs all is drawn at 50 µs."
+    near = cdf("gaps", [Curve(BLUE, [0.0, 0.5])])
+    assert near is not None and near.caption == ""
+
+
 def test_rates_are_counted_by_slices() -> None:
     at = np.asarray([10.1, 10.2, 11.5, 13.9])
     assert per_second(at, np.ones(4), (10, 14)) == [(0.5, 2), (1.5, 1), (2.5, 0), (3.5, 1)]

@@ -11,7 +11,7 @@ from headrace.bench.record import ClientHealth, Failure
 from headrace.bench.report.sheet import Sheet, errors, latencies, requests
 from headrace.bench.report.table import printable, sheet_table, summary_table
 from headrace.bench.slo import parse_slo
-from headrace.bench.summary import summarize
+from headrace.bench.summary import Summary, summarize
 from tests.bench.report.synthetic import simulated
 from tests.bench.streams import run, steady, stream
 
@@ -35,7 +35,7 @@ def test_every_part_is_there() -> None:
     for part in ("Latency, by headrace", "Rates", "Requests", "Goodput under", "Tokens"):
         assert part in text
     assert "The client was not the limit" in text
-    assert "tpot: (last such chunk − first)" in text, "definitions stand below"
+    assert "tpot       (last such chunk − first)" in text, "definitions stand below"
     assert "error: http" in text and "status of failed: 429" in text
     assert "…" not in text, "nothing is cut off at this width"
 
@@ -93,3 +93,35 @@ def test_errors_are_counted_by_what_they_say() -> None:
     sheet = errors(records)
     assert len(sheet.rows) == 20 and sheet.rows[0][3].text == "3"
     assert "10 more messages" in sheet.notes[0]
+
+
+def lines(summary: Summary, width: int) -> list[str]:
+    return [line.rstrip() for line in shown(summary_table(summary), width).splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("times", [1, 900])
+def test_nothing_is_cut_off_or_too_wide(width: int, times: int) -> None:
+    """Where answers take minutes, too."""
+    slow = simulated(requests=60, rate=6, gap_ms=14 * times, metrics=False)
+    told = lines(summarize(slow, slo=parse_slo("ttft:500")), width)
+    assert max(map(len, told)) <= width
+    assert not any("…" in line for line in told)
+    for name in ("ttft", "tpot_incl", "itl_chunk", "tps_user"):
+        assert any(line.split()[:1] == [name] or f"{name}," in line for line in told)
+
+
+def test_a_narrow_terminal_has_one_line_a_metric() -> None:
+    summary = summarize(MADE)
+    narrow, wide = lines(summary, 80), lines(summary, 120)
+    assert narrow[0].startswith("Latency in milliseconds, by headrace")
+    assert "95% intervals: in a wider terminal" in "\n".join(narrow)
+    assert wide[0].startswith("Latency, by headrace")
+    assert any(line.startswith("Rates") and "Requests" in line for line in wide), "side by side"
+    ttft = next(at for at, line in enumerate(narrow) if line.split()[:1] == ["ttft"])
+    assert narrow[ttft + 1].split()[0] in ("ttft", "ttfot")
+
+
+def test_minutes_are_in_seconds_where_there_is_little_room() -> None:
+    slow = simulated(requests=60, rate=6, gap_ms=14_000, metrics=False)
+    assert lines(summarize(slow), 80)[0].startswith("Latency in seconds, by headrace")

@@ -17,6 +17,8 @@ STAMP_FIELD = "mock_sent_ns"
 _NS_PER_S = 1_000_000_000
 # Thirty years, in which no request waits: such a number is no time in seconds.
 _MOST_S = 1e9
+# What a whole reply is: its answer, or what there is in place of one.
+_WHOLE_KINDS: tuple[ChunkKind, ...] = ("text", "tool", "reasoning")
 
 
 @dataclass
@@ -58,10 +60,20 @@ class Answer:
     ) -> None:
         """The chunks of one event, or one of the kind `otherwise` where it carried nothing.
 
-        tokens: of the event, told where one chunk carries all of them.
+        found: empty texts are left out. tokens: of the event, told where one chunk carries all.
         """
-        for kind, text in found or [(otherwise, "")]:
-            self.add(at_ns, kind, text, event, tokens if len(found) == 1 else None)
+        full = [piece for piece in found if piece[1]]
+        for kind, text in full or [(otherwise, "")]:
+            self.add(at_ns, kind, text, event, tokens if len(full) == 1 else None)
+
+    def add_whole(
+        self, at_ns: int, found: list[tuple[ChunkKind, str]], reply: dict[str, Any]
+    ) -> None:
+        """A reply without a stream: one chunk, of the answer where there is one; and its end."""
+        full = {of for of, piece in found if piece}
+        kind: ChunkKind = next((one for one in _WHOLE_KINDS if one in full), "other")
+        self.add(at_ns, kind, "".join(piece for of, piece in found if of == kind), reply)
+        self.end(at_ns)
 
     def end(self, at_ns: int) -> None:
         """The format's own end."""

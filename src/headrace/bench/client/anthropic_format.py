@@ -37,25 +37,18 @@ def take_event(answer: Answer, at_ns: int, event: dict[str, Any], name: str) -> 
         otherwise = "usage" if _take_usage(answer, event) else "other"
     elif kind == "message_stop":
         answer.end(at_ns)
-    answer.add_all(at_ns, [piece for piece in found if piece[1]], event, otherwise)
+    answer.add_all(at_ns, found, event, otherwise)
 
 
 def take_whole(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:
-    """A reply without a stream: one chunk, of the answer where there is one."""
+    """A reply without a stream."""
     if not isinstance(reply.get("content"), list):
         answer.failed(reply if reply.get("error") else "the reply has no content")
         return
     found = [piece for block in objects(reply["content"]) for piece in _block(block)]
     answer.finish_reason = text(reply.get("stop_reason")) or None
     _take_usage(answer, reply)
-    for wanted in ("text", "tool", "reasoning"):
-        told = "".join(piece for kind, piece in found if kind == wanted)
-        if told:
-            answer.add(at_ns, wanted, told, reply)
-            break
-    else:
-        answer.add(at_ns, "other", "", reply)
-    answer.end(at_ns)
+    answer.add_whole(at_ns, found, reply)
 
 
 def _block(block: dict[str, Any]) -> list[tuple[ChunkKind, str]]:

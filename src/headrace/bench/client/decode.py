@@ -24,6 +24,7 @@ from headrace.protocol.sse import SSEReader, StreamTooLargeError
 
 # An event larger than this is no chunk of an answer; images of whole replies are not streamed.
 MAX_EVENT_BYTES = 16 * 2**20
+_NO_STREAM = "the server does not stream; ask it for whole replies (--no-streaming)"
 _QUEUE_HEADER = "x-queue-time"  # TGI, in milliseconds
 
 
@@ -131,10 +132,17 @@ def _failure(raw: RawReply, answer: Answer, form: _Format, stream: bool) -> Fail
     if stream and answer.finish_reason is not None:
         return None  # some servers leave out the last word
     if stream and not answer.chunks:
-        told = raw.headers.get("content-type", "no content type")
-        size = len(raw.body)
-        return Failure("protocol", f"there is no event in {size} bytes of {told}")
+        return Failure("protocol", _without_events(raw))
     return Failure("truncated", f"the stream ended after {len(answer.chunks)} events, unfinished")
+
+
+def _without_events(raw: RawReply) -> str:
+    """Why there is no event in a reply of no kind that cannot be a stream's."""
+    body = raw.body
+    if body[:1] == b"{":
+        return f"one object in place of a stream: {_NO_STREAM}"
+    told = raw.headers.get("content-type", "no content type")
+    return f"there is no event in {len(body)} bytes of {told}"
 
 
 def _check_kind(raw: RawReply, stream: bool) -> None:
@@ -161,16 +169,18 @@ def _read_stream(raw: RawReply, answer: Answer, form: _Format) -> None:
         if reply.get("error"):
             answer.failed(reply)
             return
-        raise _NotUnderstoodError("one JSON reply in place of a stream: the server does not stream")
+        raise _NotUnderstoodError(f"one JSON reply in place of a stream: {_NO_STREAM}")
     try:
         events = _lines(raw) if form.lines else _server_sent(raw)
         for number, (at_ns, data, name) in enumerate(events, start=1):
-            if data == openai_format.DONE_DATA:
+            if data.strip() == openai_format.DONE_DATA:
                 answer.end(at_ns)
             else:
                 form.take_event(answer, at_ns, _object(data, f"event {number}"), name)
     except (StreamTooLargeError, ollama_format.LineTooLongError) as error:
-        raise _NotUnderstoodError(str(error)) from error
+        raise _NotUnderstoodError(
+            f"an event of the stream is longer than {MAX_EVENT_BYTES:,} bytes: is that an API?"
+        ) from error
 
 
 def _server_sent(raw: RawReply) -> Iterator[tuple[int, str | bytes, str]]:

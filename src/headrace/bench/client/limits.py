@@ -12,16 +12,18 @@ MEBIBYTE = 2**20
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of one client. Raises ConfigError for a value out of range.
 
-    request_timeout_s: from taking a request up to the end of its reply. max_reply_bytes: of one
-    body; an endless stream ends there. keepalive_s: a connection that rested longer is not used
-    again; less than the 5 s after which many servers close theirs, so that no request meets the
-    closing.
+    request_timeout_s: from taking a request up to the end of its reply. max_reply_bytes: memory of
+    one reply; an endless stream ends there. max_held_bytes: memory of all that are under way; one
+    that needs more when nothing is left ends. keepalive_s: a connection that rested longer is not
+    used again; less than the 5 s after which many servers close theirs, so that no request meets
+    the closing.
     """
 
     max_connections: int = 4096
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 600.0
-    max_reply_bytes: int = 256 * MEBIBYTE
+    max_reply_bytes: int = 64 * MEBIBYTE
+    max_held_bytes: int = 1024 * MEBIBYTE
     keepalive_s: float = 4.0
 
     def __post_init__(self) -> None:
@@ -31,6 +33,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ("connect_timeout_s", 0.001, 3600),
             ("request_timeout_s", 0.001, 86_400),
             ("max_reply_bytes", 1, 2**40),
+            ("max_held_bytes", 1, 2**40),
             ("keepalive_s", 0, 86_400),
         ):
             value = getattr(self, field)

@@ -18,6 +18,7 @@ from headrace.bench.client.endpoints import HttpRequest
 from headrace.bench.client.exchange import ClientConnection, Exchange
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.raw import RawReply
+from headrace.bench.client.room import Room
 from headrace.bench.record import Failure
 
 _NS_PER_S = 1_000_000_000
@@ -51,6 +52,7 @@ class LoadClient:
         self._waiting: deque[asyncio.Future[ClientConnection | None]] = deque()
         self._taken = 0  # places in the pool: connections, and those that are being made
         self._addresses: list[str] = []
+        self._room = Room(self.limits.max_held_bytes)
 
     @property
     def in_flight(self) -> int:
@@ -102,8 +104,7 @@ class LoadClient:
         exchange.new_connection = connection.rests_since_ns == 0
         limit_s = self.limits.request_timeout_s
         left_s = limit_s - (self._clock_ns() - begun_ns) / _NS_PER_S
-        message = f"the reply was not complete after {limit_s:g} s"
-        exchange.timer = loop.call_later(left_s, connection.fail, "timeout", message)
+        exchange.timer = loop.call_later(left_s, connection.time_out, limit_s)
         self._working[exchange] = connection
         connection.send(exchange, request.data)
         try:
@@ -224,14 +225,24 @@ class LoadClient:
                 return await self._connect_any()
         except TimeoutError:
             limit_s = self.limits.connect_timeout_s
-            raise _ConnectError(f"{at} did not take the connection within {limit_s:g} s") from None
+            why = "or speaks no TLS, and wants http://" if self._scheme == "https" else ""
+            raise _ConnectError(
+                f"{at} did not take the connection within {limit_s:g} s: it is not up, does not "
+                f"keep up, or is behind a firewall{why and ', '}{why}"
+            ) from None
         except socket.gaierror as error:
-            raise _ConnectError(f"the host {self._host} is not known: {error.strerror}") from None
+            raise _ConnectError(
+                f"the host {self._host} is not known ({error.strerror}): is it spelled right?"
+            ) from None
         except ssl.SSLCertVerificationError as error:
-            message = f"the certificate of {at} is not trusted: {error.verify_message}"
-            raise _ConnectError(message) from None
+            raise _ConnectError(
+                f"the certificate of {at} is not trusted ({error.verify_message}); name a file "
+                "with that of its authority in SSL_CERT_FILE"
+            ) from None
         except ssl.SSLError as error:
-            raise _ConnectError(f"no TLS with {at}: {error.reason or error}") from None
+            raise _ConnectError(
+                f"no TLS with {at} ({error.reason or error}): does it want http://?"
+            ) from None
         except ConnectionRefusedError:
             message = f"{at} refused the connection; does the server run, and on that port?"
             raise _ConnectError(message) from None
@@ -264,7 +275,7 @@ class LoadClient:
         raise OSError("no address")
 
     def _new(self) -> ClientConnection:
-        return ClientConnection(self._clock_ns, self.limits.max_reply_bytes, self._lost)
+        return ClientConnection(self._clock_ns, self.limits.max_reply_bytes, self._room, self._lost)
 
 
 def _is_cancelled() -> bool:

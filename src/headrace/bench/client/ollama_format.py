@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from headrace.bench.client.answer import Answer, count, mapping, objects, text, written
 from headrace.bench.record import ChunkKind, Usage
 
@@ -48,6 +46,23 @@ def take_event(answer: Answer, at_ns: int, event: dict[str, Any], _name: str) ->
     if event.get("error"):
         answer.failed(event)
         return
+    ends = event.get("done") is True
+    if ends:
+        _take_end(answer, event)
+        answer.end(at_ns)
+    answer.add_all(at_ns, _pieces(event), event, "usage" if ends else "other")
+
+
+def take_whole(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:
+    """A reply without a stream is one line that is done."""
+    if reply.get("error") or reply.get("done") is not True:
+        answer.failed(reply if reply.get("error") else "the reply is not done")
+        return
+    _take_end(answer, reply)
+    answer.add_whole(at_ns, _pieces(reply), reply)
+
+
+def _pieces(event: dict[str, Any]) -> list[tuple[ChunkKind, str]]:
     message = mapping(event.get("message"))
     found: list[tuple[ChunkKind, str]] = [
         ("reasoning", text(message.get("thinking")) or text(event.get("thinking"))),
@@ -58,30 +73,14 @@ def take_event(answer: Answer, at_ns: int, event: dict[str, Any], _name: str) ->
         arguments = function.get("arguments")
         told = written(arguments) if arguments else ""
         found.append(("tool", text(function.get("name")) + told))
-    ends = event.get("done") is True
-    if ends:
-        answer.finish_reason = text(event.get("done_reason")) or "stop"
-        answer.told(
-            Usage(
-                prompt_tokens=count(event.get("prompt_eval_count")),
-                completion_tokens=count(event.get("eval_count")),
-            )
+    return found
+
+
+def _take_end(answer: Answer, event: dict[str, Any]) -> None:
+    answer.finish_reason = text(event.get("done_reason")) or "stop"
+    answer.told(
+        Usage(
+            prompt_tokens=count(event.get("prompt_eval_count")),
+            completion_tokens=count(event.get("eval_count")),
         )
-        answer.end(at_ns)
-    answer.add_all(
-        at_ns, [piece for piece in found if piece[1]], event, "usage" if ends else "other"
     )
-
-
-def take_whole(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:
-    """A reply without a stream is one line that is done; one chunk, of the answer if there is."""
-    if not reply.get("error") and reply.get("done") is not True:
-        answer.failed("the reply is not done")
-        return
-    take_event(answer, at_ns, reply, "")
-    for wanted in ("text", "tool", "reasoning"):
-        found = [chunk for chunk in answer.chunks if chunk.kind == wanted]
-        if found:
-            joined = "".join(chunk.text for chunk in found)
-            answer.chunks = [msgspec.structs.replace(found[0], text=joined)]
-            break

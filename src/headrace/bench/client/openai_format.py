@@ -31,8 +31,7 @@ def take_event(answer: Answer, at_ns: int, event: dict[str, Any], _name: str) ->
     otherwise: ChunkKind = "usage" if counts else "other"
     if opens and not answer.chunks:
         otherwise = "role"
-    found = [piece for piece in found if piece[1]]
-    tokens = _tokens(answer, event) if found else None
+    tokens = _tokens(answer, event) if any(piece for _, piece in found) else None
     answer.add_all(at_ns, found, event, otherwise, tokens)
 
 
@@ -55,7 +54,7 @@ def _tokens(answer: Answer, event: dict[str, Any]) -> int | None:
 
 
 def take_whole(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:
-    """A reply without a stream: one chunk, of the answer where there is one."""
+    """A reply without a stream."""
     found: list[tuple[ChunkKind, str]] = []
     choices = objects(reply.get("choices"))
     for choice in choices:
@@ -65,14 +64,7 @@ def take_whole(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:
     if not choices:
         answer.failed(reply if reply.get("error") else "the reply has no choices")
         return
-    for wanted in ("text", "tool", "reasoning"):
-        told = "".join(piece for kind, piece in found if kind == wanted)
-        if told:
-            answer.add(at_ns, wanted, told, reply)
-            break
-    else:
-        answer.add(at_ns, "other", "", reply)
-    answer.end(at_ns)
+    answer.add_whole(at_ns, found, reply)
 
 
 def take_embeddings(answer: Answer, at_ns: int, reply: dict[str, Any]) -> None:

@@ -1,9 +1,10 @@
 """As `vllm bench serve` measures.
 
-Source: vllm-project/vllm at 009e6d4a, vllm/benchmarks/serve.py (calculate_metrics), and at
-02cfb534, vllm/benchmarks/lib/endpoint_request_func.py (async_request_openai_chat_completions and
-_completions). Every event that has `choices` is a token to it: one that only names the role, and
-the empty one that only says why the stream ended. Only the usage event is none.
+Source: vLLM 0.33.0, vllm/benchmarks/serve.py (calculate_metrics) and
+vllm/benchmarks/lib/endpoint_request_func.py (async_request_openai_chat_completions and
+_completions). In a chat only events with content, reasoning or a tool call are tokens to it, since
+0.33; in completions every event that has `choices` is, also the empty one that only says why the
+stream ended.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from headrace.bench.record import RequestRecord
 
 
 def measure(record: RequestRecord, clock: Clock) -> Measures | None:
-    """None for a failed request, and for one that never got an event with choices."""
-    chunks = tuple(chunk for chunk in record.chunks if chunk.kind != "usage")
+    """None for a failed request, and for one that never got an event that counts."""
+    # Only a chat opens with a role.
+    chat = any(chunk.kind == "role" for chunk in record.chunks)
+    chunks = record.content if chat else tuple(c for c in record.chunks if c.kind != "usage")
     if not completed(record) or not chunks:
         return None
     start = tool_start_ns(record, clock)
@@ -39,9 +42,14 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
 
 VLLM = Definition(
     name="vllm",
-    source="vllm bench serve, vllm-project/vllm 009e6d4a",
+    source="vllm bench serve, vLLM 0.33.0",
     metrics=(
-        Metric("ttft", "ttft", "first event with choices, even one that only names the role"),
+        Metric(
+            "ttft",
+            "ttft",
+            "chat: first event with content; completions: first event with choices, even an empty "
+            "one",
+        ),
         Metric(
             "tpot",
             "tpot",
@@ -51,11 +59,11 @@ VLLM = Definition(
         Metric(
             "itl",
             "itl_chunk",
-            "every gap between events with choices, of all requests; an event of five tokens is "
-            "one gap, and so is the empty one at the end",
+            "every gap between events that count, of all requests; an event of five tokens is one "
+            "gap, and so is, in completions, the empty one at the end",
             "gap",
         ),
-        Metric("e2el", "e2e", "last event with choices − start"),
+        Metric("e2el", "e2e", "last event that counts − start"),
     ),
     measure=measure,
     interpolation="linear",
@@ -64,5 +72,7 @@ VLLM = Definition(
     unlike=(
         "vllm divides by the time from its first sleep to its last response; a record by that from "
         "the first request sent to the last response.",
+        "vllm takes a chat's event with an empty text for a token; a record cannot tell it from an "
+        "event without any. Before 0.33 it took every event with choices of a chat for one.",
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -28,8 +29,10 @@ def about_run(
     definitions: str,
     slo: str | None,
     started: datetime,
+    open_loop: bool | None = None,
 ) -> About:
-    """load: in words. command: as it was typed; values that may be secret are blotted out."""
+    """load: in words. open_loop: whether requests come whatever comes back. command: as it was
+    typed; values that may be secret are blotted out."""
     cpu, cpus, memory_bytes = this_machine()
     return {
         "version": __version__,
@@ -39,6 +42,7 @@ def about_run(
         "endpoint_kind": endpoint.kind,
         "model": endpoint.model,
         "load": load,
+        "open_loop": open_loop,
         "prompts": requests.name,
         "prompts_fingerprint": requests.fingerprint,
         "prompts_notes": "; ".join(requests.notes) or None,
@@ -63,12 +67,12 @@ def _shown(command: Sequence[str], endpoint: Endpoint) -> list[str]:
     hide = False
     for word in command:
         if hide:
-            told.append(f"{word.partition(':')[0]}:{_BLOT}")
+            told.append(f"{_name(word)}:{_BLOT}")
             hide = False
             continue
         hide = word in ("--header", "-H")
         if word.startswith("--header="):
-            word = f"--header={word.removeprefix('--header=').partition(':')[0]}:{_BLOT}"
+            word = f"--header={_name(word.removeprefix('--header='))}:{_BLOT}"
         flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         if "://" in value:
             value = without_secrets(value)
@@ -79,6 +83,11 @@ def _shown(command: Sequence[str], endpoint: Endpoint) -> list[str]:
             word = word.replace(secret, _BLOT)
         told.append(word)
     return told
+
+
+def _name(header: str) -> str:
+    """Of NAME:VALUE or NAME=VALUE."""
+    return re.split("[:=]", header, maxsplit=1)[0]
 
 
 def _load_average() -> float | None:

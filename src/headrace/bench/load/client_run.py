@@ -9,13 +9,16 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
 from headrace.bench.client.endpoints import Endpoint, build_request
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
+from headrace.bench.journal import client_file
 from headrace.bench.load.conversations import Conversation
+from headrace.bench.load.health import CollectionWatch
 from headrace.bench.load.plan import LoadPlan
 from headrace.bench.load.progress import READ_AT_ONCE, Progress, progress
 from headrace.bench.load.runner import Ending, LoadRunner
@@ -26,7 +29,10 @@ _OPENED_AT_ONCE = 128
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
-    """All that client number `worker` of `workers` needs. `plan` is the whole run's."""
+    """All that client number `worker` of `workers` needs. `plan` is the whole run's.
+
+    journal: folder in which replies are kept while the run goes on; None: nowhere.
+    """
 
     endpoint: Endpoint
     plan: LoadPlan
@@ -35,6 +41,7 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     limits: ClientLimits = ClientLimits()
     worker: int = 0
     workers: int = 1
+    journal: str | None = None
 
 
 class ClientOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +60,7 @@ class ClientRun:
         self._job = job
         first = (job.conversations or job.warmup)[0][0]
         origin = build_request(job.endpoint, first.prompt).origin
+        self._collections = CollectionWatch(clock_ns)
         self._client = LoadClient(origin, job.limits, clock_ns=clock_ns)
         self._runner = LoadRunner(
             self._client,
@@ -62,6 +70,9 @@ class ClientRun:
             job.warmup,
             worker=job.worker,
             workers=job.workers,
+            journal_path=None
+            if job.journal is None
+            else client_file(Path(job.journal), job.worker),
             clock_ns=clock_ns,
         )
 
@@ -76,9 +87,11 @@ class ClientRun:
 
     async def run(self, origin_ns: int | None = None) -> ClientOutcome:
         """From `origin_ns` of the clock, or now, to the end."""
+        self._collections.start()
         try:
             records = await self._runner.run(origin_ns)
         finally:
+            self._collections.stop()
             gc.unfreeze()
             await self._client.close()
             await asyncio.sleep(0)
@@ -89,6 +102,7 @@ class ClientRun:
                 schedule_lag_ns=tuple(self._runner.begun_lag_ns),
                 loop_lag_ns=tuple(watch.lags_ns),
                 cpu_share=() if share is None else (share,),
+                collections=self._collections.collections,
             ),
             ending=self._runner.ending,
             repeats=self._runner.supply.repeats,

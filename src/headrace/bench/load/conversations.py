@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.bench.workload import ANSWER_PLACEHOLDER, WorkItem
+from headrace.bench.workload import AWAITED_ANSWER, WorkItem
 
 Conversation = tuple[WorkItem, ...]
 
@@ -69,4 +69,4 @@ def with_answers(item: WorkItem, answers: Sequence[str]) -> WorkItem:
 
 
 def _waits(message: dict[str, Any]) -> bool:
-    return bool(message.get("content") == ANSWER_PLACEHOLDER)
+    return bool(message.get("content") == AWAITED_ANSWER)

@@ -9,30 +9,32 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import uvloop
 
+from headrace.bench import journal
 from headrace.bench.client.endpoints import Endpoint, build_request
 from headrace.bench.client.limits import ClientLimits
+from headrace.bench.cost import Prices
 from headrace.bench.definitions import DEFINITIONS, Definition
 from headrace.bench.load.about import about_run
 from headrace.bench.load.client_run import ClientJob
 from headrace.bench.load.live import View
-from headrace.bench.load.load_options import LoadOptions, load_text, make_plan
+from headrace.bench.load.load_options import LoadOptions, load_text, make_plan, with_trace
 from headrace.bench.load.measure import measure
 from headrace.bench.load.prompt_options import PromptOptions, Requests, make_requests
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.tokenization import ClientTokenization, counted
 from headrace.bench.record import RunRecord
-from headrace.bench.report.plots.load_curve import LoadPoint
 from headrace.bench.slo import Slo
-from headrace.bench.statistics import Distribution
 from headrace.bench.summary import Summary, summarize
 
 # Between the seeds of runs of one command; a prime, so that neighbouring seeds share no run.
 _SEED_STEP = 1_000_003
+_NO_PRICES = Prices()
 
 
 class Done(NamedTuple):
@@ -61,10 +63,12 @@ class Experiment:
         metrics_path: str | None = None,
         slo: Slo | None = None,
         definition: Definition = DEFINITIONS["headrace"],
+        prices: Prices = _NO_PRICES,
     ) -> None:
         self.endpoint = endpoint
         self.slo = slo
         self.definition = definition
+        self.prices = prices
         self._options = options
         self._prompts = prompts
         self._tokenization = tokenization
@@ -76,8 +80,12 @@ class Experiment:
         self._metrics_path = metrics_path
         self._runs = 0
 
-    def run(self, options: LoadOptions | None = None) -> Done:
-        """One load; other options than those of the command where a sweep or search asks."""
+    def run(self, options: LoadOptions | None = None, keep: Path | None = None) -> Done:
+        """One load; other options than those of the command where a sweep or search asks.
+
+        keep: folder of the run, where a journal of what came back stays until the run's files are
+        written and `journal.discard` is called. Raises ConfigError where it cannot be made.
+        """
         options = options or self._options
         number, self._runs = self._runs, self._runs + 1
         prompts = msgspec.structs.replace(
@@ -91,11 +99,16 @@ class Experiment:
             self.endpoint.kind,
             requests=options.prompts_needed,
             warmup_requests=options.warmup_requests,
+            trace_s=options.trace_s,
         )
+        if prompts.trace is not None:
+            options = with_trace(options, requests.times_ns, len(requests.conversations))
         # What the endpoint cannot take is found before anything is sent.
         for turns in (*requests.conversations, *requests.warmup):
             for item in turns:
                 build_request(self.endpoint, item.prompt)
+        about = self._about(options, requests, prompts.seed)
+        kept = None if keep is None else journal.begin(keep, journal.begun(about, self._slo_text))
         source = random.Random(f"{prompts.seed}:arrivals")
         job = ClientJob(
             endpoint=self.endpoint,
@@ -103,12 +116,13 @@ class Experiment:
             conversations=tuple(requests.conversations),
             warmup=tuple(requests.warmup),
             limits=self._limits,
+            journal=None if kept is None else str(kept),
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             measured = runner.run(
                 measure(
                     job,
-                    about=self._about(options, requests, prompts.seed),
+                    about=about,
                     view=self._view(options),
                     processes=options.processes,
                     metrics_path=self._metrics_path,
@@ -118,8 +132,12 @@ class Experiment:
         if self._count_outputs:
             records = counted(run.requests, self._tokenization, prompts=requests.exact)
             run = msgspec.structs.replace(run, requests=records)
-        summary = summarize(run, definition=self.definition, slo=self.slo)
+        summary = summarize(run, definition=self.definition, slo=self.slo, prices=self.prices)
         return Done(run, summary, measured.ending)
+
+    @property
+    def _slo_text(self) -> str | None:
+        return None if self.slo is None else self.slo.text
 
     def _about(
         self, options: LoadOptions, requests: Requests, seed: int
@@ -133,30 +151,7 @@ class Experiment:
             tokenizer=self._tokenization.name,
             processes=options.processes,
             definitions=self.definition.name,
-            slo=None if self.slo is None else self.slo.text,
+            slo=self._slo_text,
             started=self._now(),
+            open_loop=self._prompts.trace is not None or not options.is_closed,
         )
-
-
-def load_point(name: str, rate: float | None, done: Done) -> LoadPoint:
-    """A run as the report's curves have it; TTFT from the intended send time."""
-    summary = done.summary
-    goodput = summary.goodput
-
-    def spread(canonical: str) -> Distribution | None:
-        metric = DEFINITIONS[summary.definition].metric(canonical)
-        found = None if metric is None else summary.from_intended.get(metric.name)
-        return None if found is None else found.distribution
-
-    return LoadPoint(
-        name=name,
-        offered_per_s=rate,
-        rps=summary.rps or 0.0,
-        tps_system=summary.tps_system or 0.0,
-        ttft=spread("ttft"),
-        tpot=spread("tpot"),
-        e2e=spread("e2e"),
-        in_flight=summary.concurrency.mean,
-        goodput_fraction=None if goodput is None else goodput.fraction,
-        met=None if goodput is None else goodput.met,
-    )

@@ -1,14 +1,17 @@
-"""How the load generator fares while it runs: the lag of its event loop and its share of a core.
+"""How the load generator fares while it runs: its loop's lag, its CPU, its garbage collections.
 
 A timer of the client's own pacer is due every TICK_NS; how late it is called is how late anything
-else on that loop is noticed. Samples are thinned evenly where a run is long.
+else on that loop is noticed. Samples are thinned evenly where a run is long. In a
+garbage collection no chunk gets its time; the interpreter says when one begins and ends.
 """
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from headrace.bench.record import Collections
 from headrace.bench.timer import Deadline, Timer
 
 TICK_NS = 20_000_000
@@ -58,3 +61,41 @@ class LoopWatch:
             self._tick_ns *= 2
         # Ticks that were missed altogether are one long lag, not many.
         self._ask(max(due_ns + self._tick_ns, now_ns + 1))
+
+
+class CollectionWatch:
+    """Notes how long the interpreter's garbage collections take, from `start` to `stop`."""
+
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
+        self._began_ns: int | None = None
+        self.collections = Collections(0, 0, 0)
+
+    def start(self) -> None:
+        """Begin."""
+        gc.callbacks.append(self._note)
+
+    def stop(self) -> None:
+        """End; may be called again."""
+        if self._note in gc.callbacks:
+            gc.callbacks.remove(self._note)
+
+    def _note(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began_ns = self._clock_ns()
+            return
+        # One that had begun before anybody watched has no beginning.
+        if self._began_ns is not None:
+            took_ns = self._clock_ns() - self._began_ns
+            self._began_ns = None
+            self.collections = added([self.collections, Collections(1, took_ns, took_ns)])
+
+
+def added(of: Iterable[Collections]) -> Collections:
+    """Of several processes, or one after the other."""
+    every = list(of)
+    return Collections(
+        count=sum(one.count for one in every),
+        total_ns=sum(one.total_ns for one in every),
+        longest_ns=max((one.longest_ns for one in every), default=0),
+    )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from headrace.bench.arrivals import RampShape
 from headrace.bench.load.plan import (
     DEFAULT_GRACE_S,
     LoadPlan,
@@ -26,9 +27,10 @@ DEFAULT_CONCURRENCY = 8
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """rate None: a closed loop of `concurrency` users; else an open one, whose requests in flight
-    `concurrency` limits. burstiness: of gamma arrivals. ramp_s: in which users begin, or the rate
-    goes from `ramp_from` up. requests and duration_s: whichever comes first; with neither
-    DEFAULT_REQUESTS, or a whole trace. speed: of a trace."""
+    `concurrency` limits. burstiness: of gamma arrivals. ramp_s: in which users begin. ramp_from:
+    the rate at which an open loop begins, to end at `rate`. requests and duration_s:
+    whichever comes first; with neither DEFAULT_REQUESTS, or a whole trace. speed: of a trace.
+    stop_when_saturated: of an open loop, as its plan has it."""
 
     concurrency: int | None = None
     rate: float | None = None
@@ -36,6 +38,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     burstiness: float | None = None
     ramp_s: float = 0.0
     ramp_from: float | None = None
+    ramp_shape: RampShape | None = None
     requests: int | None = None
     duration_s: float | None = None
     warmup_requests: int = 0
@@ -43,6 +46,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = DEFAULT_GRACE_S
     speed: float = 1.0
     processes: int = 1
+    stop_when_saturated: bool = False
 
     @property
     def prompts_needed(self) -> int | None:
@@ -52,6 +56,13 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.requests is None and not self.is_closed and self.rate and self.duration_s:
             return math.ceil(self.rate * self.duration_s)
         return self.requests
+
+    @property
+    def trace_s(self) -> float | None:
+        """How much of a trace is read, in its own time; None: all, for its lengths at least."""
+        if self.duration_s is None or self.rate is not None:
+            return None
+        return self.duration_s * self.speed
 
     @property
     def is_closed(self) -> bool:
@@ -73,8 +84,25 @@ def with_default_end(options: LoadOptions, *, trace: bool) -> LoadOptions:
     return msgspec.structs.replace(options, requests=DEFAULT_REQUESTS)
 
 
+def with_trace(options: LoadOptions, times_ns: Sequence[int], conversations: int) -> LoadOptions:
+    """The same for a trace that has been read: with a rate its lengths are taken, all of them where
+    nothing else ends the run. Raises ConfigError for one without times and no rate."""
+    if options.rate is None and not times_ns:
+        raise ConfigError("--trace: the file has lengths and no times; add --rate, such as 5")
+    if options.rate is None or options.requests is not None or options.duration_s is not None:
+        return options
+    return msgspec.structs.replace(options, requests=conversations)
+
+
 def make_plan(options: LoadOptions, source: random.Random, times_ns: Sequence[int]) -> LoadPlan:
     """times_ns: of a trace, which then decides. Raises ConfigError for what goes not together."""
+    plan = _plan(options, source, times_ns)
+    if options.stop_when_saturated and plan.kind == "open":
+        return msgspec.structs.replace(plan, stop_when_saturated=True)
+    return plan
+
+
+def _plan(options: LoadOptions, source: random.Random, times_ns: Sequence[int]) -> LoadPlan:
     ends: Any = {
         "requests": options.requests,
         "duration_s": options.duration_s,
@@ -91,6 +119,10 @@ def make_plan(options: LoadOptions, source: random.Random, times_ns: Sequence[in
         )
     if options.ramp_from is not None and rate is None:
         raise ConfigError(f"--ramp-from {options.ramp_from:g} is a rate and needs --rate; add it")
+    if options.ramp_shape is not None and options.ramp_from is None:
+        raise ConfigError(
+            f"--ramp-shape {options.ramp_shape} is of a rate that rises; add --ramp-from"
+        )
     if rate is None or options.is_closed:
         return closed_plan(options.users, ramp_s=options.ramp_s, **ends)
     if options.ramp_s:
@@ -103,6 +135,7 @@ def make_plan(options: LoadOptions, source: random.Random, times_ns: Sequence[in
         source,
         burstiness=burstiness[options.arrivals],
         ramp_from=options.ramp_from,
+        ramp_shape=options.ramp_shape or "linear",
         max_in_flight=options.concurrency,
         **ends,
     )
@@ -119,6 +152,8 @@ def load_text(options: LoadOptions, *, trace: bool) -> str:
     else:
         start = f"{options.ramp_from:g} to " if options.ramp_from is not None else ""
         text = f"{options.arrivals} arrivals, {start}{options.rate:g}/s"
+        if options.ramp_shape == "exponential":
+            text += " exponentially"
         if options.arrivals == "gamma":
             text += f", burstiness {options.burstiness or 1:g}"
     if options.concurrency is not None and (trace or not options.is_closed):
@@ -129,4 +164,6 @@ def load_text(options: LoadOptions, *, trace: bool) -> str:
         text += f", {options.duration_s:g} s"
     if options.warmup_requests:
         text += f", {options.warmup_requests} to warm up"
+    if options.stop_when_saturated and (trace or not options.is_closed):
+        text += ", until saturated"
     return text

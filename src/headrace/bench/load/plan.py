@@ -6,6 +6,7 @@ are and when the run ends. Everything is drawn before the run, so that equal see
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Literal
@@ -31,6 +32,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     times of an open plan count for both. duration_s: from the first measured one on; then nothing
     new is sent, and what is in flight has `grace_s` to end. max_in_flight: an open plan's requests
     beyond it wait, and their intended time stays. speed: by which think times are divided.
+    stop_when_saturated: the run ends where `saturation` says that the server does not keep up.
     """
 
     kind: Literal["closed", "open"]
@@ -43,6 +45,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     max_errors: int | None = None
     grace_s: float = DEFAULT_GRACE_S
     speed: float = 1.0
+    stop_when_saturated: bool = False
 
     @property
     def first_measured(self) -> int:
@@ -102,6 +105,7 @@ def open_plan(
     requests: int | None = None,
     duration_s: float | None = None,
     ramp_from: float | None = None,
+    ramp_shape: arrivals.RampShape = "linear",
     warmup_requests: int = 0,
     max_in_flight: int | None = None,
     max_errors: int | None = None,
@@ -109,25 +113,31 @@ def open_plan(
 ) -> LoadPlan:
     """`rate` a second, as `arrivals.gamma` has them: 1 is Poisson, infinity is constant.
 
-    ramp_from: the rate at the start, from which it goes to `rate` in a straight line. requests
-    None: as many as the duration holds.
+    ramp_from: the rate at the start, from which it goes to `rate` in a straight line or by equal
+    factors. requests None: as many as the duration holds. Requests that warm up come before, at
+    the rate at the start, and are drawn apart: the measured ones have exactly the rate that is
+    asked, whatever the warm-up drew.
     """
     _check_end(requests, duration_s)
     if requests is None:
         assert duration_s is not None
-        mean = rate if ramp_from is None else (ramp_from + rate) / 2
-        requests = arrivals.count_within(duration_s, mean)
+        requests = arrivals.count_within(duration_s, _mean_rate(rate, ramp_from, ramp_shape))
         if requests < 1:
             raise ConfigError(
                 f"--rate {rate:g} for --duration {duration_s:g} s sends nothing; raise one of them"
             )
     if requests > MAX_REQUESTS:
         raise ConfigError(f"{requests} requests: the most of one run is {MAX_REQUESTS}")
-    count = requests + warmup_requests
+    first_rate = rate if ramp_from is None else ramp_from
+    warmup = arrivals.gamma(warmup_requests, first_rate, burstiness, source)
     if ramp_from is not None:
-        times = arrivals.ramp(count, ramp_from, rate, burstiness=burstiness, source=source)
+        times = arrivals.ramp(
+            requests, ramp_from, rate, ramp_shape, burstiness=burstiness, source=source
+        )
     else:
-        times = arrivals.gamma(count, rate, burstiness, source)
+        times = arrivals.gamma(requests, rate, burstiness, source)
+    offset_ns = warmup[-1] if warmup else 0
+    times = (*warmup, *(offset_ns + at for at in times))
     return LoadPlan(
         kind="open",
         times_ns=times,
@@ -170,6 +180,15 @@ def trace_plan(
         grace_s=grace_s,
         speed=speed,
     )
+
+
+def _mean_rate(rate: float, ramp_from: float | None, shape: arrivals.RampShape) -> float:
+    """Over the time of a ramp; the rate itself where there is none."""
+    if ramp_from is None or ramp_from == rate:
+        return rate
+    if shape == "linear":
+        return (ramp_from + rate) / 2
+    return (rate - ramp_from) / math.log(rate / ramp_from)
 
 
 def _check_end(requests: int | None, duration_s: float | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.bench.client.endpoints import Endpoint, get_request, split_url
+from headrace.bench.client.endpoints import Endpoint, get_request, split_url, without_secrets
 from headrace.bench.client.failure_text import one_line, status_message
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
@@ -29,7 +29,8 @@ class Found(NamedTuple):
 
 async def look(endpoint: Endpoint) -> Found:
     """Ask for the models; their endpoint may be absent. Raises UnreachableError."""
-    request = get_request(endpoint, _path(endpoint))
+    request_path = _path(endpoint)
+    request = get_request(endpoint, request_path)
     limits = ClientLimits(
         max_connections=1,
         connect_timeout_s=_TIMEOUT_S,
@@ -41,11 +42,14 @@ async def look(endpoint: Endpoint) -> Found:
         raw = await client.send(request)
     finally:
         await client.close()
+    at = f"{without_secrets(endpoint.base_url)} cannot be measured"
     if raw.failure is not None:
-        raise UnreachableError(one_line(raw.failure.message, endpoint.secrets))
+        message = one_line(raw.failure.message, endpoint.secrets)
+        raise UnreachableError(f"{at}: {message} ({raw.failure.kind}, asked for {request_path})")
     if raw.status in (401, 403):
         keys = "set HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"
-        raise UnreachableError(f"{one_line(status_message(raw), endpoint.secrets)}; {keys}")
+        message = one_line(status_message(raw), endpoint.secrets)
+        raise UnreachableError(f"{at}: {message} (http, asked for {request_path}); {keys}")
     if raw.status != 200:
         return Found((), one_line(status_message(raw), endpoint.secrets))
     try:
@@ -82,5 +86,14 @@ def _names(told: Any) -> tuple[str, ...]:
     listed = told.get("data", told.get("models")) if isinstance(told, dict) else None
     if not isinstance(listed, list):
         return ()
-    names = [one.get("id", one.get("name")) for one in listed if isinstance(one, dict)]
+    models = [one for one in listed if isinstance(one, dict)]
+    # A model under several names has one root, in vLLM's list and in ours: the first will do.
+    roots = {one["root"] for one in models if isinstance(one.get("root"), str)}
+    names = []
+    for one in models:
+        root = one.get("root")
+        if isinstance(root, str) and root not in roots:
+            continue
+        roots.discard(root)
+        names.append(one.get("id", one.get("name")))
     return tuple(name for name in names if isinstance(name, str) and name == shown(name)[1:-1])

@@ -42,7 +42,7 @@ FileKind = Literal["jsonl", "sharegpt"]
 class PromptOptions(msgspec.Struct, frozen=True, kw_only=True):
     """input_tokens, output_tokens, prefix_tokens, turns, think, images: as `lengths`, `think` and
     `images` read them. dataset and trace: files, one of them at most. unique: words of its own in
-    front of each prompt, from `salt_seed`."""
+    front of each prompt, from `salt_seed`. block_tokens: of a trace's hash ids."""
 
     input_tokens: str = "256"
     output_tokens: str = "128"
@@ -51,6 +51,7 @@ class PromptOptions(msgspec.Struct, frozen=True, kw_only=True):
     dataset: Path | None = None
     dataset_kind: FileKind | None = None
     trace: Path | None = None
+    block_tokens: int | None = None
     turns: str | None = None
     think: str = "0"
     images: str | None = None
@@ -84,11 +85,12 @@ def make_requests(
     *,
     requests: int | None,
     warmup_requests: int,
+    trace_s: float | None = None,
 ) -> Requests:
     """Raises ConfigError for what cannot be made, with the file and its line or the option."""
     _check(options, kind)
     writer = PromptWriter(tokenization)
-    workload = _workload(options, writer, kind, requests)
+    workload = _workload(options, writer, kind, requests, trace_s)
     items: Sequence[WorkItem] = tuple(workload)
     name, fingerprint, notes = workload.name, workload.fingerprint, workload.notes
     missed = [] if isinstance(workload, TraceReplay) else list(workload.missed)
@@ -112,16 +114,21 @@ def make_requests(
 
 
 def _workload(
-    options: PromptOptions, writer: PromptWriter, kind: EndpointKind, requests: int | None
+    options: PromptOptions,
+    writer: PromptWriter,
+    kind: EndpointKind,
+    requests: int | None,
+    trace_s: float | None,
 ) -> MadeWorkload | TraceReplay:
     source = random.Random(f"{options.seed}:prompts")
     count = requests or PROMPTS_OF_A_DURATION
     if options.trace is not None:
-        trace = read_trace(options.trace, limit=requests)
-        if not trace.timed:
-            raise ConfigError(
-                f"--trace {options.trace}: has lengths and no times; take another trace"
-            )
+        trace = read_trace(
+            options.trace,
+            limit=requests,
+            duration_s=trace_s,
+            block_tokens=options.block_tokens,
+        )
         salts = random.Random(options.salt_seed) if options.unique else None
         return TraceReplay(trace, writer, source, options=options.request, salts=salts)
     if options.dataset is not None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from headrace.bench.client.decode import Asked, decode
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.client.raw import RawReply
+from headrace.bench.journal import Journal
 from headrace.bench.record import RequestRecord
 
 HELD_BYTES = 512 * 2**20
@@ -30,12 +31,19 @@ class _Held(NamedTuple):
 
 
 class Replies:
-    """Of one client. `origin_ns` is the clock at the start of the run.
+    """Of one client. `origin_ns` is the clock at the start of the run. journal: is told of each.
 
     late_failures: of replies that were taken for good until their body was read.
     """
 
-    def __init__(self, kind: EndpointKind, origin_ns: int, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: EndpointKind,
+        origin_ns: int,
+        secrets: tuple[str, ...] = (),
+        journal: Journal | None = None,
+    ) -> None:
+        self._journal = journal
         self._kind: EndpointKind = kind
         self._origin_ns = origin_ns
         self._secrets = secrets
@@ -45,6 +53,8 @@ class Replies:
 
     def add(self, asked: Asked, raw: RawReply, *, stream: bool, failed: bool) -> None:
         """Keep a reply; failed: as far as shows without reading its body."""
+        if self._journal is not None:
+            self._journal.add(asked, raw, stream=stream)
         pieces = raw.pieces
         size = sum(len(piece) for _, piece in pieces) + _PIECE_BYTES * len(pieces)
         self._held.append(_Held(asked, raw, stream, failed, size))
@@ -52,6 +62,8 @@ class Replies:
 
     def add_now(self, asked: Asked, raw: RawReply, *, stream: bool) -> RequestRecord:
         """Decode a reply at once, because another request needs its answer."""
+        if self._journal is not None:
+            self._journal.add(asked, raw, stream=stream)
         record = self._decoded(asked, raw, stream)
         self.records.append(record)
         return record

@@ -11,17 +11,20 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from headrace.bench.client.decode import Asked
 from headrace.bench.client.endpoints import Endpoint, build_request
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.raw import RawReply
+from headrace.bench.journal import Journal
 from headrace.bench.load.bookkeeping import asked_of, fails_visibly, unsent_record
 from headrace.bench.load.conversations import Conversation, Supply, with_answers
 from headrace.bench.load.health import LoopWatch
 from headrace.bench.load.plan import NS_PER_S, LoadPlan
 from headrace.bench.load.replies import HELD_BYTES, Replies
+from headrace.bench.load.saturation_watch import SaturationWatch
 from headrace.bench.load.schedule import Schedule, Send, make_schedules
 from headrace.bench.record import RequestRecord
 from headrace.bench.timer import Deadline, Timer
@@ -31,7 +34,7 @@ _BURST = 64
 # A request that was about to be sent when the run was cut off is caught in a later round.
 _CUT_AGAIN_NS = 20_000_000
 
-Ending = Literal["complete", "duration", "max_errors", "interrupted"]
+Ending = Literal["complete", "duration", "max_errors", "saturated", "interrupted"]
 
 
 class Counts(NamedTuple):
@@ -63,9 +66,14 @@ class LoadRunner:
         worker: int = 0,
         workers: int = 1,
         held_bytes: int = HELD_BYTES,
+        journal_path: Path | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """plan: the whole one; of several clients each takes its share here."""
+        """plan: the whole one; of several clients each takes its share here.
+
+        journal_path: where replies are kept while the run goes on; None: nowhere.
+        """
+        self._journal_path = journal_path
         self.plan = plan.share(worker, workers)
         # Requests are numbered with the warm-up first, prompts are not.
         first = (worker - plan.first_measured) % workers
@@ -92,6 +100,7 @@ class LoadRunner:
         self._next_deadline: Deadline | None = None
         self._stopping = False
         self._measuring = False
+        self._keeps_up: SaturationWatch | None = None
 
     @property
     def counts(self) -> Counts:
@@ -108,11 +117,22 @@ class LoadRunner:
         loop = asyncio.get_running_loop()
         self._timer = Timer(loop, self._clock_ns)
         self._origin_ns = self._phase_ns = self._clock_ns() if origin_ns is None else origin_ns
-        replies = Replies(self._endpoint.kind, self._origin_ns, self._endpoint.secrets)
+        secrets, kind = self._endpoint.secrets, self._endpoint.kind
+        journal = None
+        if self._journal_path is not None:
+            journal = Journal(self._journal_path, kind, self._origin_ns, secrets)
+        replies = Replies(kind, self._origin_ns, secrets, journal)
         self.replies = replies
         self.watch = LoopWatch(self._timer, self._clock_ns)
         self.watch.start()
-        reader = asyncio.create_task(self._relieve(replies))
+        if self.plan.stop_when_saturated:
+            self._keeps_up = SaturationWatch(
+                self._timer, lambda: self.stop("saturated"), self._clock_ns
+            )
+            self._keeps_up.start()
+        helpers = [asyncio.create_task(self._relieve(replies))]
+        if journal is not None:
+            helpers.append(asyncio.create_task(journal.write()))
         try:
             for number, schedule in enumerate(self._schedules):
                 if number:
@@ -120,8 +140,13 @@ class LoadRunner:
                 await self._run_phase(schedule)
         finally:
             self.watch.stop()
+            if self._keeps_up is not None:
+                self._keeps_up.stop()
             self._timer.close()
-            reader.cancel()
+            for helper in helpers:
+                helper.cancel()
+            if journal is not None:
+                journal.close()
         if self._error is not None:
             raise self._error
         return sorted([*replies.all(), *self._unsent], key=lambda one: one.index)
@@ -191,6 +216,8 @@ class LoadRunner:
 
     def _admit(self, send: Send) -> None:
         """Its time has come: send it, or have it wait for others to end."""
+        if self._keeps_up is not None and send.measured:
+            self._keeps_up.came(self._at(send))
         limit = self.plan.max_in_flight
         if limit is not None and len(self._tasks) >= limit:
             self._waiting.append(send)
@@ -225,15 +252,15 @@ class LoadRunner:
         else:
             self.replies.add(asked, raw, stream=request.stream, failed=failed)
             self._answers.pop(send.conversation, None)
+        if self._keeps_up is not None and send.measured:
+            self._keeps_up.over(self._at(send), raw.end_ns, failed=failed)
         self._count_failure(failed=failed)
         self._follow(send, raw, failed=failed)
 
     def _follow(self, send: Send, raw: RawReply, *, failed: bool) -> None:
         if self._stopping:
             return
-        after = self._schedule.after(
-            send, raw.end_ns - self._phase_ns, answered=raw.status is not None, failed=failed
-        )
+        after = self._schedule.after(send, raw.end_ns - self._phase_ns, failed=failed)
         if after is None:
             return
         self._begin_measuring(after)

@@ -13,9 +13,9 @@ from headrace.bench.load.conversations import Conversation, Supply
 from headrace.bench.load.plan import LoadPlan
 from headrace.bench.workload import WorkItem
 
-# Before a user tries a server again that did not even reply: without it a closed loop against one
-# that is gone would count millions of failures.
-UNANSWERED_PAUSE_NS = 100_000_000
+# Before a user tries again after a failure: without it a closed loop against a server that is gone,
+# or that refuses at once, would count millions of failures and be a flood for whoever serves.
+FAILED_PAUSE_NS = 100_000_000
 
 
 class Send(NamedTuple):
@@ -44,8 +44,8 @@ class Schedule(Protocol):
     def begin(self) -> Iterator[Send]:
         """What is sent whatever comes back, in order of time; read as far as the run gets."""
 
-    def after(self, ended: Send, end_ns: int, *, answered: bool, failed: bool) -> Send | None:
-        """What follows the end of a request; answered: there was a reply, of whatever status."""
+    def after(self, ended: Send, end_ns: int, *, failed: bool) -> Send | None:
+        """What follows the end of a request."""
 
 
 class _Intake:
@@ -101,11 +101,11 @@ class ClosedLoop:
                 return
             yield send
 
-    def after(self, ended: Send, end_ns: int, *, answered: bool, failed: bool) -> Send | None:
+    def after(self, ended: Send, end_ns: int, *, failed: bool) -> Send | None:
         """The user's next: another turn, or another conversation where a turn failed."""
         if ended.has_next and not failed:
             return self._intake.next_turn(ended, _after_thinking(ended, end_ns, self._speed))
-        return self._intake.first(end_ns if answered else end_ns + UNANSWERED_PAUSE_NS)
+        return self._intake.first(end_ns + FAILED_PAUSE_NS if failed else end_ns)
 
 
 class OpenLoop:
@@ -124,7 +124,7 @@ class OpenLoop:
                 return
             yield send
 
-    def after(self, ended: Send, end_ns: int, *, answered: bool, failed: bool) -> Send | None:
+    def after(self, ended: Send, end_ns: int, *, failed: bool) -> Send | None:
         """The next turn; none of a conversation in which one failed."""
         if failed or not ended.has_next:
             return None

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
+from headrace.bench.proportion import proportion_interval
 from headrace.bench.statistics import CONFIDENCE
 
 Standing = Literal["met", "missed", "undecided"]
@@ -26,7 +26,6 @@ DEFAULT_PRECISION = 0.05
 MOST_TRIALS = 5
 # Doublings of the first rate: a factor of a million.
 _MOST_STEPS_UP = 20
-_BISECTIONS = 60
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,35 +199,3 @@ def _step(rate: float, trials: int, shares: tuple[Share, ...], miss: float) -> S
     return Step(
         rate=rate, standing=worst[0], trials=trials, shares=shares, low=worst[1], high=worst[2]
     )
-
-
-@lru_cache(maxsize=1024)
-def proportion_interval(good: int, judged: int, miss: float) -> tuple[float, float]:
-    """Where the true share lies, by Clopper and Pearson; `miss` is the error on either side."""
-    low = 0.0 if good == 0 else _solve(lambda p: 1 - _at_most(good - 1, judged, p), miss)
-    high = 1.0 if good == judged else _solve(lambda p: -_at_most(good, judged, p), -miss)
-    return low, high
-
-
-def _solve(rising: Callable[[float], float], wanted: float) -> float:
-    """Where a function that rises from 0 to 1 takes a value."""
-    low, high = 0.0, 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if rising(middle) < wanted:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _at_most(hits: int, count: int, probability: float) -> float:
-    """P(at most `hits` of `count`)."""
-    if not 0 < probability < 1:
-        return 1.0 if probability <= 0 else float(hits >= count)
-    yes, no = math.log(probability), math.log1p(-probability)
-    ways = [
-        math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
-        for k in range(hits + 1)
-    ]
-    return math.fsum(math.exp(way + k * yes + (count - k) * no) for k, way in enumerate(ways))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from headrace.bench.load import health
 from headrace.bench.load.client_run import ClientJob, ClientOutcome
 from headrace.bench.load.frames import (
     Finished,
@@ -52,6 +53,13 @@ class _Worker:
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             send(self._process.stdin, message)
+
+    @property
+    def ending(self) -> Ending | None:
+        """Of its part of the run; None before it has finished, and where it could not."""
+        if self.finished is None or self.finished.outcome is None:
+            return None
+        return self.finished.outcome.ending
 
     @property
     def pid(self) -> int:
@@ -152,6 +160,8 @@ class Workers:
         if not await worker.listen():
             self.lost += 1
             self.stop("max_errors")
+        elif worker.ending == "saturated":
+            self.stop("saturated")
 
     def stop(self, ending: Ending = "interrupted") -> None:
         """End the run before its time."""
@@ -187,7 +197,13 @@ def _merged(outcomes: list[ClientOutcome]) -> ClientOutcome:
         (record for one in outcomes for record in one.records),
         key=lambda record: (record.intended_ns, record.index),
     )
-    order: tuple[Ending, ...] = ("interrupted", "max_errors", "duration", "complete")
+    order: tuple[Ending, ...] = (
+        "interrupted",
+        "max_errors",
+        "saturated",
+        "duration",
+        "complete",
+    )
     endings = {one.ending for one in outcomes}
     return ClientOutcome(
         records=tuple(
@@ -197,6 +213,9 @@ def _merged(outcomes: list[ClientOutcome]) -> ClientOutcome:
             schedule_lag_ns=tuple(lag for one in outcomes for lag in one.health.schedule_lag_ns),
             loop_lag_ns=tuple(lag for one in outcomes for lag in one.health.loop_lag_ns),
             cpu_share=tuple(share for one in outcomes for share in one.health.cpu_share),
+            collections=health.added(
+                one.health.collections for one in outcomes if one.health.collections is not None
+            ),
         ),
         ending=next(one for one in order if one in endings),
         repeats=any(one.repeats for one in outcomes),

@@ -12,7 +12,6 @@ import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from types import TracebackType
 
 import msgspec
 
@@ -32,6 +31,8 @@ from headrace.protocol.openai.models import Model, ModelList
 LOOPBACK = "127.0.0.1"
 # Connections of a burst that wait to be accepted; the kernel may allow fewer.
 _BACKLOG = 4096
+# As with hosted endpoints; /health and /metrics are for whoever runs the server, and open.
+_KEPT_PATHS = "/v1/"
 
 
 class MockEndpoint:
@@ -103,12 +104,7 @@ class MockEndpoint:
         self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         return self.url
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cut all connections and stop listening."""
         self._server.close()
         for connection in tuple(self._connections):
@@ -120,13 +116,13 @@ class MockEndpoint:
 
     def _handle(self, connection: Connection, received: Received) -> Work | None:
         route = ROUTES.get(received.path)
-        if route is None:
+        if received.path.startswith(_KEPT_PATHS) and not self._is_allowed(received):
+            self.outcomes["unauthorized"] += route is not None
+            answer_error(connection, received, 401, "Incorrect API key provided")
+        elif route is None:
             self._handle_other(connection, received)
         elif received.method != "POST":
             answer_error(connection, received, 405, f"{received.path} takes POST")
-        elif not self._is_allowed(received):
-            self.outcomes["unauthorized"] += 1
-            answer_error(connection, received, 401, "Incorrect API key provided")
         else:
             return self._generate(connection, received, route)
         return None

@@ -17,7 +17,7 @@ from headrace.bench.prompts.made import MadeWorkload, Missed
 from headrace.bench.prompts.options import NO_OPTIONS, RequestOptions
 from headrace.bench.prompts.synthetic import check_count
 from headrace.bench.prompts.think import ThinkTime
-from headrace.bench.workload import ANSWER_PLACEHOLDER, WorkItem
+from headrace.bench.workload import AWAITED_ANSWER, WorkItem
 
 NO_THINKING = ThinkTime()
 
@@ -46,7 +46,7 @@ def session_items(
                 output_tokens_asked=tokens,
             )
         )
-        messages.append({"role": "assistant", "content": ANSWER_PLACEHOLDER})
+        messages.append({"role": "assistant", "content": AWAITED_ANSWER})
     return items
 
 

@@ -1,27 +1,30 @@
 """Runs side by side: figures of each, how many times the first's they are, and how sure that is.
 
-Ratios have an interval where requests (or seconds, for throughput) stand for themselves; pooled
-gaps do not, so theirs have none. What the runs did not have in common is said: a ratio between runs
-of different workloads is no comparison of servers.
+Intervals of ratios are from samples that stand for themselves: one value of each request, each
+request's gaps together, each second for throughput. What the runs did not have in common is said: a
+ratio between runs of different workloads is no comparison of servers.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from headrace.bench.definitions import DEFINITIONS, Clock, Definition
+from headrace.bench.goodput import judge
 from headrace.bench.ratio import RESAMPLES, Ratio, ratio_of_means, ratio_of_percentiles
 from headrace.bench.record import RunRecord
-from headrace.bench.report.figures import DASH, figure, share
+from headrace.bench.report.caveats import Caveat, caveats
+from headrace.bench.report.clustered import PooledGaps, ratios_of_pooled_percentiles
 from headrace.bench.report.samples import RunSamples
-from headrace.bench.report.sheet import Cell, Sheet
+from headrace.bench.report.shares import ratio_of_shares
+from headrace.bench.report.threshold import Outcome, Threshold, judged, quantile_of
 from headrace.bench.slo import Slo
-from headrace.bench.statistics import CONFIDENCE, percentile
+from headrace.bench.statistics import Samples, percentile
 from headrace.bench.summary import Summary, summarize
 from headrace.errors import ConfigError
 
@@ -37,9 +40,11 @@ class NamedRun:
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of each run, in their order; None where a run has none.
 
-    ratios: to the first run, its own left out (None). better: "less" or "more" is, None: neither.
+    name: as `METRICS` has it, metric: as the definition's tool calls it, with the clock. ratios: to
+    the first run, its own left out (None). better: "less" or "more" is, None: neither.
     """
 
+    name: str
     metric: str
     statistic: str
     unit: str
@@ -51,27 +56,40 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Of two runs or more; the first is what the others are compared with.
 
-    differences: what is not the same in their provenance, (key, value of each run).
+    differences: what is not the same in their provenance, (key, value of each run). caveats: what
+    of it, and of what came out, makes ratios mislead. outcomes: of the thresholds that were asked.
     """
 
     definition: str
     names: tuple[str, ...]
     lines: tuple[Line, ...]
     differences: tuple[tuple[str, tuple[str | int | float | bool | None, ...]], ...]
+    caveats: tuple[Caveat, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def fails(self) -> bool:
+        """Whether a threshold was crossed, or is on a figure that a run does not have."""
+        return any(one.fails for one in self.outcomes)
 
 
-_QUANTILES = (0.5, 0.9, 0.99)
+_STATISTICS = ("p50", "p90", "p99")
 
-_METRICS: tuple[tuple[str, Clock], ...] = (
-    ("ttft", "intended"),
-    ("ttft", "sent"),
-    ("ttfot", "sent"),
-    ("tpot", "sent"),
-    ("itl_chunk", "sent"),
-    ("stall", "sent"),
-    ("e2e", "intended"),
-    ("e2e", "sent"),
+_LATENCIES: tuple[tuple[str, str, tuple[Clock, ...]], ...] = (
+    ("ttft", "ttft", ("intended", "sent")),
+    ("ttfot", "ttfot", ("intended", "sent")),
+    ("tpot", "tpot", ("sent",)),
+    ("itl", "itl_chunk", ("sent",)),
+    ("stall", "stall", ("sent",)),
+    ("e2e", "e2e", ("intended", "sent")),
 )
+"""Our name, the canonical one, and the clocks; those without a start are the same by either."""
+
+METRICS = (
+    *(name for name, _, _ in _LATENCIES),
+    *("tps", "rps", "offered", "in_flight", "failed", "good", "goodput"),
+)
+"""What lines are called: where people choose some of them."""
 
 
 def compare(
@@ -81,116 +99,238 @@ def compare(
     definition: Definition = DEFINITIONS["headrace"],
     slo: Slo | None = None,
     resamples: int = RESAMPLES,
+    metrics: Collection[str] = METRICS,
+    thresholds: Sequence[Threshold] = (),
 ) -> Comparison:
-    """source: of chance, for the bootstrap with so many resamples.
+    """source: of chance, for the bootstrap with so many resamples. metrics: those that are shown.
 
-    Raises ConfigError of fewer than two runs.
+    Raises ConfigError of fewer than two runs, and of a threshold on `good` without an SLO.
     """
     if len(runs) < 2:
-        raise ConfigError(f"{len(runs)} runs to compare; name two results or more")
-    samples = [RunSamples(one.run, definition) for one in runs]
-    summaries = [summarize(one.run, definition=definition, slo=slo) for one in runs]
-    lines = [*_latencies(samples, definition, source, resamples), *_rates(samples, summaries)]
+        count = "1 run" if runs else "no runs"
+        raise ConfigError(f"{count} to compare; name two results or more")
+    if slo is None and any(one.metric == "good" for one in thresholds):
+        raise ConfigError("--fail-if good<… needs an SLO: add --goodput 'ttft:500 tpot:50'")
+    names = tuple(one.name for one in runs)
+    sides = _Sides(
+        [RunSamples(one.run, definition) for one in runs],
+        [summarize(one.run, definition=definition, slo=slo) for one in runs],
+        source,
+        resamples,
+        slo,
+    )
+    lines = [
+        line
+        for name, canonical, clocks in _LATENCIES
+        if name in metrics
+        for clock in clocks
+        for line in sides.latency(name, canonical, clock, _STATISTICS)
+    ]
+    lines = _without_repeats(lines)
+    lines += [line for line in sides.rates() if line.name in metrics]
     return Comparison(
         definition=definition.name,
-        names=tuple(one.name for one in runs),
+        names=names,
         lines=tuple(lines),
         differences=_differences(runs),
+        caveats=caveats(names, [one.run for one in runs], sides.summaries, definition.name),
+        outcomes=tuple(
+            outcome
+            for threshold in thresholds
+            for outcome in judged(threshold, names, sides.ratios(threshold))
+        ),
     )
 
 
-def _latencies(
-    samples: Sequence[RunSamples], definition: Definition, source: random.Random, resamples: int
-) -> list[Line]:
-    lines = []
-    for canonical, clock in _METRICS:
-        metric = definition.metric(canonical)
-        if metric is None:
-            continue
-        values = [np.sort(np.asarray(one.values_ms(canonical, clock))) for one in samples]
-        if not any(len(one) for one in values):
-            continue
-        pooled = metric.each == "gap"
-        name = (
-            metric.name if pooled or canonical in ("tpot", "stall") else f"{metric.name}, {clock}"
+def _without_repeats(lines: list[Line]) -> list[Line]:
+    """Where nobody reasons the first token of the answer is the first token."""
+    told = {line.values for line in lines if line.name == "ttft"}
+    return [line for line in lines if line.name != "ttfot" or line.values not in told]
+
+
+class _Sides:
+    """The runs under one definition; the first is the base."""
+
+    def __init__(
+        self,
+        samples: Sequence[RunSamples],
+        summaries: Sequence[Summary],
+        source: random.Random,
+        resamples: int,
+        slo: Slo | None,
+    ) -> None:
+        self.samples = samples
+        self.summaries = summaries
+        self._source = source
+        self._resamples = resamples
+        self._slo = slo
+
+    def ratios(self, of: Threshold) -> Sequence[Ratio | None]:
+        """What a threshold is on, of all runs."""
+        for name, canonical, clocks in _LATENCIES:
+            if name == of.metric:
+                clock = of.clock if of.clock in clocks else clocks[0]
+                found = self.latency(name, canonical, clock, (of.statistic,))
+                return found[0].ratios if found else [None] * len(self.samples)
+        return next(
+            (line.ratios for line in self.rates() if line.name == of.metric),
+            [None] * len(self.samples),
         )
-        for quantile in _QUANTILES:
-            ratios = [
-                _plain(_at(one, quantile), _at(values[0], quantile))
-                if pooled
-                else ratio_of_percentiles(
-                    one, values[0], quantile, source=source, resamples=resamples
-                )
-                for one in values[1:]
+
+    def latency(
+        self, name: str, canonical: str, clock: Clock, statistics: Sequence[str]
+    ) -> list[Line]:
+        """A line for each statistic; none where no run has the metric."""
+        metric = self.samples[0].definition.metric(canonical)
+        if metric is None or metric.each == "rate":
+            return []
+        paced = canonical in ("tpot", "stall") or metric.each == "gap"
+        if metric.each == "gap":
+            figures = self._of_gaps(canonical, statistics)
+        else:
+            figures = self._of_requests(canonical, clock, statistics)
+        return [
+            Line(
+                name=name,
+                metric=metric.name if paced else f"{metric.name}, {clock}",
+                statistic=statistic,
+                unit="ms",
+                values=tuple(values),
+                ratios=(None, *ratios),
+                better="less",
+            )
+            for statistic, (values, ratios) in zip(statistics, figures, strict=True)
+            if any(value is not None for value in values)
+        ]
+
+    def _of_requests(
+        self, canonical: str, clock: Clock, statistics: Sequence[str]
+    ) -> list[tuple[list[float | None], list[Ratio | None]]]:
+        sides = [np.sort(np.asarray(one.values_ms(canonical, clock))) for one in self.samples]
+        return [
+            (
+                [_statistic(one, statistic) for one in sides],
+                [self._ratio(one, sides[0], statistic) for one in sides[1:]],
+            )
+            for statistic in statistics
+        ]
+
+    def _ratio(self, ours: Samples, base: Samples, statistic: str) -> Ratio | None:
+        if statistic == "mean":
+            return ratio_of_means(ours, base)
+        return ratio_of_percentiles(
+            ours, base, quantile_of(statistic), source=self._source, resamples=self._resamples
+        )
+
+    def _of_gaps(
+        self, canonical: str, statistics: Sequence[str]
+    ) -> list[tuple[list[float | None], list[Ratio | None]]]:
+        sides = [PooledGaps(one.gaps_by_request(canonical)) for one in self.samples]
+        quantiles = [quantile_of(one) for one in statistics]
+        by_run = [
+            ratios_of_pooled_percentiles(
+                one, sides[0], quantiles, source=self._source, resamples=self._resamples
+            )
+            for one in sides[1:]
+        ]
+        return [
+            ([one.percentile(quantile) for one in sides], [ratios[at] for ratios in by_run])
+            for at, quantile in enumerate(quantiles)
+        ]
+
+    def rates(self) -> list[Line]:
+        """Throughput, and what became of the requests; those that no run has are left out."""
+        tokens = [one.steady_tokens_per_s() for one in self.samples]
+        ended = [one.steady_requests_per_s() for one in self.samples]
+        failed = [_failed(one) for one in self.samples]
+        lines = [
+            _of_samples("tps", "output, steady", "tokens/s", tokens, "more"),
+            _of_samples("rps", "completed, steady", "requests/s", ended, "more"),
+            _plain("offered", "offered", "requests/s", [o.offered_per_s for o in self.summaries]),
+            _plain(
+                "in_flight", "in flight", "requests", [o.concurrency.mean for o in self.summaries]
+            ),
+            _of_shares("failed", "failed", failed, "less"),
+        ]
+        if self._slo is not None:
+            good = [_good(one, self._slo) for one in self.samples]
+            per_s = [
+                None if o.goodput is None else o.goodput.requests_per_s for o in self.summaries
             ]
-            lines.append(
-                Line(
-                    metric=name,
-                    statistic=f"p{quantile * 100:.0f}",
-                    unit="ms",
-                    values=tuple(_at(one, quantile) for one in values),
-                    ratios=(None, *ratios),
-                    better="less",
-                )
-            )
-    return lines
+            lines.append(_of_shares("good", "good", good, "more"))
+            lines.append(_plain("goodput", "goodput", "requests/s", per_s, "more"))
+        return [line for line in lines if any(value is not None for value in line.values)]
 
 
-def _at(ordered: np.ndarray[tuple[int], np.dtype[np.float64]], quantile: float) -> float | None:
-    return percentile(ordered, quantile) if len(ordered) else None
+def _statistic(ordered: Samples, statistic: str) -> float | None:
+    if not ordered.size:
+        return None
+    if statistic == "mean":
+        return float(ordered.mean())
+    return percentile(ordered, quantile_of(statistic))
 
 
-def _plain(ours: float | None, base: float | None) -> Ratio | None:
-    """Without an interval."""
-    return None if ours is None or not base else Ratio(ours / base, None, None)
+def _of_samples(name: str, metric: str, unit: str, sides: Sequence[Samples], better: str) -> Line:
+    """Means of what stands for itself."""
+    return Line(
+        name=name,
+        metric=metric,
+        statistic="mean",
+        unit=unit,
+        values=tuple(float(one.mean()) if one.size else None for one in sides),
+        ratios=(None, *(ratio_of_means(one, sides[0]) for one in sides[1:])),
+        better=better,
+    )
 
 
-def _rates(samples: Sequence[RunSamples], summaries: Sequence[Summary]) -> list[Line]:
-    by_second = [one.steady_tokens_per_s() for one in samples]
-    means = [float(one.mean()) if one.size else None for one in by_second]
-    lines = [
-        Line(
-            metric="output, steady",
-            statistic="mean",
-            unit="tokens/s",
-            values=tuple(means),
-            ratios=(None, *(ratio_of_means(one, by_second[0]) for one in by_second[1:])),
-            better="more",
-        )
-    ]
-    failed = [
-        one.requests.failed / one.requests.measured if one.requests.measured else None
-        for one in summaries
-    ]
-    judged = [one.goodput for one in summaries]
-    plain: list[tuple[str, str, list[float | None], str | None]] = [
-        ("offered", "requests/s", [one.offered_per_s for one in summaries], None),
-        ("completed", "requests/s", [one.rps for one in summaries], "more"),
-        ("output", "tokens/s", [one.tps_system for one in summaries], "more"),
-        ("in flight", "requests", [one.concurrency.mean for one in summaries], None),
-        ("failed", "share", failed, "less"),
-        ("good", "share", [None if one is None else one.fraction for one in judged], "more"),
-        (
-            "goodput",
-            "requests/s",
-            [None if one is None else one.requests_per_s for one in judged],
-            "more",
+def _plain(
+    name: str, metric: str, unit: str, values: Sequence[float | None], better: str | None = None
+) -> Line:
+    """Of one figure a run: without intervals."""
+    base = values[0]
+    return Line(
+        name=name,
+        metric=metric,
+        statistic="",
+        unit=unit,
+        values=tuple(values),
+        ratios=(
+            None,
+            *(
+                None if value is None or not base else Ratio(value / base, None, None)
+                for value in values[1:]
+            ),
         ),
-    ]
-    for name, unit, values, better in plain:
-        if any(value is not None for value in values):
-            ratios = (None, *(_plain(value, values[0]) for value in values[1:]))
-            lines.append(
-                Line(
-                    metric=name,
-                    statistic="",
-                    unit=unit,
-                    values=tuple(values),
-                    ratios=ratios,
-                    better=better,
-                )
-            )
-    return lines
+        better=better,
+    )
+
+
+def _failed(of: RunSamples) -> list[bool]:
+    """What the run's end cut off did neither fail nor succeed."""
+    ended = [one for one in of.records if one.failure is None or one.failure.kind != "cancelled"]
+    return [one.failure is not None for one in ended]
+
+
+def _good(of: RunSamples, slo: Slo) -> list[bool]:
+    """Of each request that met the SLO's limits of each request, or missed one."""
+    if not slo.of_each:
+        return []
+    each = Slo(slo.of_each)
+    met = [judge(each, [record], 1.0) for record in of.records]
+    return [bool(one.good) for one in met if one.judged]
+
+
+def _of_shares(name: str, metric: str, sides: Sequence[Sequence[bool]], better: str) -> Line:
+    """Which part of the requests it holds of."""
+    return Line(
+        name=name,
+        metric=metric,
+        statistic="",
+        unit="share",
+        values=tuple(sum(one) / len(one) if one else None for one in sides),
+        ratios=(None, *(ratio_of_shares(one, sides[0]) for one in sides[1:])),
+        better=better,
+    )
 
 
 def _differences(
@@ -201,60 +341,3 @@ def _differences(
     return tuple(
         (key, values) for key, values in found if any(value != values[0] for value in values)
     )
-
-
-def comparison_sheets(of: Comparison) -> list[Sheet]:
-    """The comparison as tables for terminal and page."""
-    columns = ["metric", "", "unit", of.names[0]]
-    for name in of.names[1:]:
-        columns += [name, "ratio"]
-    rows = []
-    for line in of.lines:
-        cells = [Cell(line.metric), Cell(line.statistic), Cell(line.unit)]
-        for at, (value, ratio) in enumerate(zip(line.values, line.ratios, strict=True)):
-            shown = share(value) if line.unit == "share" else figure(value)
-            cells.append(Cell(shown))
-            if at:
-                cells.append(_ratio_cell(ratio, line.better))
-        rows.append(tuple(cells))
-    notes = (
-        f"Ratio: how many times the figure of {of.names[0]}; below it where the true ratio lies "
-        f"with {CONFIDENCE:.0%} confidence. Coloured where that leaves 1 out. Without an interval: "
-        "too few samples, or samples that depend on each other.",
-    )
-    made = [Sheet(f"Comparison, by {of.definition}", tuple(columns), tuple(rows), notes, names=3)]
-    if of.differences:
-        made.append(
-            Sheet(
-                "What the runs do not have in common",
-                ("", *of.names),
-                tuple(
-                    (Cell(key), *(Cell(DASH if value is None else str(value)) for value in values))
-                    for key, values in of.differences
-                ),
-                names=1 + len(of.names),
-            )
-        )
-    return made
-
-
-def _ratio_cell(ratio: Ratio | None, better: str | None) -> Cell:
-    if ratio is None:
-        return Cell(DASH)
-    verdict = None
-    if ratio.differs and better is not None:
-        verdict = (ratio.ratio < 1) == (better == "less")
-    note = ""
-    if ratio.low is not None and ratio.high is not None:
-        note = f"{_times(ratio.low)}–{_times(ratio.high)}"
-    return Cell(f"{_times(ratio.ratio)}×", note, verdict)
-
-
-def _times(value: float) -> str:
-    """Two digits after the point: a ratio is read beside 1."""
-    return f"{value:.2f}" if 0.1 <= value < 10 else figure(value)
-
-
-def comparison_json(of: Comparison) -> bytes:
-    """As a JSON object; ratios are [ratio, low, high]."""
-    return msgspec.json.format(msgspec.json.encode(of), indent=1) + b"\n"

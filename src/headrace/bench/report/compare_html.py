@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 from headrace.bench.definitions import Clock
 from headrace.bench.definitions import definition as definition_named
-from headrace.bench.report.compare import Comparison, NamedRun, comparison_sheets
+from headrace.bench.report.compare import Comparison, NamedRun
+from headrace.bench.report.compare_sheets import comparison_sheets
 from headrace.bench.report.markup import tag
 from headrace.bench.report.page import page, section, sheet_markup
 from headrace.bench.report.plots.cdf import Curve, cdf
 from headrace.bench.report.plots.frame import Key
-from headrace.bench.report.plots.load_curve import load_point
-from headrace.bench.report.run_figures import limit_ms, load_figures
+from headrace.bench.report.run_figures import limit_ms
 from headrace.bench.report.samples import RunSamples
 from headrace.bench.report.sheet import about
 from headrace.bench.slo import Slo
-from headrace.bench.summary import summarize
 
 _LOOKS = (
     ("c1", None),
@@ -49,12 +48,14 @@ def comparison_page(of: Comparison, runs: Sequence[NamedRun], *, slo: Slo | None
             for at, (one, got) in enumerate(zip(runs, samples, strict=True))
         ]
         figures.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))
-    points = [load_point(one.name, summarize(one.run, slo=slo)) for one in runs]
-    figures += load_figures([one for one in points if one is not None], slo)
     plots = [one.markup for one in figures if one is not None]
     parts: list[str] = [
         tag("h1", "headrace bench compare"),
         tag("p", f"{' · '.join(of.names)}; ratios to {of.names[0]}", class_="sub"),
+        *[
+            tag("div", tag("p", one.text), class_="verdict bad" if one.misleads else "verdict")
+            for one in of.caveats
+        ],
         section("Ratios", [sheet_markup(one) for one in comparison_sheets(of)]),
         section("Distributions", [tag("div", *plots, class_="plots")] if plots else []),
         section(

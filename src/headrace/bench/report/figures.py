@@ -36,10 +36,12 @@ def count(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """As per cent, with a digit where it is not far from all or nothing."""
+    """As per cent, with a digit where it is not far from all or nothing, two next to nothing."""
     if value is None:
         return DASH
     percent = value * 100
+    if 0 < abs(percent) < 1:
+        return f"{percent:.2f} %"
     near_an_end = 0 < abs(percent) < 10 or 90 < percent < 100
     return f"{percent:.1f} %" if near_an_end else f"{percent:.0f} %"
 

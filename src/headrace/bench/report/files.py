@@ -62,12 +62,14 @@ def write_run(
     definition: Definition = DEFINITIONS["headrace"],
     vllm_keys: Mapping[str, Value] | None = None,
     percentiles: Sequence[float] = (50.0, 90.0, 95.0, 99.0),
+    vllm_metrics: Sequence[str] | None = None,
     detailed: bool = False,
 ) -> None:
     """Write all files of a run into `folder`, which is made; files of those names are replaced.
 
     result.json comes last: where it stands, the others are complete. vllm_keys: what vLLM takes
-    from its command line (model_id, request_rate, …). definition: of the columns of requests.csv.
+    from its command line (model_id, request_rate, …). vllm_metrics: as `vllm_result` takes them.
+    definition: of the columns of requests.csv.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / REQUESTS) as file:
@@ -88,7 +90,9 @@ def write_run(
         readings=len(run.server_metrics),
     )
     whole: dict[str, Value | Result] = {**(vllm_keys or {})}
-    whole |= vllm_result(run, slo=slo, percentiles=percentiles, detailed=detailed)
+    whole |= vllm_result(
+        run, slo=slo, percentiles=percentiles, metrics=vllm_metrics, detailed=detailed
+    )
     whole["headrace"] = result
     with atomic_file(folder / RESULT) as file:
         file.write(msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")
@@ -121,16 +125,36 @@ def read_result(path: Path) -> Result:
     try:
         result = msgspec.json.decode(_bytes(path), type=_File).headrace
     except msgspec.DecodeError as error:
-        raise ConfigError(
-            f"{shown(str(path))} is not a result of headrace bench: {error}; name a {RESULT} that "
-            "it wrote, or its folder"
-        ) from error
+        raise ConfigError(_no_result(path, error)) from error
     if result.format != FORMAT:
         raise ConfigError(
             f"{shown(str(path))} has format {result.format}, this version reads {FORMAT}; use the "
             "version that wrote it, or repeat the run"
         )
     return result
+
+
+def _no_result(path: Path, error: msgspec.DecodeError) -> str:
+    """What the file is, where that can be told, and what to do."""
+    told = shown(str(path))
+    try:
+        keys = set(msgspec.json.decode(_bytes(path), type=dict[str, msgspec.Raw]))
+    except msgspec.DecodeError:
+        keys = set()
+    if "summary" in keys:
+        return (
+            f"{told} is what --json printed: it holds a summary and no requests: add --save DIR to "
+            "the run, and name that folder"
+        )
+    if "request_throughput" in keys and "headrace" not in keys:
+        return (
+            f"{told} is a result of vllm bench serve, which does not keep requests; measure with "
+            f"headrace bench load --save, and name a {RESULT} that it wrote"
+        )
+    return (
+        f"{told} is not a result of headrace bench: {error}; name a {RESULT} that it wrote, or its "
+        "folder"
+    )
 
 
 def read_run(path: Path) -> RunRecord:

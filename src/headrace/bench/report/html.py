@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 from headrace.bench.definitions import Definition
 from headrace.bench.definitions import definition as definition_named
+from headrace.bench.load.search import SearchResult
 from headrace.bench.record import RunRecord
 from headrace.bench.report import sheet
 from headrace.bench.report.figures import DASH, count, duration, figure, share
+from headrace.bench.report.load_sheets import loads, search_steps
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.page import page, section, sheet_markup
 from headrace.bench.report.plots.frame import Figure
@@ -35,10 +37,15 @@ def report_page(
     *,
     slo: Slo | None = None,
     sweep: Sequence[LoadPoint] = (),
+    search: SearchResult | None = None,
+    attainment: float | None = None,
+    notes: Sequence[str] = (),
     title: str = "headrace bench",
 ) -> str:
-    """The whole document. sweep: points of several runs, drawn as curves where there are two.
+    """The whole document.
 
+    sweep: points of several runs, drawn as curves where there are two. search: what one found.
+    attainment: share of requests that are to be good. notes: what a reader has to know first.
     Plots are under the summary's definition. Raises ConfigError where that is not known.
     """
     under: Definition = definition_named(summary.definition)
@@ -47,11 +54,14 @@ def report_page(
     parts: list[str] = [
         tag("h1", title),
         tag("p", _subtitle(run), class_="sub"),
+        *[tag("div", tag("p", note), class_="verdict bad") for note in notes],
         _tiles(summary),
+        _found(search),
         _verdict(summary),
+        _backlog(summary),
         _clocks(summary, under),
         section("Latency", _figures(latency_figures(samples, slo))),
-        section("Throughput and latency over load", _figures(load_figures(sweep, slo))),
+        section("Throughput and latency over load", _load(sweep, search, slo, attainment)),
         section("Over time", _figures(time_figures(samples, slo))),
         section("The server", _figures(server_figures(server, samples))),
         section("All figures", _all_figures(run, summary)),
@@ -70,6 +80,37 @@ def report_page(
             )
         )
     return page(title, parts, clocks=samples.has_two_clocks())
+
+
+def _load(
+    sweep: Sequence[LoadPoint],
+    search: SearchResult | None,
+    slo: Slo | None,
+    attainment: float | None,
+) -> list[Markup]:
+    wanted = attainment if slo is not None and slo.of_each else None
+    parts = _figures(load_figures(sweep, slo, wanted))
+    if len(sweep) > 1:
+        parts.append(sheet_markup(loads(sweep)))
+    if search is not None:
+        parts.append(sheet_markup(search_steps(search)))
+    return parts
+
+
+def _found(search: SearchResult | None) -> Markup:
+    """The sentence that a search was for."""
+    if search is None:
+        return Markup("")
+    kind = "verdict" if search.highest_met is None or not search.decided else "verdict good"
+    told = f"Search for the highest rate that meets the SLO: {search.told}."
+    return tag("div", tag("p", told), class_=kind)
+
+
+def _backlog(summary: Summary) -> Markup:
+    """Where the server did not keep up: then latencies grow with the length of the run."""
+    if summary.saturation is None or not summary.saturation.saturated:
+        return Markup("")
+    return tag("div", tag("p", summary.saturation.told), class_="verdict bad")
 
 
 def _all_figures(run: RunRecord, summary: Summary) -> list[Markup]:
@@ -107,6 +148,9 @@ def _tiles(summary: Summary) -> Markup:
     ]
     if good is not None and good.fraction is not None:
         tiles.append(("good under the SLO", share(good.fraction)))
+    if summary.cost.per_million_output is not None:
+        price = f"${figure(summary.cost.per_million_output)}"
+        tiles.append(("per million output tokens", price))
     return tag(
         "div",
         *[tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in tiles],

@@ -72,7 +72,10 @@ th.n,td.n{text-align:right;white-space:nowrap}
 td small{display:block;color:var(--ink2);font-size:11px}td.long{overflow-wrap:anywhere}
 .good{color:var(--good)}.bad{color:var(--bad)}.verdict.good,.verdict.bad{color:inherit}
 [data-clock=intended] .sent,[data-clock=sent] .intended{display:none}
-@media screen and (max-width:760px){.plots{grid-template-columns:minmax(0,1fr)}}
+@media screen and (max-width:760px){.plots{grid-template-columns:minmax(0,1fr)}
+figure{padding:12px 10px}figure>svg{font-size:14px}
+figure.wide{overflow-x:auto}
+figure.wide>svg{width:760px;max-width:none;flex:none;font-size:12px}}
 @page{margin:12mm}
 h2,h3{break-after:avoid}
 @media print{.bar{display:none}body{background:#fff;font-size:11px}main{max-width:none;padding:0}
@@ -98,9 +101,15 @@ o.setAttribute('aria-pressed',o===b)})})})
 """
 
 
-def page(title: str, parts: Sequence[str], *, clocks: bool = False) -> str:
-    """A whole document. clocks: with buttons that show the curves of one clock alone."""
-    policy = f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'"
+def page(
+    title: str, parts: Sequence[str], *, clocks: bool = False, style: str = "", script: str = ""
+) -> str:
+    """A whole document. clocks: with buttons that show the curves of one clock alone.
+
+    style, script: of the page alone, behind what all have; they must hold nothing from outside.
+    """
+    style, script = _STYLE + style, _SCRIPT + script
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -108,7 +117,7 @@ def page(title: str, parts: Sequence[str], *, clocks: bool = False) -> str:
         tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("title", title),
-        tag("style", Markup(_STYLE)),
+        tag("style", Markup(style)),
     )
     choices = [
         _choice("Colours", "scheme", (("as the system", ""), ("light", "light"), ("dark", "dark")))
@@ -122,7 +131,7 @@ def page(title: str, parts: Sequence[str], *, clocks: bool = False) -> str:
     body = tag(
         "body",
         tag("main", tag("div", *choices, class_="bar"), *parts),
-        tag("script", Markup(_SCRIPT)),
+        tag("script", Markup(script)),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 

@@ -11,6 +11,7 @@ from headrace.bench.record import RequestRecord
 from headrace.bench.report.figures import compact, duration, share
 from headrace.bench.report.plots.cdf import Curve, cdf
 from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.good_share import good_share
 from headrace.bench.report.plots.heat import heat_map
 from headrace.bench.report.plots.load_curve import LoadPoint, load_curve
 from headrace.bench.report.plots.roofline_path import roofline_path
@@ -70,18 +71,32 @@ def latency_figures(samples: RunSamples, slo: Slo | None) -> list[Figure]:
     return _some(figures)
 
 
-def load_figures(points: Sequence[LoadPoint], slo: Slo | None) -> list[Figure]:
-    """Throughput–latency curves of a sweep."""
+def load_figures(
+    points: Sequence[LoadPoint], slo: Slo | None, wanted: float | None = None
+) -> list[Figure]:
+    """Throughput–latency curves of a sweep. wanted: share of requests that are to be good."""
     return _some(
         [
             load_curve("TTFT", points, lambda of: of.ttft, limit_ms=limit_ms(slo, "ttft")),
+            load_curve(
+                "TTFT",
+                points,
+                lambda of: of.ttft,
+                limit_ms=limit_ms(slo, "ttft"),
+                over="in flight",
+            ),
             load_curve("TPOT", points, lambda of: of.tpot, limit_ms=limit_ms(slo, "tpot")),
             load_curve(
                 "End-to-end latency", points, lambda of: of.e2e, limit_ms=limit_ms(slo, "e2e")
             ),
             load_curve(
-                "TTFT", points, lambda of: of.ttft, limit_ms=limit_ms(slo, "ttft"), tokens=True
+                "End-to-end latency",
+                points,
+                lambda of: of.e2e,
+                limit_ms=limit_ms(slo, "e2e"),
+                over="tokens",
             ),
+            good_share(points, wanted),
         ]
     )
 
@@ -122,6 +137,8 @@ def _ttft_series(samples: RunSamples, across: Callable[[RequestRecord], float]) 
     return [Series(key, found) for key, found in spots.items()]
 
 
+_FEWEST_ON_AXIS = 10.0
+
 _LATE_NOTE = f"A point is a request; late is more than {LEAST_ALLOWED_LAG_NS / 1e6:.0f} ms."
 
 
@@ -149,7 +166,8 @@ def _ttft_over_load(samples: RunSamples, limit: float | None) -> Figure | None:
     return scatter(
         "Time to first token over load",
         _ttft_series(samples, lambda record: running[record.index]),
-        lambda start, end: linear([most], start, end),
+        # Ticks at whole requests.
+        lambda start, end: linear([max(most, _FEWEST_ON_AXIS)], start, end),
         x_title="requests in flight when it was sent",
         x_label=compact,
         y_title="TTFT",
@@ -235,7 +253,7 @@ def server_figures(server: ServerSeries, samples: RunSamples) -> list[Figure]:
         over_time(
             "Prefix cache hits", [hits], span_s=span, y_title="of prompt tokens", y_label=share
         ),
-        over_time("Requests on the server", batch, span_s=span, y_title="requests"),
+        over_time("Requests on the server", batch, span_s=span, y_title="requests", least=5),
         over_time(
             "Preemptions since the start", [preempted], span_s=span, y_title="preemptions", least=5
         ),

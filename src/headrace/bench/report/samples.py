@@ -79,6 +79,16 @@ class RunSamples:
             if metric.name in one.times_ns
         ]
 
+    def gaps_by_request(self, canonical: str) -> list[list[float]]:
+        """Of a metric of gaps: those of each completed request, in milliseconds."""
+        metric = self.definition.metric(canonical)
+        if metric is None or metric.each != "gap":
+            return []
+        return [
+            [gap / _NS_PER_MS for gap in sample.sent.gaps_ns.get(metric.name, ())]
+            for sample in self.samples
+        ]
+
     def by_request(self, canonical: str, clock: Clock) -> list[tuple[Sample, float]]:
         """Of a metric of which a request has one value: who had which, in milliseconds."""
         metric = self.definition.metric(canonical)
@@ -135,16 +145,24 @@ class RunSamples:
 
     def steady_tokens_per_s(self) -> Samples:
         """Output tokens in each whole second of the steady window; of the whole run without one."""
+        return self._steady_per_s(*self.token_moments)
+
+    def steady_requests_per_s(self) -> Samples:
+        """Completed requests in each of the same seconds, by their ends."""
+        ends = [one.record.end_ns for one in self.samples if one.record.end_ns is not None]
+        at = np.asarray(ends, dtype=float) / _NS_PER_S
+        return self._steady_per_s(at, np.ones(at.size))
+
+    def _steady_per_s(self, at: Samples, weights: Samples) -> Samples:
         flown = flights(self.records)
         window = steady_window(flown) or whole_window(flown)
         if window is None:
             return np.empty(0)
         seconds = int(window.seconds)
-        at, tokens = self.token_moments
         start = window.start_ns / _NS_PER_S
         inside = (at >= start) & (at < start + seconds)
         if not seconds:
             return np.empty(0)
         slots = (at[inside] - start).astype(np.int64)
-        counted = np.bincount(slots, weights=tokens[inside], minlength=seconds)
+        counted = np.bincount(slots, weights=weights[inside], minlength=seconds)
         return counted[:seconds].astype(np.float64)

@@ -43,53 +43,89 @@ def sheets(summary: Summary) -> list[Sheet]:
     made = [latencies(summary), rates(summary), requests(summary)]
     if summary.goodput is not None:
         made.append(goodput(summary))
-    return [*made, tokens(summary), client(summary)]
+    made.append(tokens(summary))
+    if summary.cost.basis != "unknown":
+        made.append(cost(summary))
+    return [*made, client(summary)]
 
 
 def latencies(summary: Summary) -> Sheet:
     """A row for each metric and clock; one row where both clocks give the same."""
-    rows: list[tuple[Cell, ...]] = []
+    rows = [
+        (Cell(name), Cell(clock), Cell(spread.unit), *_figures(spread.distribution))
+        for name, clock, spread in _spreads(summary)
+    ]
+    notes = (
+        f"Below a figure: where the true one lies with {CONFIDENCE:.0%} confidence. Pooled gaps of "
+        "one stream depend on each other; their intervals are too narrow.",
+        *_marked(rows),
+    )
+    columns = ("metric", "from", "unit", *_FIGURES)
+    return Sheet(f"Latency, by {summary.definition}", columns, tuple(rows), notes, names=3)
+
+
+def narrow_latencies(summary: Summary) -> Sheet:
+    """The same for 80 columns: without intervals, units behind those names that have another."""
+    spreads = _spreads(summary)
+    longest_ms = max((one.distribution.most for *_, one in spreads if one.unit == "ms"), default=0)
+    unit, scale = ("seconds", 1e-3) if longest_ms >= _MS_TO else ("milliseconds", 1.0)
+    rows = []
+    for name, clock, spread in spreads:
+        timed = spread.unit == "ms"
+        figures = _figures(spread.distribution, scale if timed else 1.0)
+        told = Cell(name if timed else f"{name}, {spread.unit}")
+        rows.append((told, Cell(clock), *(cell._replace(note="") for cell in figures)))
+    notes = (f"{CONFIDENCE:.0%} intervals: in a wider terminal and on the page.", *_marked(rows))
+    title = f"Latency in {unit}, by {summary.definition}"
+    return Sheet(title, ("metric", "from", *_FIGURES), tuple(rows), notes, names=2)
+
+
+_FIGURES = ("count", "mean", "p50", "p90", "p95", "p99", "most")
+
+_MS_TO = 100_000
+"""From so many milliseconds on a narrow table is in seconds."""
+
+
+def _spreads(summary: Summary) -> list[tuple[str, str, Spread]]:
+    """Name, clock and spread, row by row."""
+    found: list[tuple[str, str, Spread]] = []
     for name in dict.fromkeys([*summary.from_intended, *summary.from_sent]):
         wanted, sent = summary.from_intended.get(name), summary.from_sent.get(name)
         if wanted is not None and sent is not None and wanted == sent:
-            rows.append(_spread_row(name, "", sent))
+            found.append((name, "", sent))
             continue
-        rows += [
-            _spread_row(name, clock, spread)
+        found += [
+            (name, clock, spread)
             for clock, spread in (("intended", wanted), ("sent", sent))
             if spread is not None
         ]
-    for name, spread in (
-        ("queue, as the server told", summary.queue),
+    others = (
+        ("queue, told by server", summary.queue),
         ("prompt", summary.prompt_tokens),
         ("output", summary.output_tokens),
-    ):
-        if spread is not None:
-            rows.append(_spread_row(name, "", spread))
-    notes = [
-        f"Below a figure: where the true one lies with {CONFIDENCE:.0%} confidence. Pooled gaps of "
-        "one stream depend on each other; their intervals are too narrow."
-    ]
-    if any(cell.text.endswith(MARK) for row in rows for cell in row):
-        notes.append(f"{MARK} Of fewer than {FEWEST_FOR_P99:,} samples: little more than the most.")
-    columns = ("metric", "from", "unit", "count", "mean", "p50", "p90", "p95", "p99", "most")
-    return Sheet(f"Latency, by {summary.definition}", columns, tuple(rows), tuple(notes), names=3)
+    )
+    return [*found, *((name, "", spread) for name, spread in others if spread is not None)]
 
 
-def _spread_row(name: str, clock: str, spread: Spread) -> tuple[Cell, ...]:
-    of = spread.distribution
-    return (Cell(name), Cell(clock), Cell(spread.unit), Cell(count(of.count)), *statistics(of))
+def _figures(of: Distribution, scale: float = 1.0) -> tuple[Cell, ...]:
+    return (Cell(count(of.count)), *statistics(of, scale))
 
 
-def statistics(of: Distribution) -> tuple[Cell, ...]:
-    """Mean, p50, p90, p95, p99 and most."""
+def _marked(rows: Sequence[tuple[Cell, ...]]) -> tuple[str, ...]:
+    if not any(cell.text.endswith(MARK) for row in rows for cell in row):
+        return ()
+    return (f"{MARK} Of fewer than {FEWEST_FOR_P99:,} samples: little more than the most.",)
+
+
+def statistics(of: Distribution, scale: float = 1.0) -> tuple[Cell, ...]:
+    """Mean, p50, p90, p95, p99 and most, each times `scale`; intervals are not scaled."""
     return (
-        Cell(figure(of.mean), interval(of.mean_interval)),
-        Cell(figure(of.p50), interval(of.p50_interval)),
-        Cell(figure(of.p90)),
-        Cell(figure(of.p95)),
-        Cell(figure(of.p99) + (MARK if of.p99_marked else ""), interval(of.p99_interval)),
-        Cell(figure(of.most)),
+        Cell(figure(of.mean * scale), interval(of.mean_interval)),
+        Cell(figure(of.p50 * scale), interval(of.p50_interval)),
+        Cell(figure(of.p90 * scale)),
+        Cell(figure(of.p95 * scale)),
+        Cell(figure(of.p99 * scale) + (MARK if of.p99_marked else ""), interval(of.p99_interval)),
+        Cell(figure(of.most * scale)),
     )
 
 
@@ -126,11 +162,10 @@ def rates(summary: Summary) -> Sheet:
     if stall is not None:
         where = f"longest stall (request {stall.request}, at {figure(stall.at_s)} s)"
         lines.append((where, figure(stall.gap_ms), "ms"))
-    return _plain(
-        "Rates",
-        lines,
-        ("Steady: between the first end and the last start, neither filling nor draining.",),
-    )
+    notes = ["Steady: between the first end and the last start, neither filling nor draining."]
+    if summary.saturation is not None:
+        notes.append(summary.saturation.told)
+    return _plain("Rates", lines, notes)
 
 
 def requests(summary: Summary) -> Sheet:
@@ -179,7 +214,8 @@ def goodput(summary: Summary) -> Sheet:
     notes = []
     if of.good is not None:
         notes.append(
-            f"Good: {count(of.good)} of {count(of.judged)} requests ({share(of.fraction)}), "
+            f"Good: {count(of.good)} of {count(of.judged)} requests ({share(of.fraction)}"
+            f"{_between(of.fraction_interval)}), "
             f"{figure(of.requests_per_s)} requests/s, {figure(of.tokens_per_s)} tokens/s."
         )
     if any(one.value is not None for one in of.conditions):
@@ -193,6 +229,13 @@ def goodput(summary: Summary) -> Sheet:
     return Sheet(f"Goodput under {of.slo}", columns, tuple(rows), tuple(notes))
 
 
+def _between(of: Interval | None) -> str:
+    """Of shares; empty where it is not known."""
+    if of is None or of.low is None or of.high is None:
+        return ""
+    return f"; of all there would be {share(of.low)} to {share(of.high)}"
+
+
 def tokens(summary: Summary) -> Sheet:
     """What was counted by whom."""
     of = summary.tokens
@@ -201,7 +244,7 @@ def tokens(summary: Summary) -> Sheet:
         (Cell("output"), *_counted(of.output_server, of.output_client, of.output_disagreement)),
         (Cell("of it reasoning"), Cell(count(of.reasoning)), Cell(DASH), Cell(DASH)),
         (
-            Cell("cached prompt", share(of.cached_share) if of.cached_share is not None else ""),
+            Cell("cached prompt" + _of(of.cached_share)),
             Cell(count(of.cached)),
             Cell(DASH),
             Cell(DASH),
@@ -220,6 +263,29 @@ def tokens(summary: Summary) -> Sheet:
     return Sheet("Tokens", ("tokens", "server", "client", "differ"), rows, tuple(notes))
 
 
+def cost(summary: Summary) -> Sheet:
+    """What it cost, where a price was given."""
+    of = summary.cost
+    lines = [
+        ("the run", _usd(of.run_usd), "US$"),
+        ("a request", _usd(of.per_request), "US$"),
+        ("a million output tokens", _usd(of.per_million_output), "US$"),
+        ("a million tokens, prompts too", _usd(of.per_million), "US$"),
+        ("output tokens/s per US$/h", figure(of.tokens_per_s_per_usd), ""),
+    ]
+    basis = {
+        "tokens": "At the endpoint's prices of tokens; all of it is put on the output in the third "
+        "line.",
+        "machine": "At the machine's price by the hour, from the first start to the last end.",
+    }.get(of.basis, "")
+    notes = [one for one in (basis, of.why and f"Unknown: {of.why}.") if one]
+    return _plain("Cost", lines, notes)
+
+
+def _usd(value: float | None) -> str:
+    return DASH if value is None else figure(value)
+
+
 def client(summary: Summary) -> Sheet:
     """Whether the load generator was the limit."""
     of = summary.client
@@ -228,6 +294,8 @@ def client(summary: Summary) -> Sheet:
         ("event loop lag, p99", figure(of.loop_lag_p99_ms), "ms"),
         ("lag allowed", figure(of.allowed_lag_ms), "ms"),
         ("CPU, busiest process", share(of.cpu_share), "of a core"),
+        ("garbage collections", count(of.collections), ""),
+        ("longest of them", figure(of.collection_most_ms), "ms"),
     ]
     return _plain("Client", lines, of.sentences)
 
@@ -276,6 +344,10 @@ def _plain(title: str, lines: Sequence[tuple[str, str, str]], notes: Sequence[st
 
 def _part(some: int, of: int) -> str:
     return share(some / of) if of else ""
+
+
+def _of(part: float | None) -> str:
+    return "" if part is None else f" ({share(part)})"
 
 
 def _counted(server: int | None, client: int | None, differ: float | None) -> tuple[Cell, ...]:

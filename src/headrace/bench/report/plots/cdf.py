@@ -14,9 +14,12 @@ import numpy as np
 from headrace.bench.report.figures import duration
 from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.frame import Figure, Key
-from headrace.bench.report.plots.scale import Scale, suited
+from headrace.bench.report.plots.scale import LOG_BEYOND, Scale, suited
 
 WIDTH, HEIGHT = 520, 300
+
+LEAST_MS = 0.05
+"""Shorter times come out of one read of the socket; 0 has no place on a logarithmic axis."""
 
 # Half per cents up to 99, then tenths, then hundredths: as many as a page shows apart.
 _QUANTILES = (
@@ -46,6 +49,11 @@ def cdf(
     if not drawn:
         return None
     ends = [value for one in drawn for value in (min(one.values_ms), max(one.values_ms))]
+    least = 0.0
+    if min(ends) < LEAST_MS and max(ends) > LOG_BEYOND * LEAST_MS:
+        least = LEAST_MS
+        ends = [max(value, least) for value in ends]
+        caption = f"{caption} Below {duration(least)} all is drawn at {duration(least)}.".strip()
     slo = "" if limit_ms is None else f"SLO {duration(limit_ms)}"
     caption = " ".join(filter(None, (caption, frame.beyond(limit_ms, ends, slo))))
     limit_ms = frame.within(limit_ms, ends)
@@ -65,7 +73,7 @@ def cdf(
         parts += frame.limit_upright(x, y, limit_ms, slo)
     for one in drawn:
         ordered = np.sort(np.asarray(one.values_ms, dtype=np.float64))
-        values = [float(at) for at in np.quantile(ordered, _QUANTILES)]
+        values = [max(float(at), least) for at in np.quantile(ordered, _QUANTILES)]
         places = [
             (x.at(value), y.at(share)) for value, share in zip(values, _QUANTILES, strict=True)
         ]

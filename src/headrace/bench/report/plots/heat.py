@@ -13,6 +13,7 @@ import numpy as np
 from headrace.bench.report.figures import compact, count, duration
 from headrace.bench.report.markup import Markup, shortest, tag
 from headrace.bench.report.plots import frame
+from headrace.bench.report.plots.cdf import LEAST_MS
 from headrace.bench.report.plots.frame import Figure
 from headrace.bench.report.plots.scale import Scale, logarithmic
 from headrace.bench.report.plots.series import time_axis
@@ -20,8 +21,6 @@ from headrace.bench.statistics import Samples
 
 WIDTH, HEIGHT = 1080, 320
 COLUMNS, ROWS, LEVELS = 120, 36, 7
-LEAST_MS = 0.05
-"""Shorter gaps come out of one read of the socket; they are drawn at the foot."""
 
 
 def heat_map(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from headrace.bench.definitions import definition as definition_named
 from headrace.bench.report.figures import DASH, compact, duration, figure, share
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.plots import frame
@@ -25,7 +27,8 @@ WIDTH, HEIGHT = 520, 320
 class LoadPoint:
     """One run of a sweep: what was offered, what came of it. None: not measured.
 
-    ttft: from the intended send time. goodput_fraction, met: None without an SLO.
+    ttft: from the intended send time. goodput_fraction, met: None without an SLO. good, judged:
+    requests that met its limits of each request, of those that met or missed them.
     """
 
     name: str
@@ -38,26 +41,48 @@ class LoadPoint:
     in_flight: float | None
     goodput_fraction: float | None
     met: bool | None
+    good: int | None = None
+    judged: int = 0
 
 
-def load_point(name: str, summary: Summary) -> LoadPoint | None:
-    """None of a run in which nothing was completed. Of a summary under our own definitions."""
+_SCHEDULED: float = -1.0
+
+
+def load_point(
+    name: str, summary: Summary, offered_per_s: float | None = _SCHEDULED
+) -> LoadPoint | None:
+    """None of a run in which nothing was completed.
+
+    offered_per_s: None of a closed loop, which offers no rate; by default that of the schedule.
+    """
     if not summary.rps:
         return None
-    got = {metric: spread.distribution for metric, spread in summary.from_intended.items()}
+    under = definition_named(summary.definition)
+    got = {}
+    for canonical in ("ttft", "tpot", "e2e"):
+        metric = under.metric(canonical)
+        spread = None if metric is None else summary.from_intended.get(metric.name)
+        got[canonical] = None if spread is None else spread.distribution
     good = summary.goodput
     return LoadPoint(
         name=name,
-        offered_per_s=summary.offered_per_s,
+        offered_per_s=summary.offered_per_s if offered_per_s == _SCHEDULED else offered_per_s,
         rps=summary.rps,
         tps_system=summary.tps_system or 0.0,
-        ttft=got.get("ttft"),
-        tpot=got.get("tpot"),
-        e2e=got.get("e2e"),
+        ttft=got["ttft"],
+        tpot=got["tpot"],
+        e2e=got["e2e"],
         in_flight=summary.concurrency.mean,
         goodput_fraction=None if good is None else good.fraction,
         met=None if good is None else good.met,
+        good=None if good is None else good.good,
+        judged=0 if good is None else good.judged,
     )
+
+
+def by_load(of: LoadPoint) -> tuple[float, float]:
+    """To sort by: not by throughput, for past saturation the curve turns back on itself."""
+    return of.offered_per_s or of.rps, of.rps
 
 
 def knee(points: Sequence[LoadPoint]) -> LoadPoint | None:
@@ -81,17 +106,25 @@ def load_curve(
     of: Callable[[LoadPoint], Distribution | None],
     *,
     limit_ms: float | None = None,
-    tokens: bool = False,
+    over: Literal["requests", "tokens", "in flight"] = "requests",
 ) -> Figure | None:
-    """Of at least two points, in order of what was offered; over requests or tokens a second."""
-    known = [(point, got) for point in points if (got := of(point)) is not None]
+    """Of at least two points, in order of what was offered.
+
+    over: requests or output tokens completed per second, or requests in flight in the mean.
+    """
+    known = [
+        (point, got)
+        for point in points
+        if (got := of(point)) is not None and (over != "in flight" or point.in_flight is not None)
+    ]
     if len(known) < 2:
         return None
-    # By load, not by throughput: past saturation the curve turns back on itself.
-    known.sort(key=lambda pair: (pair[0].offered_per_s or pair[0].rps, pair[0].rps))
+    known.sort(key=lambda pair: by_load(pair[0]))
 
     def across(point: LoadPoint) -> float:
-        return point.tps_system if tokens else point.rps
+        if over == "in flight":
+            return point.in_flight or 0.0
+        return point.tps_system if over == "tokens" else point.rps
 
     heights = [value(got) for _, got in known for _, _, _, value in _LINES]
     slo = "" if limit_ms is None else f"SLO {duration(limit_ms)}"
@@ -100,19 +133,19 @@ def load_curve(
     heights += [limit_ms] if limit_ms is not None else []
     x = linear([across(point) for point, _ in known], frame.LEFT, WIDTH - frame.RIGHT)
     y = suited(heights, HEIGHT - frame.BOTTOM, frame.TOP)
-    what = "output tokens" if tokens else "requests"
-    whole = f"{title} over {what} per second"
+    what, unit = _OVER[over]
+    whole = f"{title} over {what}"
     parts = frame.axes(
         x,
         y,
-        f"{what} completed per second",
+        f"{what}, mean" if over == "in flight" else f"{what}, completed",
         title + (", logarithmic" if y.logarithmic else ""),
         x_label=compact,
         y_label=duration,
     )
     bend = knee([point for point, _ in known])
     if bend is not None:
-        name = f"knee {figure(across(bend))}/s"
+        name = f"knee {figure(across(bend))}{unit}"
         parts += frame.limit_upright(x, y, across(bend), name)
     if limit_ms is not None:
         parts += frame.limit_across(x, y, limit_ms, slo)
@@ -135,6 +168,14 @@ def load_curve(
         ),
         keys=tuple(keys),
     )
+
+
+_OVER = {
+    "requests": ("requests per second", "/s"),
+    "tokens": ("output tokens per second", "/s"),
+    "in flight": ("requests in flight", ""),
+}
+"""What the x axis is, and what stands behind its figures."""
 
 
 def _dot(place: tuple[float, float], colour: str, told: str) -> Markup:

@@ -1,7 +1,7 @@
 """The roofline over time: where each interval between two readings of the server's counters lay.
 
 The roof is min(peak, bandwidth · intensity) (Williams, Waterman, Patterson, CACM 2009); a point is
-what the steps of one interval did per second of their own time. Later points are darker.
+what the steps of one interval did per second of their own time. Later points have stronger colours.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def roofline_path(
         title="Roofline over time",
         svg=frame.plot(WIDTH, HEIGHT, "Roofline with the run's intervals", parts),
         caption=(
-            f"Limits measured on the server's machine: {told}. Later intervals are darker. "
-            + thinned_note(len(shown), len(intervals), "intervals", "every n-th")
+            f"Limits measured on the server's machine: {told}. The later an interval, the stronger "
+            "its colour. " + thinned_note(len(shown), len(intervals), "intervals", "every n-th")
         ).strip(),
         keys=(Key("roof", "ink2"), Key("intervals", f"h{LEVELS}")),
     )

@@ -1,0 +1,116 @@
+"""What a run, a sweep or a search left on disk, whether or not it came to its end.
+
+A folder may hold a whole run, the journal of one that was killed, or the runs of a series, with or
+without the last of them. A reader is told what is missing in a sentence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.bench.cost import Prices
+from headrace.bench.journal import FOLDER, is_journal, read_journal
+from headrace.bench.record import ClientHealth, RunRecord
+from headrace.bench.report.files import REQUESTS, RESULT, read_requests, read_result, read_run
+from headrace.bench.report.series import SERIES, Series, read_series
+from headrace.bench.slo import Slo, parse_slo
+from headrace.errors import ConfigError, shown
+
+PARTIAL = "partial"
+"""In `about["ending"]` of a run whose client died."""
+
+
+class Kept(NamedTuple):
+    """slo: as the run had it. partial: what is missing; "" where nothing is.
+
+    series_folder: of `series`, where there is one.
+    """
+
+    run: RunRecord
+    slo: Slo | None
+    prices: Prices
+    partial: str = ""
+    series: Series | None = None
+    series_folder: Path | None = None
+
+
+def read_kept(path: Path) -> Kept:
+    """Of a result.json, a requests.jsonl, or the folder of a run or a series.
+
+    Raises ConfigError that says what was looked for, or which file is wrong.
+    """
+    if path.is_dir():
+        return _of_folder(path)
+    if path.name == REQUESTS:
+        return _of_requests(path)
+    kept = _whole(path)
+    series = read_series(path.parent) if path.name == RESULT else None
+    return kept._replace(series=series, series_folder=path.parent)
+
+
+def _of_folder(folder: Path) -> Kept:
+    if is_journal(folder):
+        return _of_journal(folder)
+    series = read_series(folder)
+    if (folder / RESULT).exists():
+        return _whole(folder)._replace(series=series, series_folder=folder)
+    if series is not None:
+        return _of_unfinished(folder, series)
+    if (folder / REQUESTS).exists():
+        return _of_requests(folder / REQUESTS)
+    raise ConfigError(
+        f"{shown(str(folder))} has neither {RESULT} nor {SERIES} nor {FOLDER}/ in it; name a "
+        "folder that headrace bench load --save wrote"
+    )
+
+
+def _whole(path: Path) -> Kept:
+    result = read_result(path)
+    slo = parse_slo(result.slo) if result.slo else None
+    return Kept(read_run(path), slo, result.summary.cost.prices)
+
+
+def _of_unfinished(folder: Path, series: Series) -> Kept:
+    """A series that was killed: its last complete run, and what there is of the one after it."""
+    left = sorted(one for one in folder.glob("*/*") if is_journal(one))
+    lost = "; of the run after them there is a part, too" if left else ""
+    told = f"The {series.kind} did not come to its end: {len(series.runs)} runs are here{lost}."
+    if series.runs:
+        kept = _whole(folder / series.runs[-1].folder)
+    elif left:
+        kept = _of_journal(left[-1])
+        told += f" {kept.partial}"
+    else:
+        raise ConfigError(f"{shown(str(folder))}: no run of the {series.kind} has left anything")
+    return kept._replace(partial=told, series=series, series_folder=folder)
+
+
+def _of_journal(folder: Path) -> Kept:
+    begun, records = read_journal(folder)
+    run = RunRecord(
+        about={**begun.about, "ending": PARTIAL},
+        requests=tuple(records),
+        health=_UNKNOWN,
+    )
+    told = (
+        f"The client did not come to its end: here are the {len(records)} requests that had ended "
+        "by then. What was in flight is not, nor how the client fared, nor the server's /metrics."
+    )
+    return Kept(run, parse_slo(begun.slo) if begun.slo else None, Prices(), told)
+
+
+def _of_requests(path: Path) -> Kept:
+    """Without the result beside it nobody knows what the run was."""
+    if (path.parent / RESULT).exists():
+        return read_kept(path.parent / RESULT)
+    records = tuple(read_requests(path))
+    run = RunRecord(about={"ending": PARTIAL}, requests=records, health=_UNKNOWN)
+    told = (
+        f"{RESULT} is not beside {REQUESTS}: here are {len(records)} requests, and nobody knows "
+        "what the run was, or how the client fared."
+    )
+    return Kept(run, None, Prices(), told)
+
+
+_UNKNOWN = ClientHealth(schedule_lag_ns=(), loop_lag_ns=(), cpu_share=())

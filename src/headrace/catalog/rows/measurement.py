@@ -1,0 +1,41 @@
+"""Speeds and scores that somebody published: what ran on what, how, and what came out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.catalog.rows.row import (
+    Count,
+    Figure,
+    RequestsPerSecond,
+    Row,
+    SecondsSpan,
+    Tokens,
+    TokensPerSecond,
+)
+
+
+class Measurement(Row, frozen=True, kw_only=True):
+    """One published result. Model, hardware, runtime, provider and quantization are ids of rows.
+
+    output_tokens_per_s: of one request after its first token; system_tokens_per_s: of all.
+    plausible: what a roofline or the catalog says of it; absent where nothing speaks against it.
+    """
+
+    model: str | None = None
+    hardware: str | None = None
+    device_count: Count | None = None
+    runtime: str | None = None
+    provider: str | None = None
+    quantization: str | None = None
+    concurrency: Count | None = None
+    prompt_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
+    ttft_s: SecondsSpan | None = None
+    tpot_s: SecondsSpan | None = None
+    output_tokens_per_s: TokensPerSecond | None = None
+    system_tokens_per_s: TokensPerSecond | None = None
+    requests_per_s: RequestsPerSecond | None = None
+    conditions: str | None = None
+    plausible: str | None = None
+    figures: dict[str, Figure] = msgspec.field(default_factory=dict)

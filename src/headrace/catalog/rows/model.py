@@ -1,0 +1,82 @@
+"""Language models: what their size in memory and their work per token are computed from."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Literal
+
+import msgspec
+
+from headrace.catalog.rows.row import Count, Figure, Parameters, Row, Tokens
+
+Attention = Literal["mha", "gqa", "mqa", "mla", "state-space", "hybrid", "undisclosed"]
+
+
+class Model(Row, frozen=True, kw_only=True):
+    """A model, open or behind an API.
+
+    active_parameters: that a token meets; those of a dense model are all. attention: how keys and
+    values are held; "hybrid" has layers of several kinds, told by the counts of layers.
+    num_layers: blocks with a mixer; of hybrids, the kinds add up to it.
+    sliding_window_tokens: of the `sliding_layers`; all layers where that count is absent.
+    context_tokens: without stretching; extended_context_tokens: with the method in `extension`.
+    expert_layers: blocks with experts. moe_intermediate_size: of one routed expert.
+    kv_lora_rank and the qk and v sizes: of latent attention (MLA), which keeps
+    kv_lora_rank + qk_rope_head_dim values per token and layer.
+    """
+
+    developer: str | None = None
+    family: str | None = None
+    architecture: str | None = None
+    licence: str | None = None
+    open_weights: bool | None = None
+    released: dt.date | None = None
+    modalities: tuple[str, ...] = ()
+    total_parameters: Parameters | None = None
+    active_parameters: Parameters | None = None
+    attention: Attention | None = None
+    num_layers: Count | None = None
+    hidden_size: Count | None = None
+    num_attention_heads: Count | None = None
+    num_kv_heads: Count | None = None
+    head_dim: Count | None = None
+    value_head_dim: Count | None = None
+    intermediate_size: Count | None = None
+    vocabulary_tokens: Tokens | None = None
+    tied_embeddings: bool | None = None
+    context_tokens: Tokens | None = None
+    extended_context_tokens: Tokens | None = None
+    extension: str | None = None
+    max_output_tokens: Tokens | None = None
+    num_experts: Count | None = None
+    experts_per_token: Count | None = None
+    shared_experts: Count | None = None
+    moe_intermediate_size: Count | None = None
+    shared_expert_intermediate_size: Count | None = None
+    expert_layers: Count | None = None
+    routing: str | None = None
+    kv_lora_rank: Count | None = None
+    q_lora_rank: Count | None = None
+    qk_rope_head_dim: Count | None = None
+    qk_nope_head_dim: Count | None = None
+    index_topk_tokens: Tokens | None = None
+    sliding_window_tokens: Tokens | None = None
+    sliding_layers: Count | None = None
+    chunked_attention_tokens: Tokens | None = None
+    full_attention_layers: Count | None = None
+    global_kv_heads: Count | None = None
+    global_head_dim: Count | None = None
+    linear_attention_layers: Count | None = None
+    linear_key_heads: Count | None = None
+    linear_value_heads: Count | None = None
+    linear_key_head_dim: Count | None = None
+    linear_value_head_dim: Count | None = None
+    linear_conv_tokens: Tokens | None = None
+    state_space_layers: Count | None = None
+    state_space_heads: Count | None = None
+    state_space_head_dim: Count | None = None
+    state_size: Count | None = None
+    state_groups: Count | None = None
+    local_fit: str | None = None
+    best_for: str | None = None
+    figures: dict[str, Figure] = msgspec.field(default_factory=dict)

@@ -1,0 +1,36 @@
+"""Programs that run or serve models."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headrace.catalog.rows.row import Figure, Row
+
+Category = Literal["server", "local", "library", "edge", "orchestrator", "managed"]
+
+
+class Runtime(Row, frozen=True, kw_only=True):
+    """A program, what it reads and how it spreads a model over devices.
+
+    parallelism: of "tensor", "pipeline", "expert", "data", "sequence", "layer-split", "rpc".
+    serve_command: how a server is started today, with {model} for the model.
+    """
+
+    developer: str | None = None
+    category: Category | None = None
+    licence: str | None = None
+    languages: tuple[str, ...] = ()
+    built_on: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    parallelism: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    multi_gpu: str | None = None
+    concurrency: str | None = None
+    setup: str | None = None
+    serve_command: str | None = None
+    best_for: str | None = None
+    not_for: str | None = None
+    figures: dict[str, Figure] = msgspec.field(default_factory=dict)

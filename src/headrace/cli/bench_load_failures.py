@@ -1,0 +1,72 @@
+"""What `headrace bench load` says of requests that failed, and of a folder that cannot be used.
+
+One line: what happened, how often by class, and what to do where the message does not say it. The
+message is of the first measured failure of the class that came most often; requests that the end of
+the run cut off are told of only where there is nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NamedTuple
+
+from headrace.bench.record import Failure, RequestRecord
+from headrace.errors import ConfigError
+
+KEY_VARIABLES = ("HEADRACE_BENCH_API_KEY", "OPENAI_API_KEY")
+# As much as the files of a hundred requests; a disk with less is full.
+NEEDED_BYTES = 2**20
+
+_LOG = "the server's log may say why"
+_REMEDIES = {
+    "timeout": "raise --timeout, or lower the load",
+    "truncated": f"{_LOG}, or that of a proxy before it",
+    "stream": _LOG,
+    "cancelled": "raise --duration or --grace",
+}
+
+
+class _Failed(NamedTuple):
+    record: RequestRecord
+    failure: Failure
+
+
+def failures_told(requests: Iterable[RequestRecord]) -> str:
+    """In one line without secrets."""
+    failed = [_Failed(one, one.failure) for one in requests if one.failure is not None]
+    at_work = [one for one in failed if one.failure.kind != "cancelled"] or failed
+    measured = [one for one in at_work if one.record.measured] or at_work
+    if not measured:
+        return "no request was sent"
+    classes = Counter(one.failure.kind for one in measured)
+    most = classes.most_common(1)[0][0]
+    record, failure = next(one for one in measured if one.failure.kind == most)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in classes.most_common())
+    remedy = _remedy(record, failure)
+    return f"{failure.message} ({counts}){'; ' if remedy else ''}{remedy}"
+
+
+def _remedy(record: RequestRecord, failure: Failure) -> str:
+    if failure.kind != "http" or record.status is None:
+        return _REMEDIES.get(failure.kind, "")
+    if record.status in (401, 403):
+        return f"set {' or '.join(KEY_VARIABLES)}"
+    if record.status == 429:
+        return "lower -c or --rate"
+    return _LOG if record.status >= 500 else ""
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Before minutes of measuring. Raises ConfigError for a folder that cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.write(bytes(NEEDED_BYTES))
+    except OSError as error:
+        raise ConfigError(
+            f"{flag} {folder}: {error.strerror}; nothing was sent: name a folder that can be "
+            f"written to, on a disk with {NEEDED_BYTES:,} bytes free"
+        ) from error
