@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.bench.definitions import DEFINITIONS
 from headrace.bench.journal import begin, begun
 from headrace.bench.report import compare as comparing
 from headrace.bench.report.files import read_result, write_run
 from headrace.bench.report.series import Series, SeriesRun, write_series
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
-from headrace.cli import bench_compare
+from headrace.cli import bench_compare, bench_load_command
 from headrace.cli.bench import bench
 from tests.bench.report.synthetic import simulated
 from tests.bench.test_journal import GOOD, asked, journal_in
@@ -42,6 +43,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def test_metrics_are_those_of_the_comparison() -> None:
     assert bench_compare.METRICS == comparing.METRICS
+
+
+def test_definitions_that_can_be_asked_for_are_those_there_are() -> None:
+    assert tuple(DEFINITIONS) == bench_load_command.DEFINITIONS
 
 
 def test_two_runs_side_by_side(pair: tuple[str, str], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.tools.toy_training import SHAPE
+from tools.train.cards import schedule
 from tools.train.cards.card import gather, render
 from tools.train.members import MEMBERS
 from tools.train.models.config import NOTE_KEY
@@ -168,8 +169,7 @@ def work(tmp_path: Path) -> Path:
         (tmp_path / "measures" / f"{name}.json").write_text(json.dumps(value))
     for run, member in MEMBERS.items():
         progress = {"tokens": 20_500_480, "step": 1_252, "counted_s": 3_540.0}
-        settings = SETTINGS | {"long_turns_share": 0.6 if run == "base" else None}
-        note = {"progress": progress, "settings": settings, "model": SHAPES[run]}
+        note = {"progress": progress, "settings": SETTINGS, "model": SHAPES[run]}
         (tmp_path / run).mkdir()
         weights = {"x": np.zeros((3, 5), np.float32), "y": np.zeros(7, np.float32)}
         path = tmp_path / run / "checkpoint.safetensors"
@@ -218,16 +218,23 @@ def test_the_base_s_card_has_figures_baselines_and_samples(work: Path) -> None:
     assert "| click | 34,567 | 0.432 | 54.3% |" in card
     assert "| headrace-base-q8_0.gguf | 1,111 |" in card
     turns = "20% of the tokens from 60% of the budget on"
-    assert f"| conversations | {turns}, 60% from 80% on |" in card
+    assert f"| conversations | {turns} |" in card
+    assert "It was not made in one go" not in card
     # A completion may hold a fence of its own.
     assert "````python\n    return 1\n```\n````" in card
     assert "mpy as np" in card and "It counts." in card and "seed 77" in card
     assert card.count("headrace-base |") == 1
 
 
+def test_a_card_says_where_a_run_was_taken_up_with_other_settings() -> None:
+    first, last = SETTINGS | {"tokens": 20, "turns_share": 0.1}, SETTINGS | {"tokens": 30}
+    note = {"progress": {"legs": [{"tokens": 20, "settings": first}]}, "settings": last}
+    assert "| 20 | `tokens` 20 to 30, `turns_share` 0.1 to 0.2 |" in schedule.legs(note)
+
+
 def test_other_models_stand_beside_the_base(work: Path) -> None:
     draft = render(gather("draft", work))
-    assert "| conversations | 20% of the tokens from 60% of the budget on |" in draft
+    assert "| conversations | 20% of the tokens from 60% of the budget on" in draft
     assert "| headrace-draft | 1.235 ± 0.012" in draft
     assert "| headrace-base | 0.876 ± 0.012" in draft
     assert "65.4% ± 1.1%" in draft and "| 4 | 1.75 | 2.75 |" in draft

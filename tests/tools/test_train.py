@@ -61,9 +61,7 @@ def test_the_schedule_warms_up_falls_and_lengthens() -> None:
     assert rates[100] == pytest.approx(settings.final_share)
     assert settings.rate_at(1.5) == pytest.approx(settings.final_share)
     assert [settings.length_at(share) for share in (0.0, 0.89, 0.9, 1.0)] == [512, 512, 2048, 2048]
-    assert [settings.turns_at(share) for share in (0.0, 0.59, 0.6, 0.9)] == [0.0, 0.0, 0.2, 0.2]
-    settings = Settings(tokens=1000, long_turns_share=0.5)
-    assert [settings.turns_at(share) for share in (0.59, 0.6, 0.89, 0.9)] == [0.0, 0.2, 0.2, 0.5]
+    assert [settings.turns_at(share) for share in (0.0, 0.59, 0.6)] == [0.0, 0.0, 0.2]
 
 
 def test_batches_are_of_the_schedules_shape_and_sources() -> None:
@@ -144,6 +142,23 @@ def test_a_pause_is_not_counted() -> None:
     for _ in range(3):
         trainer.step()
     assert trainer.progress.counted_s == 1.0 + 1.0 + MAX_STEP_S
+
+
+def test_a_run_with_other_settings_remembers_its_earlier_legs(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    first = trainer_of(compile=False)
+    first.step()
+    first.save(path)
+    same = trainer_of(compile=False)
+    same.resume(path)
+    assert same.progress.legs == []
+    longer = trainer_of(compile=False, tokens=2 * first.settings.tokens)
+    longer.resume(path)
+    leg = {"tokens": first.progress.tokens, "settings": asdict(first.settings)}
+    assert longer.progress.legs == [leg]
+    longer.save(path)
+    longer.resume(path)
+    assert longer.progress.legs == [leg]
 
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:

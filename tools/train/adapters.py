@@ -67,6 +67,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         warm_up=0.05,
         bfloat16=arguments.bfloat16,
         compile=arguments.compile,
+        device=arguments.device,
     )
 
 

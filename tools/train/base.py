@@ -16,17 +16,15 @@ from tools.train.loop.trainer import Settings, Trainer
 from tools.train.models.config import BASE
 from tools.train.models.model import LanguageModel
 
-TOKENS = 38_000_000
-# More than the others: what people ask of the model is nearly always in turns, and what was read
-# last is known best.
-TURNS_SHARE, LONG_TURNS_SHARE = 0.3, 0.6
+TOKENS = 42_000_000
+# More than the others: what people ask of the model is nearly always in turns.
+TURNS_SHARE = 0.3
 
 
 def build(arguments: argparse.Namespace, workers: Workers) -> tuple[Trainer, HeldOut]:
     settings = Settings(
         tokens=arguments.tokens or TOKENS,
         turns_share=TURNS_SHARE,
-        long_turns_share=LONG_TURNS_SHARE,
         bfloat16=arguments.bfloat16,
         compile=arguments.compile,
         device=arguments.device,

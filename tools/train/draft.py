@@ -79,6 +79,7 @@ def build(arguments: argparse.Namespace, workers: Workers) -> tuple[Trainer, Hel
     torch.manual_seed(settings.seed)
     model, base = LanguageModel(DRAFT), LanguageModel(BASE)
     load_weights(arguments.base / CHECKPOINT_NAME, base)
+    base.to(settings.device)
     objective = DraftObjective(model, base)
     trainer = DraftTrainer(objective, model, objective, settings, sources, asdict(DRAFT), workers)
     return trainer, held_out

@@ -6,7 +6,7 @@
 Each stage is a program of this folder, and is passed over when what it makes is there. It may be
 stopped at any time (Ctrl-C, SIGTERM) and goes on where it was, runs from their last checkpoint.
 Times are kept in `times.json` and told at the end. --smoke goes through all stages with a toy of
-a model on a little of the standard library, in about a minute, in a folder of its own.
+a model on a little of the standard library, in minutes, in a folder of its own.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def make(
 ) -> None:
     """Do what is to be done, in order. `program` comes before each command's module.
 
-    Raises SystemExit: with 3 when a run was stopped, with a message when a stage failed or a
-    finished run is older than what it is made from.
+    Raises SystemExit: with 3 when a run was stopped, with a message when a stage failed, what it is
+    made from is not there, or a finished run is older than that.
     """
     for stage in stages:
         state = stage.state()
@@ -105,6 +105,11 @@ def make(
             raise SystemExit(
                 f"{stage.name}: the finished run in {stage.run} is older than {newer}: remove that "
                 f"folder to train again, or touch its {CHECKPOINT_NAME} to keep it"
+            )
+        if absent := [str(path) for path in stage.made_from if not path.exists()]:
+            raise SystemExit(
+                f"{stage.name}: {', '.join(absent)} is not there: run the stages before it, too "
+                "(all of them without --only)"
             )
         print(f"== {stage.name}: {state}", file=sys.stderr)
         for path in stage.made:
@@ -174,7 +179,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], metavar="STAGE")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and do nothing")
     parser.add_argument("--json", action="store_true", help="print the plan and times as JSON")
-    parser.add_argument("--smoke", action="store_true", help="all stages with toys, in a minute")
+    parser.add_argument("--smoke", action="store_true", help="all stages with toys, in minutes")
     arguments = parser.parse_args()
     work, root, effort = arguments.work or Path("build/train"), Path(), FULL
     program: tuple[str, ...] = (sys.executable, "-m")

@@ -1,8 +1,8 @@
 """Train headrace-moe, the mixture of experts that begins as a copy of headrace-base.
 
 The copy gives the base's logits (see `upcycle`), and goes on from there for a twentieth of the
-base's budget. Whether experts help is told by two comparisons: with the base itself, and with the base
-trained on for the same tokens, batches and settings, which `--control` does.
+base's budget. Whether experts help is told by two comparisons: with the base itself, and with the
+base trained on for the same tokens, batches and settings, which `--control` does.
 
     python -m tools.train.moe --base build/train/base --out build/train/moe
     python -m tools.train.moe --base build/train/base --out build/train/moe-control --control

@@ -20,8 +20,9 @@ import msgspec
 
 from headrace.bench.client.decode import Asked, decode
 from headrace.bench.client.endpoints import EndpointKind
+from headrace.bench.client.failure_text import BLOT
 from headrace.bench.client.raw import RawReply
-from headrace.bench.record import RequestRecord
+from headrace.bench.record import About, RequestRecord
 from headrace.errors import ConfigError, shown
 from headrace.weights.atomic_file import atomic_file
 
@@ -33,7 +34,6 @@ FLUSH_S = 0.25
 _RUN = "run.json"
 _FORMAT = 1
 _LENGTH_BYTES = 4
-_BLOT = b"********"
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a run before it begins."""
 
     format: int
-    about: dict[str, str | int | float | bool | None]
+    about: About
     slo: str | None
 
 
@@ -136,7 +136,7 @@ class Journal:
             return raw
         # A key may lie across pieces: then only the last one's time is left.
         for secret in self._encoded:
-            body = body.replace(secret, _BLOT)
+            body = body.replace(secret, BLOT.encode())
         return msgspec.structs.replace(raw, pieces=((raw.pieces[-1][0], body),))
 
     async def write(self) -> None:
@@ -214,7 +214,7 @@ def read_journal(folder: Path) -> tuple[Begun, list[RequestRecord]]:
     ]
 
 
-def begun(about: dict[str, str | int | float | bool | None], slo: str | None) -> Begun:
+def begun(about: About, slo: str | None) -> Begun:
     """In this version's format."""
     return Begun(format=_FORMAT, about=about, slo=slo)
 

@@ -86,7 +86,6 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     queue_ns: int | None = None
     session: int | None = None
     turn: int = 0
-    endpoint: int = 0
     prompt_tokens_asked: int | None = None
     output_tokens_asked: int | None = None
     client_prompt_tokens: int | None = None
@@ -127,6 +126,10 @@ class ClientHealth(msgspec.Struct, frozen=True, kw_only=True):
     collections: Collections | None = None
 
 
+About = dict[str, str | int | float | bool | None]
+"""What a reader needs to repeat a run: a flat table without secrets."""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run: what was asked, with what, and all that happened.
 
@@ -135,7 +138,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     at which each was read.
     """
 
-    about: dict[str, str | int | float | bool | None]
+    about: About
     requests: tuple[RequestRecord, ...]
     health: ClientHealth
     server_metrics: tuple[tuple[int, str], ...] = ()

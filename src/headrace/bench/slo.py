@@ -48,7 +48,8 @@ METRIC_NAMES: MappingProxyType[str, Canonical] = MappingProxyType(
     }
 )
 
-_POOLED = frozenset({"itl_chunk", "itl_token"})
+POOLED = frozenset({"itl_chunk", "itl_token"})
+"""Metrics of gaps, of which a request has many; an SLO can only limit those of all requests."""
 RATES = frozenset({"tps_user"})
 
 _MS = MappingProxyType({"": 1.0, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3})
@@ -129,7 +130,7 @@ def _condition(word: str) -> Condition:
             f"SLO {shown(word)}: metric {shown(match['name'])} is not known; use one of: {known}"
         )
     over, quantile = _statistic(word, match["statistic"])
-    if over == "each" and metric in _POOLED:
+    if over == "each" and metric in POOLED:
         raise ConfigError(
             f"SLO {shown(word)}: a request has many gaps between chunks; write tpot:… for their "
             f"mean, stall:… for the longest, or {match['name']}:p95<… for those of all requests"

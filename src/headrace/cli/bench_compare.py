@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.bench_load import wide_console
+from headrace.cli.bench_console import wide_console
+from headrace.cli.bench_load_command import DEFINITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 CROSSED = 1
 
-_DEFINITIONS = click.Choice(["headrace", "vllm", "aiperf", "guidellm", "llmperf"])
 # As `report.compare.METRICS`, which would be slow to import for --help; a test compares them.
 METRICS = (
     *("ttft", "ttfot", "tpot", "itl", "stall", "e2e"),
@@ -38,7 +38,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option(
     "--definitions",
-    type=_DEFINITIONS,
+    type=click.Choice(DEFINITIONS),
     default="headrace",
     show_default=True,
     help="Whose metrics are compared; each run's are made anew from its records.",
@@ -175,11 +175,11 @@ def _write_comparison(
     path: Path, found: Comparison, runs: Sequence[NamedRun], slo: Slo | None
 ) -> None:
     from headrace.bench.report.compare_html import comparison_page
-    from headrace.bench.report.files import write_page
+    from headrace.bench.report.files import write_text
     from headrace.errors import HeadraceError
 
     try:
-        write_page(path, comparison_page(found, runs, slo=slo))
+        write_text(path, comparison_page(found, runs, slo=slo))
     except OSError as error:
         raise HeadraceError(f"--html {path}: {error.strerror}") from error
     click.echo(f"saved in {path}", err=True)

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.bench_console import wide_console
 from headrace.cli.bench_load_command import KINDS, LoadCommand
-from headrace.cli.bench_load_failures import KEY_VARIABLES, check_folder, failures_told
 from headrace.cli.bench_load_options import load_options
 from headrace.cli.interrupt import INTERRUPTED
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from headrace.bench.load.experiment import Done, Experiment
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
-LOG_WIDTH = 120
 PAGE = "report.html"
 
 FAILURES, UNREACHABLE, SLO_MISSED = 1, 3, 4
@@ -56,6 +53,8 @@ def load(url: str | None, **given: Any) -> None:
 
 
 def _run(given: dict[str, Any]) -> int:
+    from headrace.bench.load.failures import KEY_VARIABLES
+    from headrace.bench.report.files import check_folder
     from headrace.cli.bench_load_setup import make_experiment
 
     key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
@@ -106,19 +105,9 @@ def show(done: Done, given: dict[str, Any]) -> None:
         click.echo("stopped: the server did not keep up with the rate", err=True)
 
 
-def wide_console() -> Console:
-    """As wide as the terminal; in a log nothing is as narrow as a terminal may be."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, LOG_WIDTH)
-    return console
-
-
 def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any) -> None:
     """Files of the run and its page, where any were asked for. more: for `report_page`."""
-    from headrace.bench.report.files import write_page
+    from headrace.bench.report.files import write_text
     from headrace.bench.report.html import report_page
     from headrace.errors import HeadraceError
 
@@ -134,7 +123,7 @@ def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any)
             _forget_series(folder)
     for path in (*([folder / PAGE] if folder is not None else []), *([html] if html else [])):
         try:
-            write_page(path, page)
+            write_text(path, page)
         except OSError as error:
             raise HeadraceError(f"{path}: {error.strerror}") from error
     places = [str(one) for one in (folder, html) if one is not None]
@@ -187,6 +176,7 @@ def _forget_series(folder: Path) -> None:
 def status_of(done: Done, given: dict[str, Any]) -> int:
     """The exit status that the run deserves; says why on stderr where it is not 0."""
     from headrace.bench.load.demands import is_met
+    from headrace.bench.load.failures import failures_told
 
     requests = done.summary.requests
     if done.ending == "interrupted":

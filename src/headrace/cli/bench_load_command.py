@@ -26,6 +26,9 @@ KINDS = {
 }
 DATASETS = {"jsonl": "jsonl", "sharegpt": "sharegpt", "custom": "jsonl"}
 
+# As in `bench.definitions`, which would be slow to import for --help; a test compares them.
+DEFINITIONS = ("headrace", "vllm", "aiperf", "guidellm", "llmperf")
+
 _ADDRESS = "the address is an argument: headrace bench {command} http://127.0.0.1:8000"
 _KEY = "the key is read from HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"
 _BODY = "sampling is a part of the body: --extra-body '{{\"temperature\": 0}}'"

@@ -11,14 +11,15 @@ import msgspec
 
 from headrace.bench.load.demands import shares
 from headrace.bench.load.experiment import Done, Experiment
-from headrace.bench.load.load_options import LoadOptions
+from headrace.bench.load.load_options import LoadOptions, at_once, at_rate
 from headrace.bench.load.search import SearchResult, Share, search
 from headrace.bench.load.sweep import efficiencies, sweep
 from headrace.bench.report.load_sheets import loads, search_steps
 from headrace.bench.report.plots.load_curve import LoadPoint, load_point
 from headrace.bench.report.series import RUNS, Series, SeriesRun, forget_runs, write_series
 from headrace.bench.report.table import sheet_table
-from headrace.cli.bench_load import save, save_run, show, status_of, wide_console
+from headrace.cli.bench_console import wide_console
+from headrace.cli.bench_load import SLO_MISSED, save, save_run, show, status_of
 from headrace.cli.interrupt import INTERRUPTED
 from headrace.errors import HeadraceError
 
@@ -100,15 +101,11 @@ def run_sweep(experiment: Experiment, options: LoadOptions, given: dict[str, Any
     """The exit status; the report is of the run with most users, its curves of all."""
     runs = _Runs("sweep", experiment, given)
     users = options.concurrency or THROUGHPUT_CONCURRENCY
-    closed = msgspec.structs.replace(options, rate=None)
-    opened = msgspec.structs.replace(
-        options, concurrency=None, ramp_s=0.0, ramp_from=None, ramp_shape=None
-    )
     points = sweep(
         given["sweep"],
-        synchronous=lambda: runs.run("1 at a time", _at_once(closed, 1)),
-        throughput=lambda: runs.run(f"{users} at once", _at_once(closed, users)),
-        at_rate=lambda rate: runs.run(f"{rate:.3g}/s", msgspec.structs.replace(opened, rate=rate)),
+        synchronous=lambda: runs.run("1 at a time", at_once(options, 1)),
+        throughput=lambda: runs.run(f"{users} at once", at_once(options, users)),
+        at_rate=lambda rate: runs.run(f"{rate:.3g}/s", at_rate(options, rate)),
         completed_per_s=lambda done: done.summary.rps,
         go_on=runs.go_on,
         saturated=lambda done: options.stop_when_saturated and _is_saturated(done),
@@ -144,7 +141,7 @@ def run_search(experiment: Experiment, options: LoadOptions, given: dict[str, An
     by_rate: dict[float, Done] = {}
     first = options.rate
     if first is None:
-        alone = runs.run("1 at a time", _at_once(options, 1))
+        alone = runs.run("1 at a time", at_once(options, 1))
         first = alone.summary.rps
         if first is None or not runs.go_on():
             runs.ended(alone)
@@ -181,26 +178,8 @@ def run_search(experiment: Experiment, options: LoadOptions, given: dict[str, An
     if any(done.ending == "interrupted" for done in runs.done):
         return INTERRUPTED
     if result.highest_met is None and given["require_slo"]:
-        return SLO_NEVER_MET
+        return SLO_MISSED
     return status_of(best, {**given, "require_slo": False})
-
-
-# As `--require-slo` of one run.
-SLO_NEVER_MET = 4
-
-
-def _at_once(options: LoadOptions, users: int) -> LoadOptions:
-    processes = min(options.processes, users)
-    return msgspec.structs.replace(
-        options,
-        concurrency=users,
-        rate=None,
-        burstiness=None,
-        ramp_from=None,
-        ramp_shape=None,
-        processes=processes,
-        ramp_s=0.0 if users == 1 else options.ramp_s,
-    )
 
 
 def _is_saturated(done: Done) -> bool:

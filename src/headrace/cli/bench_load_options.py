@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.cli.bench_load_command import KINDS
+from headrace.cli.bench_load_command import DEFINITIONS, KINDS
 from headrace.cli.bench_load_profile import PROFILES
 from headrace.cli.bench_load_prompt_options import PROMPT_OPTIONS, section_option
 
@@ -24,7 +24,8 @@ _seconds = click.FloatRange(0, min_open=True)
 _price = click.FloatRange(0)
 
 OPTIONS = (
-    section_option(_AT, "--base-url", "--url", "-u", "--target", "base_url", help="As URL."),
+    section_option(_AT, "--base-url", "--url", "-u", "--target", "base_url",
+            help="The address, in place of URL."),
     section_option(
         _AT,
         "--endpoint-type",
@@ -50,7 +51,7 @@ OPTIONS = (
         "headers",
         multiple=True,
         metavar="NAME:VALUE",
-        help="Sent, too; or NAME=VALUE.",
+        help="A header of every request; may be repeated, and be NAME=VALUE.",
     ),
     section_option(
         _AT,
@@ -133,7 +134,8 @@ OPTIONS = (
             help="Rate at the beginning, from which it goes to --rate over the run."),
     section_option(_LOAD, "--ramp-shape", "--ramp-up-strategy", "ramp_shape",
             type=click.Choice(["linear", "exponential"]),
-            help="In a straight line, or by equal factors in equal times. [default: linear]"),
+            help="How --ramp-from rises: in a straight line, or by equal factors in equal times. "
+            "[default: linear]"),
     section_option(_LOAD, "--speed", type=click.FloatRange(0, min_open=True), default=1.0,
             show_default=True, help="Of a trace: 10 replays ten seconds in one."),
     section_option(
@@ -147,7 +149,7 @@ OPTIONS = (
         "--max-num-completed-requests",
         "requests",
         type=_count,
-        help="So many are measured. [default: 100; a trace: all]",
+        help="How many are measured. [default: 100; a trace: all]",
     ),
     section_option(
         _LOAD,
@@ -174,7 +176,7 @@ OPTIONS = (
         help="Requests that come first and are not measured, with prompts of their own.",
     ),
     section_option(_LOAD, "--max-errors", type=click.IntRange(0),
-            help="End the run when more than so many have failed."),
+            help="End the run when more than this many have failed."),
     section_option(_LOAD, "--stop-when-saturated", "--detect-saturation", "stop_when_saturated",
             is_flag=True,
             help="End a run at a rate that the server does not keep up with, and a sweep's rates."),
@@ -185,7 +187,7 @@ OPTIONS = (
     section_option(_MANY, "--search", is_flag=True,
             help="Find the highest rate at which --goodput is met."),
     section_option(_MANY, "--highest-rate", type=click.FloatRange(0, min_open=True),
-            help="Of a search."),
+            help="Requests a second above which a search does not go."),
     section_option(_MANY, "--precision", type=click.FloatRange(0.001, 1), default=0.05,
             show_default=True, help="How narrow a search makes its bracket, as a share."),
     section_option(_MANY, "--trials", type=click.IntRange(1, 100), default=5, show_default=True,
@@ -197,11 +199,12 @@ OPTIONS = (
     section_option(_JUDGE, "--attainment", type=click.FloatRange(0, 1, min_open=True), default=0.9,
             show_default=True,
             help="Share of requests that have to meet limits of each, to meet the SLO."),
-    section_option(_JUDGE, "--require-slo", is_flag=True, help="Exit with 4 where it is missed."),
+    section_option(_JUDGE, "--require-slo", is_flag=True,
+            help="Exit with 4 where --goodput is missed."),
     section_option(_JUDGE, "--max-error-rate", type=click.FloatRange(0, 1), default=0.0,
             show_default=True, help="Share of failed requests beyond which the exit status is 1."),
     section_option(_JUDGE, "--definitions", default="headrace", show_default=True,
-            type=click.Choice(["headrace", "vllm", "aiperf", "guidellm", "llmperf"]),
+            type=click.Choice(DEFINITIONS),
             help="Whose metrics are shown."),
     section_option(_JUDGE, "--percentiles", "--metric-percentiles", "percentiles",
             default="50,90,95,99", show_default=True, help="Under vllm's keys in result.json."),

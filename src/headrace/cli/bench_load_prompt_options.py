@@ -45,7 +45,7 @@ PROMPT_OPTIONS = (
         "--stddev-input-tokens",
         "input_stddev",
         type=click.FloatRange(0),
-        help="Their standard deviation: they are drawn from a normal distribution, from 1 up.",
+        help="Standard deviation of --input-tokens, drawn from a normal distribution, from 1 up.",
     ),
     section_option(
         _PROMPTS,
@@ -68,7 +68,7 @@ PROMPT_OPTIONS = (
         "--stddev-output-tokens",
         "output_stddev",
         type=click.FloatRange(0),
-        help="Their standard deviation.",
+        help="Standard deviation of --output-tokens, likewise.",
     ),
     section_option(
         _PROMPTS,
@@ -104,7 +104,7 @@ PROMPT_OPTIONS = (
         type=_count,
         default=1,
         show_default=True,
-        help="So many different ones.",
+        help="How many different beginnings there are.",
     ),
     section_option(
         _PROMPTS,
@@ -121,7 +121,8 @@ PROMPT_OPTIONS = (
         "--dataset-name",
         "dataset_kind",
         type=click.Choice([*DATASETS, "random"]),
-        help="Which; `random` is synthetic. [default: sharegpt for .json]",
+        help="Format of --dataset; `random` is synthetic prompts. [default: sharegpt for .json, "
+        "else jsonl]",
     ),
     section_option(
         _PROMPTS,
@@ -145,7 +146,7 @@ PROMPT_OPTIONS = (
         "--session-turns-mean",
         "--conversation-turn-mean",
         "turns",
-        help="Lengths of conversations in turns; of ShareGPT, the most.",
+        help="Turns of each conversation, as lengths are written; of ShareGPT, the most.",
     ),
     section_option(
         _PROMPTS,
@@ -163,9 +164,17 @@ PROMPT_OPTIONS = (
         help="Words of its own in front of each prompt, new in every run: no prefix is cached.",
     ),
     section_option(
-        _PROMPTS, "--ignore-eos", is_flag=True, help="Ask for answers of the full length."
+        _PROMPTS,
+        "--ignore-eos",
+        is_flag=True,
+        help="Ask for answers of the full length, as vllm's ignore_eos.",
     ),
-    section_option(_PROMPTS, "--min-tokens", is_flag=True, help="Ask for it as min_tokens, too."),
+    section_option(
+        _PROMPTS,
+        "--min-tokens",
+        is_flag=True,
+        help="Ask for the full length as min_tokens, for servers that know that.",
+    ),
     section_option(
         _PROMPTS,
         "--streaming/--no-streaming",

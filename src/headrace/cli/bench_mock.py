@@ -77,7 +77,7 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     type=click.Choice(["reasoning_content", "reasoning"]),
     default="reasoning_content",
     show_default=True,
-    help="What servers call it.",
+    help="Name of the field that carries reasoning.",
 )
 @click.option(
     "--role-chunk",
@@ -114,7 +114,7 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
     "stall_ms",
     default="1000",
     show_default=True,
-    help="For how many milliseconds: as --ttft.",
+    help="Milliseconds of a --stall-rate silence: as --ttft.",
 )
 @click.option(
     "--capacity",
@@ -129,7 +129,7 @@ _SPREAD = "a number, uniform:LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN
 @click.option(
     "--dimensions", type=int, default=8, show_default=True, help="Length of an embedding."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all that is drawn.")
 @click.option("--json", "as_json", is_flag=True, help="Print what is told as JSON lines.")
 def mock(host: str, port: int, as_json: bool, errors: tuple[str, ...], **values: Any) -> None:
     """Serve an OpenAI-compatible endpoint without a model, whose times and faults are programmed.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.bench_console import wide_console
 from headrace.cli.interrupt import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from headrace.bench.providers.settings import ProvidersFile
 
 FAILURES, NOBODY = 1, 3
-# In a log nothing is as narrow as a terminal may be.
-LOG_WIDTH = 120
 _SALT_BITS = 62
 
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -163,13 +162,9 @@ def _show(database: Path, given: dict[str, Any]) -> None:
     if given["as_json"]:
         click.echo(msgspec.json.encode(found))
         return
-    from rich.console import Console
-
     from headrace.bench.providers.terminal import matrix_table
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, LOG_WIDTH)
+    console = wide_console()
     console.print(matrix_table(found, width=console.width))
 
 
@@ -186,14 +181,12 @@ def _refresh(database: Path, given: dict[str, Any]) -> None:
 
 
 def _write_files(found: Matrix, given: dict[str, Any]) -> None:
+    from headrace.bench.report.files import write_text
     from headrace.errors import HeadraceError
 
     for flag, path, text in _texts(found, given):
-        # Beside it first: whoever looks at the page meanwhile sees a whole one.
-        part = path.with_name(f".{path.name}.part")
         try:
-            part.write_text(text, encoding="utf-8", errors="replace")
-            part.replace(path)
+            write_text(path, text)
         except OSError as error:
             raise HeadraceError(f"{flag} {path}: {error.strerror}") from error
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.bench_load import wide_console
+from headrace.cli.bench_console import wide_console
+from headrace.cli.bench_load_command import DEFINITIONS
 
 if TYPE_CHECKING:
     from headrace.bench.definitions import Definition
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("result", type=click.Path(path_type=Path))
 @click.option(
     "--definitions",
-    type=click.Choice(["headrace", "vllm", "aiperf", "guidellm", "llmperf"]),
+    type=click.Choice(DEFINITIONS),
     help="Whose metrics are shown. [default: as in the run]",
 )
 @click.option(
@@ -104,7 +105,7 @@ def _write(
     given: dict[str, Any],
 ) -> None:
     """The page and the files that were asked for."""
-    from headrace.bench.report.files import write_page, write_run
+    from headrace.bench.report.files import write_run, write_text
     from headrace.bench.report.html import report_page
     from headrace.errors import HeadraceError
 
@@ -124,9 +125,9 @@ def _write(
     try:
         if folder is not None:
             write_run(folder, kept.run, summary, slo=slo, definition=under)
-            write_page(folder / "report.html", page)
+            write_text(folder / "report.html", page)
         if html is not None:
-            write_page(html, page)
+            write_text(html, page)
     except OSError as error:
         raise HeadraceError(f"{error.filename or folder or html}: {error.strerror}") from error
     click.echo(f"saved in {' and '.join(str(one) for one in (folder, html) if one)}", err=True)

@@ -96,12 +96,12 @@ def test_a_request_that_was_never_sent() -> None:
 
 def test_times_count_from_the_start_of_the_run_and_labels_are_kept() -> None:
     raw = raw_reply(*GOOD, begun_ns=MS, sent_ns=2 * MS, headers_ns=3 * MS, new_connection=True)
-    asked = Asked(index=7, intended_ns=-5, measured=False, session=2, turn=3, endpoint=1)
+    asked = Asked(index=7, intended_ns=-5, measured=False, session=2, turn=3)
     record = decode(raw, asked, kind="openai-chat", stream=True, origin_ns=MS)
     assert (record.begun_ns, record.sent_ns, record.headers_ns) == (0, MS, 2 * MS)
     assert [chunk.at_ns for chunk in record.chunks] == [0, MS, 2 * MS]
     assert (record.index, record.measured, record.session) == (7, False, 2)
-    assert (record.turn, record.endpoint, record.intended_ns) == (3, 1, -5)
+    assert (record.turn, record.intended_ns) == (3, -5)
     assert record.new_connection
 
 

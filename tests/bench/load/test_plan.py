@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from headrace.bench.arrivals import RampShape
 from headrace.bench.load.conversations import Supply, conversations, with_answers
-from headrace.bench.load.load_options import LoadOptions, load_text, make_plan, with_trace
+from headrace.bench.load.load_options import (
+    LoadOptions,
+    at_once,
+    at_rate,
+    load_text,
+    make_plan,
+    with_trace,
+)
 from headrace.bench.load.plan import LoadPlan, closed_plan, open_plan, trace_plan
 from headrace.bench.load.schedule import FAILED_PAUSE_NS, make_schedules
 from headrace.errors import ConfigError
@@ -226,3 +233,17 @@ def test_a_load_in_words() -> None:
     assert load_text(rising, trace=False) == (
         "poisson arrivals, 2 to 20/s exponentially, 9 s, until saturated"
     )
+
+
+def test_runs_of_a_sweep_have_nothing_of_each_others_load() -> None:
+    asked = LoadOptions(
+        concurrency=4, rate=9.0, ramp_from=1.0, ramp_shape="exponential", ramp_s=2.0, processes=8,
+        requests=50,
+    )  # fmt: skip
+    closed, alone, opened = at_once(asked, 16), at_once(asked, 1), at_rate(asked, 3.0)
+    assert (closed.is_closed, closed.users, closed.ramp_s, closed.processes) == (True, 16, 2.0, 8)
+    assert (alone.users, alone.ramp_s, alone.processes, alone.requests) == (1, 0.0, 1, 50)
+    assert (opened.rate, opened.concurrency, opened.ramp_s, opened.processes) == (3.0, None, 0.0, 8)
+    for one in (closed, alone, opened):
+        assert (one.ramp_from, one.ramp_shape) == (None, None)
+        make_plan(one, random.Random(1), ())

@@ -16,7 +16,7 @@ from headrace.bench.client.raw import RawReply
 from headrace.bench.load.about import about_run
 from headrace.bench.load.conversations import Conversation
 from headrace.bench.load.probe import Found, UnreachableError, choose_model, look
-from headrace.bench.load.prompt_options import PromptOptions, Requests, make_requests
+from headrace.bench.load.prompt_options import PromptOptions, RunPrompts, make_requests
 from headrace.bench.load.replies import Replies
 from headrace.bench.load.tokenization import ClientTokenization, counted, load_tokenization
 from headrace.bench.mock.endpoint import MockEndpoint
@@ -39,7 +39,7 @@ def made(
     requests: int | None = 6,
     warmup: int = 0,
     **options: Any,
-) -> Requests:
+) -> RunPrompts:
     options = {"input_tokens": "20", "output_tokens": "5", **options}
     return make_requests(
         PromptOptions(**options), tokenization, kind, requests=requests, warmup_requests=warmup
@@ -104,7 +104,7 @@ def test_a_trace_is_read_as_far_as_it_lasts_and_in_its_blocks(
     ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
-    def read(**options: Any) -> Requests:
+    def read(**options: Any) -> RunPrompts:
         return make_requests(
             PromptOptions(trace=path, **options),
             tokenization,
@@ -144,6 +144,8 @@ def test_files_are_told_apart_by_their_ending(
     share.write_text(json.dumps([{"id": "1", "conversations": talk}]))
     assert [len(one) for one in made(tokenization, dataset=share).conversations] == [1]
     assert [len(one) for one in made(tokenization, dataset=share, turns="5").conversations] == [2]
+    with pytest.raises(ConfigError, match="--turns '0'"):
+        made(tokenization, dataset=share, turns="0")
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,8 @@ async def test_a_limit_makes_requests_wait_and_leaves_their_intended_time() -> N
     assert [one.intended_ns for one in records] == [MS * at for at in range(1, 13)]
     late = [(one.begun_ns or 0) - one.intended_ns for one in records]
     assert late[-1] > 100 * MS  # five pairs went before
-    # That wait is the server's; the lag of the client does not hold it.
-    assert sorted(runner.begun_lag_ns)[6] < 100 * MS
+    # That wait is the server's; the lag of the client does not hold it, however slow this machine.
+    assert sum(late) - sum(runner.begun_lag_ns) > 1000 * MS
 
 
 async def test_warm_up_is_handed_over_with_prompts_of_its_own() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.bench.providers import tables
 from headrace.bench.providers.csv_file import COLUMNS, csv_text
-from headrace.bench.providers.figures import Matrix, Spread, matrix
+from headrace.bench.providers.figures import Matrix, Quartiles, matrix
 from headrace.bench.providers.read_store import read_store
 from headrace.bench.providers.rows import VisitRow
 from headrace.bench.providers.samples import batch_pass, efficiency, is_pair, whole_pass
@@ -62,7 +62,7 @@ def test_what_it_costs(tmp_path: Path) -> None:
     # 50 tokens at $0.50 and 21 at $2 the million.
     assert slow.cost.per_million == pytest.approx((50 * 0.5 + 21 * 2) / 71)
     assert slow.cost.per_1000_requests == pytest.approx((50 * 0.5 + 21 * 2) / 1000)
-    assert slow.cost.tps_per_usd == pytest.approx(100 / slow.cost.per_million)
+    assert slow.cost.tps_per_usd_per_million == pytest.approx(100 / slow.cost.per_million)
     # $3.60 an hour are 0.1 cents a second.
     assert quick.tps_batch is not None
     assert quick.cost.per_million == pytest.approx(0.001 / quick.tps_batch.p50 * 1e6)
@@ -173,8 +173,8 @@ def test_a_price_that_changes_is_no_other_series(tmp_path: Path) -> None:
     assert [one.cost.output_usd for one in found.providers] == [8.0]
 
 
-def spread(p50: float, low: float | None, high: float | None) -> Spread:
-    return Spread(
+def spread(p50: float, low: float | None, high: float | None) -> Quartiles:
+    return Quartiles(
         p50=p50, q1=p50, q3=p50, least=p50, most=p50, count=9, p50_interval=Interval(low, high)
     )
 
@@ -190,7 +190,7 @@ def spread(p50: float, low: float | None, high: float | None) -> Spread:
     ],
 )
 def test_the_best_is_marked_only_beyond_doubt(
-    tmp_path: Path, first: Spread | None, second: Spread | None, marked: int | None
+    tmp_path: Path, first: Quartiles | None, second: Quartiles | None, marked: int | None
 ) -> None:
     pair = [
         msgspec.structs.replace(one, ttft_ms=ttft)

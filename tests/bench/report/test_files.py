@@ -20,9 +20,9 @@ from headrace.bench.report.files import (
     read_requests,
     read_result,
     read_run,
-    write_page,
     write_requests,
     write_run,
+    write_text,
 )
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
@@ -128,7 +128,7 @@ def test_an_interrupted_write_leaves_what_was_there(
 
 
 def test_a_page_is_written_whatever_it_says(tmp_path: Path) -> None:
-    write_page(tmp_path / "new" / "report.html", "µ \ud800")
+    write_text(tmp_path / "new" / "report.html", "µ \ud800")
     assert (tmp_path / "new" / "report.html").read_bytes() == "µ ?".encode()
 
 

@@ -12,9 +12,10 @@ from headrace.bench.report.plots.cdf import Curve, cdf
 from headrace.bench.report.plots.frame import Figure, Key, beyond, within
 from headrace.bench.report.plots.heat import heat_map
 from headrace.bench.report.plots.load_curve import LoadPoint, knee, load_curve, load_point
-from headrace.bench.report.plots.roofline_path import Interval, roofed, roofline_path
-from headrace.bench.report.plots.series import Line, over_time, per_second
+from headrace.bench.report.plots.over_time import Line, over_time, per_second
+from headrace.bench.report.plots.roofline_path import roofed, roofline_path
 from headrace.bench.report.plots.timeline import close_up, timeline
+from headrace.bench.report.server import Stretch
 from headrace.bench.statistics import distribution
 from headrace.bench.summary import summarize
 from tests.bench.report.synthetic import simulated
@@ -116,7 +117,7 @@ def test_a_point_is_of_the_intended_clock() -> None:
 
 
 def test_the_roof_bends_at_the_ridge() -> None:
-    low, high = Interval(1, 2, 30e9), Interval(2, 50, 100e9)
+    low, high = Stretch(1, 2, 30e9), Stretch(2, 50, 100e9)
     assert roofed(low, 20e9, 200e9) == pytest.approx(0.75), "of 40 G operations by bandwidth"
     assert roofed(high, 20e9, 200e9) == pytest.approx(0.5)
     figure = roofline_path([low, high], bytes_per_s=20e9, ops_per_s=200e9)

@@ -5,7 +5,7 @@
 
 Figures come from the note of the member's checkpoint, the files below `work`/measures (measure,
 baselines, acceptance, samples and adapters write them), the corpus's list of provenance, and the
-times of the family. The sections are in card_sections.py and card_results.py.
+times of the family. The sections are in sections.py and results.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from tools.train.cards import results, sections
-from tools.train.cards.markdown import paragraph
+from tools.train.cards import results, schedule, sections
 from tools.train.data.provenance import Part, parts
 from tools.train.export import CHECKPOINT_NAME
 from tools.train.family import Times, seconds_of
@@ -100,11 +99,11 @@ def render(evidence: Evidence) -> str:
     """The card."""
     member = evidence.member
     parts_of_card = [
-        f"# {member.name}\n\n{paragraph(f'{member.purpose} {sections.INTRODUCTION}')}",
+        f"# {member.name}\n\n{sections.introduction(evidence)}",
         sections.files(evidence),
         sections.shape(evidence),
         sections.data(evidence),
-        sections.training(evidence),
+        schedule.training(evidence),
     ]
     if member.kind == "model":
         parts_of_card.append(results.prediction(evidence))

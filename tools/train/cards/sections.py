@@ -15,10 +15,18 @@ from tools.train.models.moe_config import MoEConfig, config_of_shape, n_active_p
 if TYPE_CHECKING:
     from tools.train.cards.card import Evidence
 
-INTRODUCTION = """\
-It was trained from nothing by this project, with the programs in `tools/train/`, on Python code
-and its documentation. It exists to try, test and measure the engine with real weights; it is not a
-coding assistant."""
+PURPOSE = """\
+It exists to try, test and measure the engine with real weights; it is not a coding assistant."""
+
+
+def introduction(evidence: Evidence) -> str:
+    """What made it, and from what."""
+    begun = "from nothing"
+    if evidence.member.run not in ("base", "draft"):
+        begun = "from the weights of headrace-base, which began from nothing"
+    return paragraph(f"""
+        {evidence.member.purpose} It was trained {begun}, by this project, with the programs in
+        `tools/train/`, on Python code and its documentation. {PURPOSE}""")
 
 
 def files(evidence: Evidence) -> str:
@@ -63,56 +71,26 @@ def shape(evidence: Evidence) -> str:
 
 
 def data(evidence: Evidence) -> str:
-    """What it learnt from."""
+    """What the family learnt from."""
     train = [part for part in evidence.provenance if part.split == "train"]
     held_out = [part for part in evidence.provenance if part.split == "heldout"]
     n_bytes, n_held_out = (sum(part.n_bytes for part in of) for of in (train, held_out))
     names = ", ".join(f"{part.name} {part.version}" for part in held_out)
+    begin = "What the base learnt from, and this from a part of it:"
+    whose = begin if "lora" in evidence.note["model"] else ""
     sources = paragraph(f"""
-        {sum(part.n_files for part in train):,} files ({n_bytes:,} bytes) of {len(train)} packages,
-        the Python standard library among them, each under a permissive licence of its own; and
-        {evidence.n_conversations:,} short conversations that a program made of their docstrings and
-        signatures. It is measured on {sum(part.n_files for part in held_out):,} files
-        ({n_held_out:,} bytes) of packages that were held out of training whole: {names} (of the
-        standard library a few packages).""")
+        {whose} {sum(part.n_files for part in train):,} files ({n_bytes:,} bytes) of {len(train)}
+        packages, the Python standard library among them, each under a permissive licence of its
+        own; and {evidence.n_conversations:,} short conversations that a program made of their
+        docstrings and signatures. It is measured on
+        {sum(part.n_files for part in held_out):,} files ({n_held_out:,} bytes) of packages that
+        were held out of training whole: {names} (of the standard library a few packages).""")
     rights = paragraph(f"""
         The [list of packages]({evidence.provenance_link}) gives name, version, licence and size of
         each; their licences and notices apply to passages that the model repeats. The SHA-256 of
         the list of all files was `{evidence.provenance_sha256}`. The weights are distributed under
         {LICENCE}.""")
     return f"## Data\n\n{sources}\n\n{licence_table(train)}\n\n{rights}"
-
-
-def training(evidence: Evidence) -> str:
-    """What the run was."""
-    progress, settings = evidence.note["progress"], evidence.note["settings"]
-    precision = "bfloat16" if settings["bfloat16"] else "float32"
-    conversations = (
-        f"{settings['turns_share']:.0%} of the tokens from {settings['turns_from']:.0%} of the "
-        "budget on"
-    )
-    if settings.get("long_turns_share") is not None:
-        conversations += f", {settings['long_turns_share']:.0%} from {settings['long_from']:.0%} on"
-    rows = [
-        ("tokens seen", f"{progress['tokens']:,}"),
-        ("steps", f"{progress['step']:,} of {settings['step_tokens']:,} tokens"),
-        (
-            "sequence length",
-            f"{settings['length']:,}, from {settings['long_from']:.0%} of the budget on "
-            f"{settings['long_length']:,}",
-        ),
-        ("conversations", conversations),
-        ("fill-in-the-middle", f"{settings['fim_share']:.0%} of the documents"),
-        (
-            "peak learning rates",
-            f"AdamW {settings['adamw_learning_rate']:g}, Muon {settings['muon_learning_rate']:g}",
-        ),
-        ("products in", f"{precision}, on a {settings.get('device', 'cpu').upper()}"),
-        ("time in steps", f"{progress['counted_s'] / 60:.0f} minutes"),
-    ]
-    if evidence.machine:
-        rows.append(("exported and measured on", evidence.machine))
-    return "## Training\n\n" + table(("", ""), rows)
 
 
 def limits(evidence: Evidence) -> str:

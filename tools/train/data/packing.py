@@ -15,6 +15,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tools.train.data.answers_only import split
 from tools.train.data.tokenizer import END_OF_TEXT_ID, FIM_MIDDLE_ID, FIM_PREFIX_ID, FIM_SUFFIX_ID
 
 # Encodings of Python objects are large: this many documents are tokenized at a time.
@@ -22,7 +23,10 @@ DOCUMENTS_AT_ONCE = 500
 
 
 class Batch(NamedTuple):
-    """`ids` and `targets`, both int64 [B, T]; targets are ids one position later."""
+    """`ids` and `targets`, both int64 [B, T].
+
+    Targets are ids one position later, or IGNORED where they are only read.
+    """
 
     ids: Tensor
     targets: Tensor
@@ -83,7 +87,10 @@ def windows(stream: Tensor, length: int, n_sequences: int) -> list[Batch]:
 
 @dataclass
 class Sampler:
-    """Draws batches of windows; `epoch` and `position` (windows used in it) are its state."""
+    """Draws batches of windows of a stream, which `answers_only` may have marked.
+
+    `epoch` and `position` (windows used in it) are its state.
+    """
 
     stream: Tensor
     seed: int
@@ -110,4 +117,6 @@ class Sampler:
         chosen = order[self.position : self.position + n_sequences]
         self.position += n_sequences
         index = offset + chosen[:, None] * length + torch.arange(length)[None, :]
-        return Batch(self.stream[index].long(), self.stream[index + 1].long())
+        ids, _ = split(self.stream[index].long())
+        _, targets = split(self.stream[index + 1].long())
+        return Batch(ids, targets)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from tools.train.models.config import NOTE_KEY, read_note
 
 OPTIMIZER_PREFIX = "optimizer."
+# Settings that say where a run takes place and not what it does.
+ELSEWHERE = frozenset({"device", "compile"})
 
 
 @dataclass
@@ -26,6 +29,8 @@ class Progress:
     """Where a run stands.
 
     `counted_s` is time spent in steps, without pauses; `places` is (epoch, window) by source.
+    `legs` are the earlier parts of a run that was taken up with other settings: each the `tokens`
+    at which it ended, and its `settings`.
     """
 
     step: int = 0
@@ -34,6 +39,7 @@ class Progress:
     places: dict[str, list[int]] = field(default_factory=dict)
     heldout_loss: float = float("nan")
     heldout_bits_per_byte: float = float("nan")
+    legs: list[dict[str, Any]] = field(default_factory=list)
 
 
 def save(
@@ -71,10 +77,12 @@ def load(
     path: Path,
     model: nn.Module,
     optimizers: Sequence[torch.optim.Optimizer],
+    settings: Mapping[str, object],
     shape: Mapping[str, object],
 ) -> Progress:
     """Put a checkpoint into `model` and `optimizers`; return where the run stood.
 
+    Where it was made with other settings than `settings`, that is kept as a leg of the run.
     Raises KeyError (from safetensors) when a tensor is missing, and ValueError when the
     checkpoint's shape is not `shape`.
     """
@@ -96,4 +104,7 @@ def load(
                         if (stored_name := f"{OPTIMIZER_PREFIX}{key}{suffix}") in stored:
                             value = file.get_tensor(stored_name)
                             optimizer.state[parameter][key] = value.to(parameter.device, copy=True)
-    return Progress(**note["progress"])
+    progress = Progress(**note["progress"])
+    if any(note["settings"].get(name) != settings[name] for name in settings.keys() - ELSEWHERE):
+        progress.legs.append({"tokens": progress.tokens, "settings": note["settings"]})
+    return progress

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tools.train.data.answers_only import answers_only
 from tools.train.data.corpus import read_documents
 from tools.train.data.cut_words import cut_words
 from tools.train.data.packing import Batch, Sampler, pack, windows
@@ -67,6 +68,7 @@ def open_sources(data: Path, settings: Settings) -> tuple[Tokenizer, dict[str, S
     sources = {"code": Sampler(code_stream(data, tokenizer, settings), settings.seed)}
     if settings.turns_share:
         turns = pack(tokenizer, read_conversations(data / "turns", "train"), PACKING_SEED)
+        turns = answers_only(turns, tokenizer)
         sources["turns"] = Sampler(turns, settings.seed)
     documents = read_documents(data / "corpus", "heldout")
     stream = pack(tokenizer, documents, PACKING_SEED)

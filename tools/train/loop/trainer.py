@@ -50,8 +50,6 @@ class Settings:
     long_from: float = 0.9
     turns_from: float = 0.6
     turns_share: float = 0.2
-    # Of the steps of whole contexts, the last ones; None: as before them.
-    long_turns_share: float | None = None
     muon_learning_rate: float = 0.02
     adamw_learning_rate: float = 0.004
     final_share: float = 0.02
@@ -79,11 +77,7 @@ class Settings:
         return self.length if share < self.long_from else self.long_length
 
     def turns_at(self, share: float) -> float:
-        if share < self.turns_from:
-            return 0.0
-        if share < self.long_from or self.long_turns_share is None:
-            return self.turns_share
-        return self.long_turns_share
+        return self.turns_share if share >= self.turns_from else 0.0
 
 
 class Trainer:
@@ -195,7 +189,8 @@ class Trainer:
         checkpoint.save(path, self.model, self.optimizers, self.progress, settings, self.shape)
 
     def resume(self, path: Path) -> None:
-        self.progress = checkpoint.load(path, self.model, self.optimizers, self.shape)
+        settings = asdict(self.settings)
+        self.progress = checkpoint.load(path, self.model, self.optimizers, settings, self.shape)
         for name, (epoch, position) in self.progress.places.items():
             if name in self.sources:
                 self.sources[name].epoch, self.sources[name].position = epoch, position

@@ -170,5 +170,10 @@ class LanguageModel(nn.Module):
         return F.linear(self.model(ids), self.model.embed_tokens.weight)
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy in nats of `targets` [B, T] given `ids` [B, T]."""
-        return F.cross_entropy(self(ids).flatten(0, 1).float(), targets.flatten())
+        """Mean cross-entropy in nats of `targets` [B, T] given `ids` [B, T].
+
+        Targets of -100 cost nothing and count in the mean, so that every other token weighs the
+        same, whatever is beside it.
+        """
+        logits = self(ids).flatten(0, 1).float()
+        return F.cross_entropy(logits, targets.flatten(), reduction="sum") / targets.numel()

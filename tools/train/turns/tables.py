@@ -1,4 +1,4 @@
-"""The texts that turns are made of, which are data and not code: files below `tables`.
+"""The texts that turns are made of, which are data and not code: files below `texts`.
 
 A file holds sections, each a name in brackets and then its lines; lines with "#" are notes.
 """

@@ -36,7 +36,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     measured: bool = True
     session: int | None = None
     turn: int = 0
-    endpoint: int = 0
     prompt_tokens_asked: int | None = None
     output_tokens_asked: int | None = None
 
@@ -102,7 +101,6 @@ def decode(
         queue_ns=answer.queue_ns,
         session=asked.session,
         turn=asked.turn,
-        endpoint=asked.endpoint,
         prompt_tokens_asked=asked.prompt_tokens_asked,
         output_tokens_asked=asked.output_tokens_asked,
         new_connection=raw.new_connection,

@@ -90,28 +90,30 @@ def build_request(endpoint: Endpoint, prompt: Prompt) -> HttpRequest:
     form = _FORMATS[endpoint.kind]
     body = msgspec.json.encode(form.body(endpoint, prompt) | prompt.extra_body)
     url = split_url(endpoint.base_url)
-    scheme: Literal["http", "https"] = "https" if url.scheme == "https" else "http"
-    port = url.port or (443 if scheme == "https" else 80)
     stream = prompt.stream and endpoint.kind != "openai-embeddings"
     lines = [f"POST {_target(url, endpoint.path or form.path(prompt))} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in _headers(endpoint, url, stream).items()]
     lines.append(f"content-length: {len(body)}")
     head = "\r\n".join([*lines, "", ""]).encode("latin-1")
-    assert url.hostname is not None
-    return HttpRequest(scheme, url.hostname, port, head + body, stream)
+    return HttpRequest(*_origin(url), head + body, stream)
 
 
 def get_request(endpoint: Endpoint, path: str) -> HttpRequest:
     """A GET of `path` on the endpoint's host, such as /metrics, with its key."""
     url = split_url(endpoint.base_url)
-    scheme: Literal["http", "https"] = "https" if url.scheme == "https" else "http"
     headers = _headers(endpoint, url, stream=False)
     del headers["content-type"]
     lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-    port = url.port or (443 if scheme == "https" else 80)
     data = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    return HttpRequest(*_origin(url), data, stream=False)
+
+
+def _origin(url: SplitResult) -> tuple[Literal["http", "https"], str, int]:
+    """Of an address that `split_url` has taken."""
     assert url.hostname is not None
-    return HttpRequest(scheme, url.hostname, port, data, stream=False)
+    if url.scheme == "https":
+        return "https", url.hostname, url.port or 443
+    return "http", url.hostname, url.port or 80
 
 
 def split_url(base_url: str) -> SplitResult:

@@ -12,7 +12,9 @@ from headrace.bench.client.raw import RawReply
 
 _MAX_CHARACTERS = 300
 _MAX_BODY_BYTES = 4096
-_BLOT = "********"
+BLOT = "********"
+"""Stands in place of a secret."""
+
 # Servers repeat a refused key with its middle left out, or only its beginning.
 _BEFORE_A_MASK, _BEGINNING = 4, 8
 
@@ -28,11 +30,11 @@ _REMEDIES = {
 def one_line(message: str, secrets: tuple[str, ...] = ()) -> str:
     """`message` on one line, with `secrets` and what repeats their beginning blotted out."""
     for secret in sorted(secrets, key=len, reverse=True):
-        message = message.replace(secret, _BLOT)
+        message = message.replace(secret, BLOT)
         if len(secret) > _BEGINNING:
             mask = re.escape(secret[:_BEFORE_A_MASK]) + r"\S*?(?:\*\*|\.\.\.|…)"
             beginning = re.escape(secret[:_BEGINNING])
-            message = re.sub(rf"(?<![\w-])(?:{mask}|{beginning})[\w*.…-]*", _BLOT, message)
+            message = re.sub(rf"(?<![\w-])(?:{mask}|{beginning})[\w*.…-]*", BLOT, message)
     shown = " ".join("".join(c if c.isprintable() else " " for c in message).split())
     return shown if len(shown) <= _MAX_CHARACTERS else shown[: _MAX_CHARACTERS - 3] + "..."
 

@@ -10,16 +10,15 @@ from datetime import datetime
 
 from headrace import __version__
 from headrace.bench.client.endpoints import Endpoint, without_secrets
-from headrace.bench.load.measure import About
-from headrace.bench.load.prompt_options import Requests
+from headrace.bench.client.failure_text import BLOT
+from headrace.bench.load.prompt_options import RunPrompts
+from headrace.bench.record import About
 from headrace.telemetry.machine import this_machine
-
-_BLOT = "********"
 
 
 def about_run(
     endpoint: Endpoint,
-    requests: Requests,
+    requests: RunPrompts,
     *,
     command: Sequence[str],
     load: str,
@@ -67,12 +66,12 @@ def _shown(command: Sequence[str], endpoint: Endpoint) -> list[str]:
     hide = False
     for word in command:
         if hide:
-            told.append(f"{_name(word)}:{_BLOT}")
+            told.append(f"{_name(word)}:{BLOT}")
             hide = False
             continue
         hide = word in ("--header", "-H")
         if word.startswith("--header="):
-            word = f"--header={_name(word.removeprefix('--header='))}:{_BLOT}"
+            word = f"--header={_name(word.removeprefix('--header='))}:{BLOT}"
         flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
         if "://" in value:
             value = without_secrets(value)
@@ -80,7 +79,7 @@ def _shown(command: Sequence[str], endpoint: Endpoint) -> list[str]:
             value = value.rstrip(os.sep).rpartition(os.sep)[2]
         word = flag + equals + value
         for secret in endpoint.secrets:
-            word = word.replace(secret, _BLOT)
+            word = word.replace(secret, BLOT)
         told.append(word)
     return told
 

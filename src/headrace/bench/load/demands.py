@@ -12,16 +12,14 @@ import msgspec
 from headrace.bench.goodput import Goodput, judge
 from headrace.bench.load.search import Share
 from headrace.bench.record import RunRecord
-from headrace.bench.slo import RATES, Condition, Slo
+from headrace.bench.slo import POOLED, RATES, Condition, Slo
 from headrace.errors import ConfigError
-
-_POOLED = frozenset({"itl_chunk", "itl_token"})
 
 
 def check_demands(slo: Slo) -> None:
     """Raises ConfigError for a condition that no share of requests can tell."""
     for condition in slo.of_all:
-        if condition.over == "mean" or condition.metric in _POOLED:
+        if condition.over == "mean" or condition.metric in POOLED:
             raise ConfigError(
                 f"--search with {condition.text}: it is not a matter of how many requests meet it; "
                 "write ttft:500 or tpot:p95<50ms"

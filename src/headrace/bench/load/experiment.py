@@ -25,10 +25,10 @@ from headrace.bench.load.client_run import ClientJob
 from headrace.bench.load.live import View
 from headrace.bench.load.load_options import LoadOptions, load_text, make_plan, with_trace
 from headrace.bench.load.measure import measure
-from headrace.bench.load.prompt_options import PromptOptions, Requests, make_requests
+from headrace.bench.load.prompt_options import PromptOptions, RunPrompts, make_requests
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.tokenization import ClientTokenization, counted
-from headrace.bench.record import RunRecord
+from headrace.bench.record import About, RunRecord
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary, summarize
 
@@ -139,9 +139,7 @@ class Experiment:
     def _slo_text(self) -> str | None:
         return None if self.slo is None else self.slo.text
 
-    def _about(
-        self, options: LoadOptions, requests: Requests, seed: int
-    ) -> dict[str, str | int | float | bool | None]:
+    def _about(self, options: LoadOptions, requests: RunPrompts, seed: int) -> About:
         return about_run(
             self.endpoint,
             requests,

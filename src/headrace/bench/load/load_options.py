@@ -77,6 +77,27 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.concurrency or DEFAULT_CONCURRENCY
 
 
+def at_once(options: LoadOptions, users: int) -> LoadOptions:
+    """The same as a closed loop of so many users; one user needs no ramp, and no more processes."""
+    return msgspec.structs.replace(
+        options,
+        concurrency=users,
+        rate=None,
+        burstiness=None,
+        ramp_from=None,
+        ramp_shape=None,
+        processes=min(options.processes, users),
+        ramp_s=0.0 if users == 1 else options.ramp_s,
+    )
+
+
+def at_rate(options: LoadOptions, rate: float) -> LoadOptions:
+    """The same as an open loop at one rate, as many in flight as may be."""
+    return msgspec.structs.replace(
+        options, rate=rate, concurrency=None, ramp_s=0.0, ramp_from=None, ramp_shape=None
+    )
+
+
 def with_default_end(options: LoadOptions, *, trace: bool) -> LoadOptions:
     """The same, with an end where none was given."""
     if trace or options.requests is not None or options.duration_s is not None:

@@ -16,10 +16,8 @@ from headrace.bench.load.progress import READ_AT_ONCE, Progress
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.server_metrics import MetricsWatch
 from headrace.bench.load.workers import LEAD_NS, Workers
-from headrace.bench.record import RunRecord
+from headrace.bench.record import About, RunRecord
 from headrace.bench.signals import stops_at_signal
-
-About = dict[str, str | int | float | bool | None]
 
 
 class _Client(Protocol):

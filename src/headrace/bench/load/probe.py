@@ -10,6 +10,7 @@ from headrace.bench.client.endpoints import Endpoint, get_request, split_url, wi
 from headrace.bench.client.failure_text import one_line, status_message
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
+from headrace.bench.load.failures import KEY_VARIABLES
 from headrace.errors import HeadraceError, shown
 
 _TIMEOUT_S = 10.0
@@ -47,7 +48,7 @@ async def look(endpoint: Endpoint) -> Found:
         message = one_line(raw.failure.message, endpoint.secrets)
         raise UnreachableError(f"{at}: {message} ({raw.failure.kind}, asked for {request_path})")
     if raw.status in (401, 403):
-        keys = "set HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"
+        keys = f"set {' or '.join(KEY_VARIABLES)}"
         message = one_line(status_message(raw), endpoint.secrets)
         raise UnreachableError(f"{at}: {message} (http, asked for {request_path}); {keys}")
     if raw.status != 200:

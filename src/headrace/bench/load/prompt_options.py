@@ -61,7 +61,7 @@ class PromptOptions(msgspec.Struct, frozen=True, kw_only=True):
     request: RequestOptions = RequestOptions()
 
 
-class Requests(NamedTuple):
+class RunPrompts(NamedTuple):
     """What a run sends. exact: every prompt has the length that was asked, by the tokenizer."""
 
     conversations: list[Conversation]
@@ -86,7 +86,7 @@ def make_requests(
     requests: int | None,
     warmup_requests: int,
     trace_s: float | None = None,
-) -> Requests:
+) -> RunPrompts:
     """Raises ConfigError for what cannot be made, with the file and its line or the option."""
     _check(options, kind)
     writer = PromptWriter(tokenization)
@@ -110,7 +110,7 @@ def make_requests(
     if warmup_requests:
         warm = conversations(_synthetic(options, writer, kind, warmup_requests, "warm-up"))
     exact = isinstance(workload, MadeWorkload) and not missed and options.dataset is None
-    return Requests(conversations(items), warm, name, fingerprint, tuple(notes), exact)
+    return RunPrompts(conversations(items), warm, name, fingerprint, tuple(notes), exact)
 
 
 def _workload(
@@ -186,7 +186,7 @@ def _file(
             raise ConfigError(
                 f"--turns {options.turns}: prompts of a JSONL file have one turn each"
             )
-        tokens = _fixed(options.output_tokens, source)
+        tokens = _fixed(options.output_tokens, "--output-tokens", source)
         return read_prompts(path, limit=requests, output_tokens=tokens, options=options.request)
     data = read_sharegpt(path)
     if options.turns is None:
@@ -199,14 +199,14 @@ def _file(
         source,
         limit=requests,
         think=parse_think_time(options.think, "--think"),
-        max_turns=_fixed(options.turns, source),
+        max_turns=_fixed(options.turns, "--turns", source),
         options=options.request,
     )
 
 
-def _fixed(text: str, source: random.Random) -> int:
-    """The one length that a file's requests have in common."""
-    return parse_lengths(text, "--output-tokens").draw(1, source)[0]
+def _fixed(text: str, flag: str, source: random.Random) -> int:
+    """The one length that requests have in common."""
+    return parse_lengths(text, flag).draw(1, source)[0]
 
 
 def _sizes(options: PromptOptions) -> Independent:
@@ -220,7 +220,7 @@ def _sizes(options: PromptOptions) -> Independent:
 def _prefix_tokens(options: PromptOptions, source: random.Random) -> int:
     if options.prefix_tokens is None:
         return 0
-    return parse_lengths(options.prefix_tokens, "--prefix-tokens").draw(1, source)[0]
+    return _fixed(options.prefix_tokens, "--prefix-tokens", source)
 
 
 def _salts_itself(options: PromptOptions) -> bool:

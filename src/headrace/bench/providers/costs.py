@@ -13,9 +13,10 @@ from headrace.bench.cost import TokenPrice, run_cost_usd, usd_per_million_tokens
 from headrace.bench.providers.rows import RequestRow
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderCost(msgspec.Struct, frozen=True, kw_only=True):
     """US dollars. per_million: of all tokens of the requests that were answered, at their mix of
-    input, cached input and output; for a machine by the hour, of output at the batch's rate."""
+    input, cached input and output; for a machine by the hour, of output at the batch's rate.
+    tps_per_usd_per_million: of one stream, over per_million."""
 
     input_usd: float | None
     output_usd: float | None
@@ -23,7 +24,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_hour: float | None
     per_million: float | None
     per_1000_requests: float | None
-    tps_per_usd: float | None
+    tps_per_usd_per_million: float | None
 
 
 def cost(
@@ -32,7 +33,7 @@ def cost(
     *,
     tps: float | None,
     tps_batch: float | None,
-) -> Cost:
+) -> ProviderCost:
     """said: facts of `identity.said_facts`. rows: that were answered. tps: medians."""
     usd = {
         name: value if isinstance(value := said.get(name), (int, float)) else None
@@ -57,9 +58,9 @@ def cost(
         per_request = (
             per_million * output / len(known) / 1e6 if per_million is not None and known else None
         )
-    return Cost(
+    return ProviderCost(
         **usd,
         per_million=per_million,
         per_1000_requests=None if per_request is None else per_request * 1000,
-        tps_per_usd=tps / per_million if tps is not None and per_million else None,
+        tps_per_usd_per_million=tps / per_million if tps is not None and per_million else None,
     )

@@ -1,18 +1,11 @@
-"""A line for each provider in each round, for spreadsheets.
-
-Text that a spreadsheet would take for a formula gets an apostrophe before it: error messages come
-from servers.
-"""
+"""A line for each provider in each round, for spreadsheets."""
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import UTC, datetime
 
 from headrace.bench.providers.figures import Matrix, Point, ProviderFigures
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from headrace.bench.report.csv_cells import Field, csv_line
 
 COLUMNS = (
     "at",
@@ -36,8 +29,6 @@ COLUMNS = (
     "message",
 )
 
-Field = str | int | float | None
-
 
 def csv_text(of: Matrix) -> str:
     """All of it, in the order of time; `at` is ISO 8601 in UTC."""
@@ -45,11 +36,8 @@ def csv_text(of: Matrix) -> str:
         ((point, one) for one in of.providers for point in one.over_time),
         key=lambda pair: pair[0].at,
     )
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([_written(field) for field in _fields(*pair)] for pair in lines)
-    return buffer.getvalue()
+    rows = [csv_line(_fields(*pair), ".6g") for pair in lines]
+    return "".join([csv_line(COLUMNS), *rows])
 
 
 def _fields(point: Point, of: ProviderFigures) -> tuple[Field, ...]:
@@ -74,11 +62,3 @@ def _fields(point: Point, of: ProviderFigures) -> tuple[Field, ...]:
         of.cost.output_usd,
         point.message,
     )
-
-
-def _written(field: Field) -> Field:
-    if isinstance(field, float):
-        return f"{field:.6g}"
-    if isinstance(field, str) and field.startswith(_FORMULA):
-        return f"'{field}"
-    return field

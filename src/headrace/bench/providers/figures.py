@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.bench.providers.costs import Cost, cost
+from headrace.bench.providers.costs import ProviderCost, cost
 from headrace.bench.providers.identity import differences, told_shortly
 from headrace.bench.providers.read_store import Contents
 from headrace.bench.providers.rows import RequestRow, SeriesRow, VisitRow
@@ -29,7 +29,7 @@ from headrace.bench.providers.sequential import Sequential, sequential
 from headrace.bench.statistics import Interval, percentile, percentile_interval
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True):
+class Quartiles(msgspec.Struct, frozen=True, kw_only=True):
     """p50_interval: where the true median lies with 95 % confidence; of visits."""
 
     p50: float
@@ -91,20 +91,20 @@ class ProviderFigures(msgspec.Struct, frozen=True, kw_only=True):
     statuses: dict[str, int]
     messages: tuple[Said, ...]
     paused: str
-    ttft_ms: Spread | None
-    tps: Spread | None
-    tps_batch: Spread | None
-    batching_efficiency: Spread | None
-    e2e_ms: Spread | None
-    batch_ttft_ms: Spread | None
-    batch_e2e_ms: Spread | None
-    characters_per_s: Spread | None
-    output_tokens: Spread | None
+    ttft_ms: Quartiles | None
+    tps: Quartiles | None
+    tps_batch: Quartiles | None
+    batching_efficiency: Quartiles | None
+    e2e_ms: Quartiles | None
+    batch_ttft_ms: Quartiles | None
+    batch_e2e_ms: Quartiles | None
+    characters_per_s: Quartiles | None
+    output_tokens: Quartiles | None
     cached_share: float | None
     client_counted: int
     short: int
     client_bound: int
-    cost: Cost
+    cost: ProviderCost
     sequential: Sequential | None
     over_time: tuple[Point, ...]
 
@@ -226,13 +226,13 @@ def _figures(of: SeriesRow, label: str, visits: Sequence[VisitRow]) -> ProviderF
     )
 
 
-def _spread(by_visit: Sequence[Sequence[float]]) -> Spread | None:
+def _spread(by_visit: Sequence[Sequence[float]]) -> Quartiles | None:
     """Of all samples; intervals of the visits' medians."""
     values = sorted(value for some in by_visit for value in some)
     if not values:
         return None
     medians = sorted(found for some in by_visit if (found := median(some)) is not None)
-    return Spread(
+    return Quartiles(
         p50=percentile(values, 0.5),
         q1=percentile(values, 0.25),
         q3=percentile(values, 0.75),

@@ -9,23 +9,13 @@ from collections.abc import Callable, Sequence
 from datetime import tzinfo
 
 from headrace.bench.providers import tables
-from headrace.bench.providers.figures import Matrix, Point, ProviderFigures, Spread
+from headrace.bench.providers.figures import Matrix, Point, ProviderFigures, Quartiles
 from headrace.bench.providers.round_plot import Place, moment, over_rounds
 from headrace.bench.report.figures import compact, duration, share
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.page import page, section, sheet_markup
-from headrace.bench.report.plots.frame import Key
+from headrace.bench.report.plots.frame import key_at
 from headrace.bench.report.sheet import Cell, Sheet, about
-
-_LOOKS = (
-    ("c1", None),
-    ("c2", "6 3"),
-    ("c3", "2 3"),
-    ("c4", "9 3 2 3"),
-    ("c5", "4 2"),
-    ("c6", "1 3"),
-)
-"""Told apart by dashes as well as by colours; they repeat after six."""
 
 _STYLE = """
 th button{font:inherit;color:inherit;background:none;border:0;padding:0;cursor:pointer;
@@ -81,7 +71,7 @@ def subtitle(of: Matrix, zone: tzinfo | None) -> str:
 def _sort_values(one: ProviderFigures) -> tuple[str | float | None, ...]:
     """What the columns of the table are sorted by."""
 
-    def p50(spread: Spread | None) -> float | None:
+    def p50(spread: Quartiles | None) -> float | None:
         return None if spread is None else spread.p50
 
     return (
@@ -144,7 +134,7 @@ def _cell(cell: Cell, key: str | float | None, at: int) -> Markup:
 
 
 def _plots(of: Matrix, zone: tzinfo | None) -> list[Markup]:
-    keys = [Key(one.label, *_LOOKS[at % len(_LOOKS)]) for at, one in enumerate(of.providers)]
+    keys = [key_at(at, one.label) for at, one in enumerate(of.providers)]
     batch = tables.batch_title(of)
     wanted: tuple[tuple[str, str, Get, Callable[[float], str]], ...] = (
         ("TTFT", "median of a round", lambda one: one.ttft_ms, duration),

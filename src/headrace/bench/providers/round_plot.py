@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from headrace.bench.report.markup import Markup, join, shortest, tag
+from headrace.bench.report.markup import Markup, join, tag
 from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.frame import Figure, Key
 from headrace.bench.report.plots.scale import Scale, suited
@@ -128,10 +128,7 @@ def _line(
         parts.append(tag("g", *marks, fill=f"var(--{key.colour})"))
     failed = [one for one in places if one.failed]
     if failed:
-        foot = y.start - 6
-        d = "".join(
-            f"M{shortest(x.at(one.at) - 3)} {shortest(foot - 3)}l6 6m0 -6l-6 6" for one in failed
-        )
+        d = frame.crosses([x.at(one.at) for one in failed], y)
         cross = tag("path", tag("title", f"{key.name}: requests failed"), d=d, fill="none",
                     stroke=f"var(--{key.colour})", stroke_width=1.6)  # fmt: skip
         parts.append(cross)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace.bench.providers.costs import Cost
-from headrace.bench.providers.figures import Matrix, ProviderFigures, Spread
+from headrace.bench.providers.costs import ProviderCost
+from headrace.bench.providers.figures import Matrix, ProviderFigures, Quartiles
 from headrace.bench.providers.sequential import Sequential
 from headrace.bench.report.figures import DASH, count, duration, figure, share
 from headrace.bench.report.sheet import Cell, Sheet
 
-Get = Callable[[ProviderFigures], Spread | None]
+Get = Callable[[ProviderFigures], Quartiles | None]
 
 
 def sheets(of: Matrix) -> list[Sheet]:
@@ -61,7 +61,7 @@ def about(one: ProviderFigures) -> str:
     return " · ".join(filter(None, (one.model, one.region)))
 
 
-def timed(of: Spread | None, *, is_best: bool = False) -> Cell:
+def timed(of: Quartiles | None, *, is_best: bool = False) -> Cell:
     """A median of milliseconds."""
     if of is None:
         return Cell(DASH)
@@ -69,7 +69,7 @@ def timed(of: Spread | None, *, is_best: bool = False) -> Cell:
     return Cell(duration(of.p50), quartiles, True if is_best else None)
 
 
-def rated(of: Spread | None, *, is_best: bool = False) -> Cell:
+def rated(of: Quartiles | None, *, is_best: bool = False) -> Cell:
     """A median of tokens a second."""
     if of is None:
         return Cell(DASH)
@@ -77,7 +77,7 @@ def rated(of: Spread | None, *, is_best: bool = False) -> Cell:
     return Cell(figure(of.p50), quartiles, True if is_best else None)
 
 
-def shared(of: Spread | None) -> Cell:
+def shared(of: Quartiles | None) -> Cell:
     """A median share."""
     if of is None:
         return Cell(DASH)
@@ -143,7 +143,7 @@ def costs(of: Matrix) -> Sheet:
             *[Cell(usd(value)) for value in _prices(one.cost)],
             Cell(usd(one.cost.per_million)),
             Cell(usd(one.cost.per_1000_requests)),
-            Cell(figure(one.cost.tps_per_usd)),
+            Cell(figure(one.cost.tps_per_usd_per_million)),
         )
         for one in of.providers
         if any(value is not None for value in _prices(one.cost))
@@ -157,7 +157,7 @@ def costs(of: Matrix) -> Sheet:
     return Sheet("Cost", (*columns, *measured), rows, notes if rows else ())
 
 
-def _prices(of: Cost) -> tuple[float | None, ...]:
+def _prices(of: ProviderCost) -> tuple[float | None, ...]:
     return (of.input_usd, of.output_usd, of.cached_usd, of.usd_per_hour)
 
 

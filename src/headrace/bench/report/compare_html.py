@@ -11,21 +11,11 @@ from headrace.bench.report.compare_sheets import comparison_sheets
 from headrace.bench.report.markup import tag
 from headrace.bench.report.page import page, section, sheet_markup
 from headrace.bench.report.plots.cdf import Curve, cdf
-from headrace.bench.report.plots.frame import Key
+from headrace.bench.report.plots.frame import key_at
 from headrace.bench.report.run_figures import limit_ms
 from headrace.bench.report.samples import RunSamples
 from headrace.bench.report.sheet import about
 from headrace.bench.slo import Slo
-
-_LOOKS = (
-    ("c1", None),
-    ("c2", "6 3"),
-    ("c3", "2 3"),
-    ("c4", "9 3 2 3"),
-    ("c5", "4 2"),
-    ("c6", "1 3"),
-)
-"""Told apart by dashes as well as by colours; they repeat after six runs."""
 
 _PLOTS: tuple[tuple[str, str, Clock], ...] = (
     ("TTFT from intended send time", "ttft", "intended"),
@@ -44,7 +34,7 @@ def comparison_page(of: Comparison, runs: Sequence[NamedRun], *, slo: Slo | None
     figures = []
     for title, canonical, clock in _PLOTS:
         curves = [
-            Curve(Key(one.name, *_LOOKS[at % len(_LOOKS)]), got.values_ms(canonical, clock))
+            Curve(key_at(at, one.name), got.values_ms(canonical, clock))
             for at, (one, got) in enumerate(zip(runs, samples, strict=True))
         ]
         figures.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))

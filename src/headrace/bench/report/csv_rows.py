@@ -1,26 +1,20 @@
 """requests.csv: a line for each request, for spreadsheets.
 
 Moments are in seconds of the run, latencies in milliseconds under the definition's names with the
-clock in front. Text that a spreadsheet would take for a formula gets an apostrophe before it: error
-messages come from servers.
+clock in front.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 
 from headrace.bench.definitions import Clock, Definition, Metric
 from headrace.bench.goodput import judge
 from headrace.bench.record import RequestRecord
+from headrace.bench.report.csv_cells import Field, csv_line
 from headrace.bench.slo import Slo
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
 _CLOCKS: tuple[Clock, ...] = ("intended", "sent")
-
-Field = str | int | float | bool | None
 
 
 def csv_lines(
@@ -68,7 +62,6 @@ def _facts(record: RequestRecord) -> dict[str, Field]:
         "measured": record.measured,
         "session": record.session,
         "turn": record.turn,
-        "endpoint": record.endpoint,
         "intended_s": _seconds(record.intended_ns),
         "begun_s": _seconds(record.begun_ns),
         "sent_s": _seconds(record.sent_ns),
@@ -103,16 +96,4 @@ def _good(record: RequestRecord, slo: Slo | None) -> bool | None:
 
 
 def _line(fields: Iterable[Field]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow([_written(field) for field in fields])
-    return buffer.getvalue().encode(errors="replace")
-
-
-def _written(field: Field) -> Field:
-    if isinstance(field, bool):
-        return int(field)
-    if isinstance(field, float):
-        return f"{field:.6f}"
-    if isinstance(field, str) and field.startswith(_FORMULA):
-        return f"'{field}"
-    return field
+    return csv_line(fields).encode(errors="replace")

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from headrace.bench.definitions import DEFINITIONS, Definition
-from headrace.bench.record import ClientHealth, RequestRecord, RunRecord
+from headrace.bench.record import About, ClientHealth, RequestRecord, RunRecord
 from headrace.bench.report.csv_rows import csv_lines
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary
@@ -39,7 +40,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     format: int
-    about: dict[str, str | int | float | bool | None]
+    about: About
     slo: str | None
     summary: Summary
     health: ClientHealth
@@ -98,11 +99,31 @@ def write_run(
         file.write(msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")
 
 
-def write_page(path: Path, page: str) -> None:
-    """A page as UTF-8; what cannot be written so (half a surrogate pair) is a question mark."""
+# As much as the files of a hundred requests; a disk with less is full.
+_NEEDED_BYTES = 2**20
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Before minutes of measuring. Raises ConfigError for a folder that cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.write(bytes(_NEEDED_BYTES))
+    except OSError as error:
+        raise ConfigError(
+            f"{flag} {folder}: {error.strerror}; nothing was sent: name a folder that can be "
+            f"written to, on a disk with {_NEEDED_BYTES:,} bytes free"
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """A page, or a table, in UTF-8; half a surrogate pair, which it cannot say, is a question mark.
+
+    Whoever looks at the file meanwhile sees all of the old one or all of the new.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write(page.encode(errors="replace"))
+        file.write(text.encode(errors="replace"))
 
 
 def write_requests(file: BinaryIO, records: Iterable[RequestRecord]) -> int:

@@ -14,10 +14,10 @@ from headrace.bench.report.plots.frame import Figure, Key
 from headrace.bench.report.plots.good_share import good_share
 from headrace.bench.report.plots.heat import heat_map
 from headrace.bench.report.plots.load_curve import LoadPoint, load_curve
+from headrace.bench.report.plots.over_time import Line, over_time, per_second, time_axis
 from headrace.bench.report.plots.roofline_path import roofline_path
 from headrace.bench.report.plots.scale import linear
 from headrace.bench.report.plots.scatter import Series, scatter
-from headrace.bench.report.plots.series import Line, over_time, per_second, time_axis
 from headrace.bench.report.plots.thin import Spot
 from headrace.bench.report.plots.timeline import close_up, timeline
 from headrace.bench.report.samples import RunSamples

@@ -10,13 +10,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.bench.report.plots.roofline_path import Interval
-
 Series = list[tuple[float, float]]
 """(second of the run, value), ascending in time."""
+
+
+class Stretch(NamedTuple):
+    """Between two readings: when it ended, operations per byte, operations per second of steps."""
+
+    at_s: float
+    intensity: float
+    ops_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class ServerSeries:
     output_tokens_per_s: Series = field(default_factory=list)
     mbu: Series = field(default_factory=list)
     mfu: Series = field(default_factory=list)
-    roofline: list[Interval] = field(default_factory=list)
+    roofline: list[Stretch] = field(default_factory=list)
     read_limit: float | None = None
     compute_limit: float | None = None
     readings: int = 0
@@ -113,7 +120,7 @@ def _use(series: ServerSeries, at: float, grown: dict[str, float], new: dict[str
     if new.get("compute_limit"):
         series.mfu.append((at, done / seconds / new["compute_limit"]))
     if moved > 0 and done > 0:
-        series.roofline.append(Interval(at, done / moved, done / seconds))
+        series.roofline.append(Stretch(at, done / moved, done / seconds))
 
 
 def _grown(old: dict[str, float], new: dict[str, float], name: str) -> float:

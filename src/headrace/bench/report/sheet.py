@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.bench.record import RequestRecord
+from headrace.bench.record import About, RequestRecord
 from headrace.bench.report.figures import DASH, count, figure, share
 from headrace.bench.statistics import CONFIDENCE, FEWEST_FOR_P99, Distribution, Interval
 from headrace.bench.summary import Spread, Summary
@@ -309,7 +309,7 @@ def definitions(summary: Summary) -> Sheet:
     return Sheet(f"Definitions: {summary.definition}", ("metric", "ours", "counts"), rows, notes, 3)
 
 
-def about(facts: dict[str, str | int | float | bool | None]) -> Sheet:
+def about(facts: About) -> Sheet:
     """What a reader needs to repeat the run."""
     rows = tuple(
         (Cell(key), Cell(DASH if value is None else str(value))) for key, value in facts.items()

@@ -32,6 +32,21 @@ class Key:
     mark: Literal["line", "dot", "cross"] = "line"
 
 
+_LOOKS = (
+    ("c1", None),
+    ("c2", "6 3"),
+    ("c3", "2 3"),
+    ("c4", "9 3 2 3"),
+    ("c5", "4 2"),
+    ("c6", "1 3"),
+)
+
+
+def key_at(place: int, name: str) -> Key:
+    """Of one of several curves: dashes tell them apart as well as colours; six, then again."""
+    return Key(name, *_LOOKS[place % len(_LOOKS)])
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A finished plot with what is written around it."""
@@ -151,6 +166,12 @@ def curve(
         stroke=f"var(--{colour})",
         stroke_dasharray=dash,
     )
+
+
+def crosses(places: Sequence[float], y: Scale) -> str:
+    """The path of small crosses at places in pixels, at the foot of the plot."""
+    foot = shortest(y.start - 9)
+    return "".join(f"M{shortest(place - 3)} {foot}l6 6m0 -6l-6 6" for place in places)
 
 
 def limit_across(x: Scale, y: Scale, value: float, name: str) -> list[Markup]:

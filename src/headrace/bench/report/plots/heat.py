@@ -15,8 +15,8 @@ from headrace.bench.report.markup import Markup, shortest, tag
 from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.cdf import LEAST_MS
 from headrace.bench.report.plots.frame import Figure
+from headrace.bench.report.plots.over_time import time_axis
 from headrace.bench.report.plots.scale import Scale, logarithmic
-from headrace.bench.report.plots.series import time_axis
 from headrace.bench.statistics import Samples
 
 WIDTH, HEIGHT = 1080, 320

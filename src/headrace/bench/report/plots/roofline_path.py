@@ -7,7 +7,6 @@ what the steps of one interval did per second of their own time. Later points ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from headrace.bench.report.figures import compact, figure, share
 from headrace.bench.report.markup import Markup, tag
@@ -16,21 +15,14 @@ from headrace.bench.report.plots.frame import Figure, Key
 from headrace.bench.report.plots.heat import LEVELS
 from headrace.bench.report.plots.scale import logarithmic
 from headrace.bench.report.plots.thin import evenly, thinned_note
+from headrace.bench.report.server import Stretch
 
 WIDTH, HEIGHT = 520, 320
 MOST_POINTS = 200
 
 
-class Interval(NamedTuple):
-    """Between two readings: when it ended, operations per byte, operations per second of steps."""
-
-    at_s: float
-    intensity: float
-    ops_per_s: float
-
-
 def roofline_path(
-    intervals: Sequence[Interval], *, bytes_per_s: float, ops_per_s: float
+    intervals: Sequence[Stretch], *, bytes_per_s: float, ops_per_s: float
 ) -> Figure | None:
     """None without an interval in which steps were done. Limits are above 0."""
     shown = evenly(intervals, MOST_POINTS)
@@ -77,12 +69,12 @@ def roofline_path(
     )
 
 
-def roofed(one: Interval, bytes_per_s: float, ops_per_s: float) -> float:
+def roofed(one: Stretch, bytes_per_s: float, ops_per_s: float) -> float:
     """Share of what the roof allows at that intensity."""
     return one.ops_per_s / min(ops_per_s, one.intensity * bytes_per_s)
 
 
-def _dot(one: Interval, place: int, of: int, reached: float, at: tuple[float, float]) -> Markup:
+def _dot(one: Stretch, place: int, of: int, reached: float, at: tuple[float, float]) -> Markup:
     level = 2 + (LEVELS - 2) * place // max(1, of - 1)
     told = (
         f"{compact(one.at_s)} s: {figure(one.intensity)} operations per byte, "

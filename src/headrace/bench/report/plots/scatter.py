@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.bench.report.figures import duration
-from headrace.bench.report.markup import Markup, shortest, tag
+from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.frame import Figure, Key
 from headrace.bench.report.plots.scale import Scale, suited
@@ -101,8 +101,5 @@ def _marks(
 
 
 def _crosses(places: Sequence[float], x: Scale, y: Scale) -> Markup:
-    foot = y.start - 6
-    d = "".join(
-        f"M{shortest(x.at(place) - 3)} {shortest(foot - 3)}l6 6m0 -6l-6 6" for place in places
-    )
+    d = frame.crosses([x.at(place) for place in places], y)
     return tag("path", d=d, class_="cross")

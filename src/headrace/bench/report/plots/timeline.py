@@ -14,8 +14,8 @@ from headrace.bench.report.figures import compact, duration
 from headrace.bench.report.markup import Markup, shortest, tag
 from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.over_time import time_axis
 from headrace.bench.report.plots.scale import Scale
-from headrace.bench.report.plots.series import time_axis
 from headrace.bench.report.plots.thin import evenly, thinned_note
 
 WIDTH = 1080

@@ -1,4 +1,4 @@
-"""What `headrace bench load` says of requests that failed, and of a folder that cannot be used.
+"""What is said of the requests of a run that failed.
 
 One line: what happened, how often by class, and what to do where the message does not say it. The
 message is of the first measured failure of the class that came most often; requests that the end of
@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from headrace.bench.record import Failure, RequestRecord
-from headrace.errors import ConfigError
 
 KEY_VARIABLES = ("HEADRACE_BENCH_API_KEY", "OPENAI_API_KEY")
-# As much as the files of a hundred requests; a disk with less is full.
-NEEDED_BYTES = 2**20
 
 _LOG = "the server's log may say why"
 _REMEDIES = {
@@ -57,16 +52,3 @@ def _remedy(record: RequestRecord, failure: Failure) -> str:
     if record.status == 429:
         return "lower -c or --rate"
     return _LOG if record.status >= 500 else ""
-
-
-def check_folder(flag: str, folder: Path) -> None:
-    """Before minutes of measuring. Raises ConfigError for a folder that cannot be written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder) as file:
-            file.write(bytes(NEEDED_BYTES))
-    except OSError as error:
-        raise ConfigError(
-            f"{flag} {folder}: {error.strerror}; nothing was sent: name a folder that can be "
-            f"written to, on a disk with {NEEDED_BYTES:,} bytes free"
-        ) from error
