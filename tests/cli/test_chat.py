@@ -234,6 +234,7 @@ def test_ctrl_c_stops_an_answer_and_only_that(model: str, tmp_path: Path) -> Non
     with in_terminal(tmp_path, model, *flags) as terminal:
         terminal.prompt()
         terminal.type("half typed")
+        terminal.until("half typed")  # readline reads by now
         terminal.interrupt("Ctrl-D or /quit ends")
         terminal.prompt()
         terminal.type("hello\r")
