@@ -56,7 +56,8 @@ PLACES = {
     "embedded": Place(450, 660, "embedded/", "the model that ships"),
     "config": Place(700, 900, "config/", "settings, typed once"),
     "telemetry": Place(930, 1140, "telemetry/", "metrics and log lines"),
-    "errors": Place(60, 1140, "errors.py", "errors people are meant to read"),
+    "errors": Place(60, 774, "errors.py", "errors people are meant to read"),
+    "atomic_file": Place(798, 1140, "atomic_file.py", "a file whole or not at all"),
 }
 WIDE = {"__main__", "cli", "errors"}
 """They take a line wherever it comes from."""

@@ -149,9 +149,9 @@ def test_compressed_sizes_are_the_programs_own() -> None:
 
 def test_sample_is_spread_and_not_larger_than_asked() -> None:
     documents = [f"{index:03}-" for index in range(100)]
-    assert baselines.spread(documents, 10_000) == "".join(documents).encode()
-    assert baselines.spread(documents, 20) == b"019-039-059-079-099-"
-    assert baselines.spread(documents, 3) == b""
+    assert baselines.sampled(documents, 10_000) == "".join(documents).encode()
+    assert baselines.sampled(documents, 20) == b"019-039-059-079-099-"
+    assert baselines.sampled(documents, 3) == b""
 
 
 def test_report_has_the_documented_keys(

@@ -47,6 +47,7 @@ SETTINGS = {
     "long_length": 2048,
     "turns_share": 0.2,
     "turns_from": 0.6,
+    "answers_only": True,
     "fim_share": 0.1,
     "adamw_learning_rate": 0.004,
     "muon_learning_rate": 0.02,
@@ -91,6 +92,7 @@ def measures() -> dict[str, Any]:
     baseline = {"bits_per_byte": 2.5}
     names = ("gzip", "gzip_trained", "xz", "xz_trained", "byte_5gram", "token_5gram")
     means = {"parsed_share": 0.81, "brackets_match": 0.9, "indented_share": 0.99}
+    means |= {"n_lines": 14.6, "empty_share": 0.3}
     members = {
         name: {
             "shares": shares(value),
@@ -217,12 +219,14 @@ def test_the_base_s_card_has_figures_baselines_and_samples(work: Path) -> None:
     assert "| gzip -9 | 1.500 |" in card and "| 5-gram model of tokens | 6.500 |" in card
     assert "| click | 34,567 | 0.432 | 54.3% |" in card
     assert "| headrace-base-q8_0.gguf | 1,111 |" in card
-    turns = "20% of the tokens from 60% of the budget on"
+    turns = "20% of the tokens from 60% of the budget on; of these the answers learnt"
     assert f"| conversations | {turns} |" in card
     assert "It was not made in one go" not in card
     # A completion may hold a fence of its own.
     assert "````python\n    return 1\n```\n````" in card
     assert "mpy as np" in card and "It counts." in card and "seed 77" in card
+    assert "| lines written, 20 at most | 14.6 | 14.6 |" in card
+    assert "| samples that end before their first line | 30% | 30% |" in card
     assert card.count("headrace-base |") == 1
 
 
@@ -230,6 +234,11 @@ def test_a_card_says_where_a_run_was_taken_up_with_other_settings() -> None:
     first, last = SETTINGS | {"tokens": 20, "turns_share": 0.1}, SETTINGS | {"tokens": 30}
     note = {"progress": {"legs": [{"tokens": 20, "settings": first}]}, "settings": last}
     assert "| 20 | `tokens` 20 to 30, `turns_share` 0.1 to 0.2 |" in schedule.legs(note)
+
+
+def test_a_card_says_where_a_run_was_taken_up_from_its_file() -> None:
+    assert schedule.taken_up({"tokens": 30}) == ""
+    assert "At 1,234,567 tokens the run was" in schedule.taken_up({"taken_up_tokens": [1_234_567]})
 
 
 def test_other_models_stand_beside_the_base(work: Path) -> None:
@@ -240,7 +249,11 @@ def test_other_models_stand_beside_the_base(work: Path) -> None:
     assert "65.4% ± 1.1%" in draft and "| 4 | 1.75 | 2.75 |" in draft
     moe = render(gather("moe", work))
     assert "| headrace-base, trained on for the same tokens | 0.869 ± 0.012" in moe
+    (work / "measures" / "moe-control.json").unlink()
+    alone = render(gather("moe", work))
+    assert "trained on for the same tokens" not in alone and "was not made" in alone
     assert "8 of width 32, 2 used per token" in moe and "glm4_moe" in moe
+    assert "does not serve `glm4_moe` yet" in moe and "## Samples" not in draft
 
 
 def test_an_adapter_s_card_shows_what_it_changes(work: Path) -> None:

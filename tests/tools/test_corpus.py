@@ -204,6 +204,7 @@ def test_expressions(expression: str, permissive: bool) -> None:
             None,
         ),
         ([("License", "BSD 3-Clause License\n\nCopyright")], "BSD-3-Clause"),
+        ([("Classifier", "License :: OSI Approved :: BSD License")], "BSD"),
         ([("License", "Mozilla Public License 2.0")], None),
         ([("License", "my own")], None),
         ([("Classifier", "License :: OSI Approved")], None),

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.tools.toy_training import SHAPE, documents, write_data
 from tools.train.data.tokenizer import CHAT_TEMPLATE_FILE, train_tokenizer
-from tools.train.export import export, gguf_metadata
+from tools.train.export import NOTE_METADATA_KEY, export, gguf_metadata
 from tools.train.measure.llama_server import LlamaServer
 from tools.train.models.config import NOTE_KEY, ModelConfig, read_note
 
@@ -273,7 +273,7 @@ def test_an_adapter_becomes_a_peft_folder_without_gguf(tmp_path: Path) -> None:
 def test_every_key_of_the_metadata_is_one_that_readers_know() -> None:
     known = {value for name, value in vars(gguf.Keys.Tokenizer).items() if name.isupper()}
     known |= {value for name, value in vars(gguf.Keys.General).items() if name.isupper()}
-    assert set(gguf_metadata("a", "b")) <= known
+    assert set(gguf_metadata("a", "b", {})) - known == {NOTE_METADATA_KEY}
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -20,10 +20,9 @@ from tests.tools.toy_training import SHAPE
 from tools.train import place as placing
 from tools.train.cards.markdown import block, table
 from tools.train.data.provenance import page, parts
-from tools.train.export import CHECKPOINT_NAME
 from tools.train.family import Times, chosen, make, seconds_of
 from tools.train.members import MEMBERS
-from tools.train.models.config import NOTE_KEY
+from tools.train.models.config import CHECKPOINT_NAME, NOTE_KEY
 from tools.train.stages import PACKAGES_FILE, Stage, packages_are_there, plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,6 +236,22 @@ def test_members_are_placed_where_they_belong(tmp_path: Path) -> None:
         "models/headrace-terse/adapter_config.json",
         "models/headrace-terse/adapter_model.safetensors",
     }
+
+
+def test_members_are_placed_one_by_one_and_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, root = tmp_path / "work", tmp_path / "root"
+    write_exports(work)
+    placing.place(work, root, ["moe"])
+    assert {path.name for path in root.rglob("*") if path.is_file()} == {
+        "CARD.md",
+        "headrace-moe-q8_0.gguf",
+    }
+    n_bytes = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+    monkeypatch.setattr(placing, "MAX_OTHER_BYTES", n_bytes)
+    with pytest.raises(ValueError, match="the others together"):
+        placing.place(work, root, ["typed"])
 
 
 @pytest.mark.parametrize(("run", "what"), [("base", "the base"), ("moe", "the others together")])

@@ -127,5 +127,7 @@ def test_samples_are_those_of_the_engine(
         "parsed_share": 1.0,
         "brackets_match": 1.0,
         "indented_share": 1.0,
+        "n_lines": 20.0,
+        "empty_share": 0.0,
     }
     assert "import nu" in capsys.readouterr().out

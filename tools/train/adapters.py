@@ -23,6 +23,7 @@ from typing import get_args
 import torch
 from tokenizers import Tokenizer
 
+from tools.train.data.answers_only import answers_only
 from tools.train.data.corpus import Split, read_documents
 from tools.train.data.cut_words import cut_words
 from tools.train.data.packing import Sampler, pack
@@ -30,8 +31,8 @@ from tools.train.export import write_hugging_face
 from tools.train.loop.checkpoint import load_weights
 from tools.train.loop.launch import HeldOut, arguments_of, launch
 from tools.train.loop.parallel import Workers
-from tools.train.loop.trainer import CHECKPOINT_NAME, Settings, Trainer
-from tools.train.models.config import ModelConfig, read_note
+from tools.train.loop.trainer import Settings, Trainer
+from tools.train.models.config import CHECKPOINT_NAME, ModelConfig, read_note
 from tools.train.models.lora import LoraConfig, add_lora, lora_tensors, merge, save_adapter
 from tools.train.models.model import LanguageModel
 from tools.train.styles.documents import STYLES, Style, style_documents, suits
@@ -116,6 +117,7 @@ def build(arguments: argparse.Namespace, workers: Workers) -> tuple[Trainer, Hel
     sources = {"code": Sampler(code, settings.seed)}
     if settings.turns_share:
         turns = pack(tokenizer, read_texts(documents / "turns.jsonl"), settings.seed)
+        turns = answers_only(turns, tokenizer)
         sources["turns"] = Sampler(turns, settings.seed)
     held_out = held_out_windows(
         tokenizer,

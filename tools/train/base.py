@@ -16,7 +16,7 @@ from tools.train.loop.trainer import Settings, Trainer
 from tools.train.models.config import BASE
 from tools.train.models.model import LanguageModel
 
-TOKENS = 42_000_000
+TOKENS = 33_000_000
 # More than the others: what people ask of the model is nearly always in turns.
 TURNS_SHARE = 0.3
 

@@ -22,8 +22,8 @@ from tools.train.data.packing import Batch
 from tools.train.loop.checkpoint import load_weights
 from tools.train.loop.launch import HeldOut, arguments_of, launch, open_sources
 from tools.train.loop.parallel import Workers
-from tools.train.loop.trainer import CHECKPOINT_NAME, Settings, Trainer
-from tools.train.models.config import BASE, DRAFT
+from tools.train.loop.trainer import Settings, Trainer
+from tools.train.models.config import BASE, CHECKPOINT_NAME, DRAFT
 from tools.train.models.model import LanguageModel
 
 TOKENS = 40_500_000

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,12 @@ from tools.train.data.tokenizer import (
     write_tokenizer,
 )
 from tools.train.members import LICENCE, MEMBERS
-from tools.train.models.config import read_note
+from tools.train.models.config import CHECKPOINT_NAME, read_note
 from tools.train.models.moe_config import config_of_shape
 
-CHECKPOINT_NAME = "checkpoint.safetensors"
 CODEC = "Q8_0"
+# The note of the checkpoint as JSON: a GGUF file says how it was trained (take_up.py reads it).
+NOTE_METADATA_KEY = "headrace.training"
 # An answer ends with its turn, a completion with its document.
 END_IDS = [TURN_END_ID, END_OF_TEXT_ID]
 # What a request that names nothing gets: so small a model wanders at temperature 1.
@@ -72,8 +74,8 @@ def write_hugging_face(checkpoint: Path, tokenizer: Path, out: Path) -> int:
     return sum(weight.size for weight in weights.values())
 
 
-def gguf_metadata(name: str, purpose: str) -> dict[str, Any]:
-    """What the file says beside shape, tokens and template.
+def gguf_metadata(name: str, purpose: str, note: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says beside shape, tokens and template; `note` is the checkpoint's.
 
     The ids of the control tokens of fill-in-the-middle go by the keys of llama.cpp's
     gguf-py/gguf/constants.py; ends of text and of turn follow from generation_config.json.
@@ -82,6 +84,7 @@ def gguf_metadata(name: str, purpose: str) -> dict[str, Any]:
         "general.name": name,
         "general.license": LICENCE,
         "general.description": purpose,
+        NOTE_METADATA_KEY: json.dumps(note),
         "tokenizer.ggml.add_bos_token": True,
         "tokenizer.ggml.add_eos_token": False,
         "tokenizer.ggml.fim_pre_token_id": FIM_PREFIX_ID,
@@ -93,10 +96,10 @@ def gguf_metadata(name: str, purpose: str) -> dict[str, Any]:
     }
 
 
-def write_gguf(folder: Path, out: Path, name: str, purpose: str, codec: str = CODEC) -> int:
+def write_gguf(folder: Path, out: Path, metadata: Mapping[str, Any], codec: str = CODEC) -> int:
     """Write the Hugging Face folder as one GGUF file, matrices in `codec`; return its bytes."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    return convert_to_gguf(folder, out, codec, metadata=gguf_metadata(name, purpose)).nbytes
+    return convert_to_gguf(folder, out, codec, metadata=metadata).nbytes
 
 
 def export(run: Path, data: Path, out: Path, gguf: Path | None, name: str, purpose: str) -> None:
@@ -105,7 +108,8 @@ def export(run: Path, data: Path, out: Path, gguf: Path | None, name: str, purpo
     Raises ValueError for the GGUF file of an adapter.
     """
     checkpoint = run / CHECKPOINT_NAME
-    if "lora" in read_note(checkpoint)["model"]:
+    note = read_note(checkpoint)
+    if "lora" in note["model"]:
         if gguf is not None:
             raise ValueError(f"{run} is the run of an adapter: leave out --gguf")
         # Only adapters need PyTorch here; and that module uses this one.
@@ -116,7 +120,7 @@ def export(run: Path, data: Path, out: Path, gguf: Path | None, name: str, purpo
     n_parameters = write_hugging_face(checkpoint, data / "tokenizer", out)
     print(f"{out}: {n_parameters:,} parameters")
     if gguf is not None:
-        print(f"{gguf}: {write_gguf(out, gguf, name, purpose):,} bytes")
+        print(f"{gguf}: {write_gguf(out, gguf, gguf_metadata(name, purpose, note)):,} bytes")
 
 
 def main() -> None:

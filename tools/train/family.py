@@ -24,8 +24,7 @@ from types import FrameType
 from typing import Any
 
 from headrace.telemetry.machine import this_machine
-from tools.train.export import CHECKPOINT_NAME
-from tools.train.models.config import read_note
+from tools.train.models.config import CHECKPOINT_NAME, read_note
 from tools.train.stages import FULL, Stage, plan
 
 # What a training program exits with when it was stopped and saved (launch.py).

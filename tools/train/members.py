@@ -73,7 +73,7 @@ MEMBERS = {
             "terse",
             "adapter",
             Path("models/headrace-terse"),
-            "A LoRA adapter of headrace-base that writes no docstrings and short comments.",
+            "A LoRA adapter of headrace-base that writes comments instead of docstrings.",
         ),
     )
 }

@@ -19,8 +19,8 @@ from tools.train.data.packing import Sampler
 from tools.train.loop.checkpoint import load_weights
 from tools.train.loop.launch import HeldOut, arguments_of, launch, open_sources
 from tools.train.loop.parallel import Workers
-from tools.train.loop.trainer import CHECKPOINT_NAME, Settings, Trainer
-from tools.train.models.config import BASE
+from tools.train.loop.trainer import Settings, Trainer
+from tools.train.models.config import BASE, CHECKPOINT_NAME
 from tools.train.models.model import LanguageModel
 from tools.train.models.moe_config import MOE, shape_of
 from tools.train.models.moe_model import MoELanguageModel, upcycle

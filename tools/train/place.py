@@ -1,12 +1,14 @@
 """Copy the exported family to where it stands in the repository, within its limits of size.
 
 python -m tools.train.place --work build/train --root .
+python -m tools.train.place --only moe    one member; the limits hold with what stands there
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.train.members import MEMBERS, Member
@@ -35,16 +37,24 @@ def checked(what: str, files: list[Path], limit_bytes: int) -> int:
     return n_bytes
 
 
-def place(work: Path, root: Path) -> None:
-    """Copy all or, where something is too large, nothing."""
+def place(work: Path, root: Path, runs: Sequence[str] = tuple(MEMBERS)) -> None:
+    """Copy the members of `runs` or, where something is too large or not there, nothing.
+
+    Raises ValueError for the former and FileNotFoundError for the latter.
+    """
     files = {run: files_of(work, root, run, member) for run, member in MEMBERS.items()}
-    others = [path for run, of in files.items() if run != "base" for path in of.values()]
+    # A member that is not copied counts with the files that stand in its place.
+    counted = {
+        run: list(of.values()) if run in runs else [path for path in of if path.exists()]
+        for run, of in files.items()
+    }
+    others = [path for run, paths in counted.items() if run != "base" for path in paths]
     sizes = {
-        "the base": checked("the base", list(files["base"].values()), MAX_BASE_BYTES),
+        "the base": checked("the base", counted["base"], MAX_BASE_BYTES),
         "the others": checked("the others together", others, MAX_OTHER_BYTES),
     }
-    for of in files.values():
-        for target, source in of.items():
+    for run in runs:
+        for target, source in files[run].items():
             target.parent.mkdir(parents=True, exist_ok=True)
             # Contents alone: the writers of some files make them readable by their owner only.
             shutil.copyfile(source, target)
@@ -55,8 +65,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Copy the family into the repository.")
     parser.add_argument("--work", type=Path, default=Path("build/train"))
     parser.add_argument("--root", type=Path, default=Path())
+    parser.add_argument("--only", nargs="+", choices=MEMBERS, default=list(MEMBERS))
     arguments = parser.parse_args()
-    place(arguments.work, arguments.root)
+    place(arguments.work, arguments.root, arguments.only)
 
 
 if __name__ == "__main__":

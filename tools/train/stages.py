@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.models import FAMILIES
-from tools.train.export import CHECKPOINT_NAME
 from tools.train.members import MEMBERS, PROVENANCE_FILE
-from tools.train.models.config import read_note
+from tools.train.models.config import CHECKPOINT_NAME, read_note
 
 PACKAGES_FILE = Path(__file__).parent / "data" / "packages.txt"
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")

@@ -23,10 +23,9 @@ from safetensors import safe_open
 
 from tools.train.cards import results, schedule, sections
 from tools.train.data.provenance import Part, parts
-from tools.train.export import CHECKPOINT_NAME
 from tools.train.family import Times, seconds_of
 from tools.train.members import MEMBERS, PROVENANCE_FILE, Member
-from tools.train.models.config import read_note
+from tools.train.models.config import CHECKPOINT_NAME, read_note
 from tools.train.stages import exported, exported_gguf, plan
 
 

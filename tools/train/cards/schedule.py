@@ -33,7 +33,7 @@ def training(evidence: Evidence) -> str:
         rows[0] = ("tokens seen", f"{progress['tokens']:,}, beside those of the base")
     if evidence.machine:
         rows.append(("exported and measured on", evidence.machine))
-    return "## Training\n\n" + table(("", ""), rows) + legs(evidence.note)
+    return "## Training\n\n" + table(("", ""), rows) + taken_up(progress) + legs(evidence.note)
 
 
 def sequence_length(settings: Mapping[str, Any]) -> str:
@@ -51,7 +51,20 @@ def conversations(settings: Mapping[str, Any]) -> str:
     share = f"{settings['turns_share']:.0%} of the tokens"
     if settings["turns_from"] > 0.0:
         share += f" from {settings['turns_from']:.0%} of the budget on"
-    return share
+    # Runs from before the setting learnt all of them.
+    whole = not settings.get("answers_only", False)
+    return f"{share}; {'all of them' if whole else 'of these the answers'} learnt"
+
+
+def taken_up(progress: Mapping[str, Any]) -> str:
+    """Where the run went on from a GGUF file alone; "" for a run that never did."""
+    places = [f"{tokens:,}" for tokens in progress.get("taken_up_tokens", [])]
+    if not places:
+        return ""
+    told = paragraph(f"""
+        At {" and ".join(places)} tokens the run was taken up from its GGUF file alone: weights as
+        Q8_0 rounds them, optimizers anew.""")
+    return f"\n\n{told}"
 
 
 def legs(note: Mapping[str, Any]) -> str:

@@ -118,7 +118,8 @@ def rebuild(evidence: Evidence) -> str:
 ## Rebuilding it
 
 ```sh
-make models ARGS="--only {evidence.member.run}"   # this run; make models does the whole family
+make models                            # the whole family, from the corpus on
+make models ARGS="--only {evidence.member.run}"     # this run, once what it is made from is there
 ```
 
 {text}"""

@@ -106,7 +106,7 @@ def without_licence_header(text: str) -> str:
     """`text` without its leading comment when that speaks of copyright.
 
     Hundreds of files begin with the same notice: it would be learnt by heart and nothing else.
-    The notices themselves are kept in the list of provenance, by package.
+    The list of provenance keeps the licence of each package, not its files' notices.
     """
     header = HEADER.match(text)
     if header and re.search(r"copyright|licen[cs]e", header.group(), re.IGNORECASE):

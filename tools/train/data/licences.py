@@ -41,7 +41,9 @@ _WORDS = (
     (re.compile(r"MIT-CMU|HPND", re.I), "MIT-CMU"),
     (re.compile(r"\bMIT\b", re.I), "MIT"),
     (re.compile(r"2-clause", re.I), "BSD-2-Clause"),
-    (re.compile(r"BSD", re.I), "BSD-3-Clause"),
+    (re.compile(r"3-clause|new bsd|modified bsd", re.I), "BSD-3-Clause"),
+    # Of two or three clauses: that classifier does not say.
+    (re.compile(r"BSD", re.I), "BSD"),
     (re.compile(r"\bISC\b", re.I), "ISC"),
     (re.compile(r"unlicense", re.I), "Unlicense"),
 )

@@ -30,7 +30,8 @@ class Progress:
 
     `counted_s` is time spent in steps, without pauses; `places` is (epoch, window) by source.
     `legs` are the earlier parts of a run that was taken up with other settings: each the `tokens`
-    at which it ended, and its `settings`.
+    at which it ended, and its `settings`. `taken_up_tokens` says where the run went on from weights
+    alone, rounded to Q8_0 (take_up.py).
     """
 
     step: int = 0
@@ -40,6 +41,7 @@ class Progress:
     heldout_loss: float = float("nan")
     heldout_bits_per_byte: float = float("nan")
     legs: list[dict[str, Any]] = field(default_factory=list)
+    taken_up_tokens: list[int] = field(default_factory=list)
 
 
 def save(

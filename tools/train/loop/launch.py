@@ -23,7 +23,8 @@ from tools.train.data.corpus import read_documents
 from tools.train.data.cut_words import cut_words
 from tools.train.data.packing import Batch, Sampler, pack, windows
 from tools.train.loop.parallel import Workers, join
-from tools.train.loop.trainer import CHECKPOINT_NAME, Settings, StopRequest, Trainer, run
+from tools.train.loop.trainer import Settings, StopRequest, Trainer, run
+from tools.train.models.config import CHECKPOINT_NAME
 from tools.train.turns.conversations import read_conversations
 
 # Held-out windows measured at each checkpoint: enough to see a trend, few enough not to wait for.
@@ -68,7 +69,8 @@ def open_sources(data: Path, settings: Settings) -> tuple[Tokenizer, dict[str, S
     sources = {"code": Sampler(code_stream(data, tokenizer, settings), settings.seed)}
     if settings.turns_share:
         turns = pack(tokenizer, read_conversations(data / "turns", "train"), PACKING_SEED)
-        turns = answers_only(turns, tokenizer)
+        if settings.answers_only:
+            turns = answers_only(turns, tokenizer)
         sources["turns"] = Sampler(turns, settings.seed)
     documents = read_documents(data / "corpus", "heldout")
     stream = pack(tokenizer, documents, PACKING_SEED)

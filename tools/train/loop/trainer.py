@@ -29,8 +29,8 @@ from tools.train.loop import checkpoint
 from tools.train.loop.optimizer import make_optimizers
 from tools.train.loop.parallel import Workers
 from tools.train.loop.progress import Report
+from tools.train.models.config import CHECKPOINT_NAME
 
-CHECKPOINT_NAME = "checkpoint.safetensors"
 # What a step may count at most: a longer one was a pause of the process, not work.
 MAX_STEP_S = 60.0
 
@@ -50,6 +50,8 @@ class Settings:
     long_from: float = 0.9
     turns_from: float = 0.6
     turns_share: float = 0.2
+    # Of conversations only the answers are learnt; the rest is read.
+    answers_only: bool = True
     muon_learning_rate: float = 0.02
     adamw_learning_rate: float = 0.004
     final_share: float = 0.02

@@ -82,7 +82,7 @@ def n_bytes(documents: Sequence[str]) -> int:
     return sum(len(text.encode()) for text in documents)
 
 
-def spread(documents: Sequence[str], limit_bytes: int) -> bytes:
+def sampled(documents: Sequence[str], limit_bytes: int) -> bytes:
     """Documents of at most `limit_bytes` together, evenly spread over all of them, joined."""
     sizes = [len(text.encode()) for text in documents]
     share = min(1.0, limit_bytes / max(1, sum(sizes)))
@@ -147,7 +147,7 @@ def measure(
     """All baselines, by name. The byte model trains on every `every`-th document."""
     text = "".join(held_out).encode()
     yield "gzip", compressed(gzip_bytes, text, b"", "gzip -9, held-out text alone")
-    sample = spread(train, XZ_WINDOW_BYTES - len(text))
+    sample = sampled(train, XZ_WINDOW_BYTES - len(text))
     how = "what the held-out text adds to gzip -9 of a full window of training text (32 KiB)"
     yield "gzip_trained", compressed(gzip_bytes, text, sample[-GZIP_WINDOW_BYTES:], how)
     yield "xz", compressed(xz_bytes, text, b"", "xz -9e, held-out text alone")

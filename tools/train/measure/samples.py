@@ -10,8 +10,10 @@ executed.
     python -m tools.train.measure.samples src/headrace/embedded/headrace-base-q8_0.gguf --json FILE
 
 JSON: {"model", "seed", "samples": [SAMPLE], "means": MEANS, "reference_means": MEANS}, with SAMPLE
-as in the class below, its marks as in marks.py, and MEANS {"parsed_share",
-"brackets_match", "indented_share"} of the held-out samples, and of what stands in their files.
+as in the class below, its marks as in marks.py, and MEANS {"parsed_share", "brackets_match",
+"indented_share", "n_lines", "empty_share"} of the held-out samples, and of what stands in their
+files. Shares of lines are means over the samples that have a line; how many have none is told
+beside them.
 """
 
 from __future__ import annotations
@@ -187,11 +189,13 @@ def code_before(prompt: Prompt) -> str:
 
 
 def means(marks: Sequence[Marks]) -> dict[str, float]:
-    """The mean of each mark, over those that have it."""
+    """The mean of each mark, over those that have it; `empty_share` is of those without text."""
     values = {
         "parsed_share": [m.parsed_share for m in marks if m.parsed_share is not None],
         "brackets_match": [float(m.brackets_match) for m in marks],
         "indented_share": [m.indented_share for m in marks if m.indented_share is not None],
+        "n_lines": [float(m.n_lines) for m in marks],
+        "empty_share": [float(m.n_lines == 0) for m in marks],
     }
     return {name: sum(given) / len(given) for name, given in values.items() if given}
 
@@ -232,7 +236,9 @@ def main() -> None:
     found = means([sample.marks for sample in held_out if sample.marks])
     reference = means([sample.reference_marks for sample in held_out if sample.reference_marks])
     for name, value in found.items():
-        print(f"mean {name} of held-out ones: {value:.1%}; of their files: {reference[name]:.1%}")
+        form = ".1f" if name == "n_lines" else ".1%"
+        theirs = f"{reference[name]:{form}}"
+        print(f"mean {name} of held-out ones: {value:{form}}; of their files: {theirs}")
     if arguments.json is not None:
         report = {
             "model": Path(arguments.model).name,

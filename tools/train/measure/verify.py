@@ -25,9 +25,10 @@ from tokenizers import Tokenizer
 from headrace import LLM, SamplingParams
 from headrace.models import FAMILIES
 from tools.train.data.corpus import read_documents
-from tools.train.export import CHECKPOINT_NAME, END_IDS, write_gguf
+from tools.train.export import END_IDS, write_gguf
 from tools.train.measure.llama_server import LlamaServer
 from tools.train.measure.predictor import open_predictor
+from tools.train.models.config import CHECKPOINT_NAME
 
 MAX_LOGIT_DIFFERENCE = 1e-4
 N_PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 10, 48, 64
@@ -134,7 +135,7 @@ def verify(run: Path, data: Path, folder: Path, llama_server: Path | None) -> di
     with tempfile.TemporaryDirectory() as scratch:
         files = {codec: Path(scratch) / f"{codec}.gguf" for codec in ("F32", "Q8_0")}
         for codec, path in files.items():
-            write_gguf(folder, path, folder.name, "", codec)
+            write_gguf(folder, path, {}, codec)
             kept = exact if codec == "F32" else rounded
             if llama_server is not None:
                 with LlamaServer(llama_server, path) as server:

@@ -53,6 +53,7 @@ DRAFT = ModelConfig(
     hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4
 )
 
+CHECKPOINT_NAME = "checkpoint.safetensors"
 # safetensors allows only strings as metadata: this key holds one JSON object.
 NOTE_KEY = "headrace"
 

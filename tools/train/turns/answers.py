@@ -46,7 +46,6 @@ def shown_name(fact: Fact, draw: random.Random) -> str:
 
 def where(fact: Fact) -> str:
     """A sentence that places the fact: its kind and its module or class."""
-    article = "a"
     if fact.module == "builtins":
         owner = fact.name.rpartition(".")[0]
         return (
@@ -54,8 +53,8 @@ def where(fact: Fact) -> str:
         )
     owner = fact.name.rpartition(".")[0]
     if owner:
-        return f"`{fact.name}` is {article} {fact.kind} of the class `{owner}` in `{fact.module}`."
-    return f"`{fact.name}` is {article} {fact.kind} of the module `{fact.module}`."
+        return f"`{fact.name}` is a {fact.kind} of the class `{owner}` in `{fact.module}`."
+    return f"`{fact.name}` is a {fact.kind} of the module `{fact.module}`."
 
 
 def _bare_names(fact: Fact) -> list[str]:
