@@ -1,13 +1,15 @@
-"""Writes docs/flags.md and docs/commands.md from code; with --check, fails on a stale one."""
+"""Writes the pages of PAGES from code and data; with --check, fails on a stale one."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from headrace.catalog.coverage import ITEM_KINDS, Coverage, load_coverage
 from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
 
@@ -107,7 +109,63 @@ def _command_lines(name: str, command: click.Command, settings: set[str]) -> lis
     return lines
 
 
-PAGES = {"flags.md": flags_page, "commands.md": commands_page}
+def coverage_page() -> str:
+    """docs/coverage.md: counts of the background documents' items, what is open, what is not."""
+    coverage = load_coverage()
+    total, waiting = len(coverage.items), sum(one.open for one in coverage.items)
+    lines = [
+        "# What the background documents hold",
+        "",
+        "To see what is still open, run `headrace catalog coverage`; `--json` has each open item",
+        "with its section and lines. The catalog began with five documents. Every section, table,",
+        "table row, formula, block of code, decision tree, checklist item and pitfall of them, and",
+        "every passage between, is an item of `src/headrace/catalog/data/coverage.toml`, with the",
+        "rows, the command or the test that carries it, what it waits for, or why it is rejected.",
+        "Ids are made of the document and the first line there. A rule that says which of several",
+        "to take waits for `plan recommend`; what somebody can get wrong waits for `plan lint`.",
+        f"Of {total} items {waiting} are open. This page is generated: `make docs`.",
+        "",
+        "## Answers",
+        "",
+        "| document | items | rows | command | test | open | rejected |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, document in coverage.documents.items():
+        counts = coverage.answers_of(name)
+        again = f", repeats {document.repeats}" if document.repeats else ""
+        cells = [f"{name}{again}", sum(counts.values()), *counts.values()]
+        lines.append(_row(cells))
+    lines += [
+        "",
+        "## Kinds",
+        "",
+        _row(["document", *ITEM_KINDS]),
+        "|---" * (len(ITEM_KINDS) + 1) + "|",
+        *(_row([name, *coverage.kinds_of(name).values()]) for name in coverage.documents),
+        "",
+        "## Open",
+        "",
+    ]
+    for work, items in coverage.waiting().items():
+        told = ", ".join(f"{one.name} ({one.id})" for one in items)
+        lines += [f"**{work}**, {coverage.works[work].does}: {len(items)} items. {told}.", ""]
+    return "\n".join([*lines, *_rejected(coverage)]) + "\n"
+
+
+def _rejected(coverage: Coverage) -> list[str]:
+    lines = ["## Rejected", "", "| item | what | why | contradiction |", "|---|---|---|---|"]
+    return lines + [
+        _row([one.id, one.name, one.rejected, one.contradiction])
+        for one in coverage.items
+        if one.rejected
+    ]
+
+
+def _row(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+PAGES = {"flags.md": flags_page, "commands.md": commands_page, "coverage.md": coverage_page}
 
 
 def main() -> int:

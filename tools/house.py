@@ -29,6 +29,7 @@ FLOORS = {
     "server": 6,
     "bench": 6,
     "eval": 6,
+    "plan": 6,
     "offline": 6,
     "llm": 7,
     "async_llm": 7,

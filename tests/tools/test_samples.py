@@ -33,7 +33,7 @@ def test_marks_of_good_code() -> None:
     assert found.parsed_share == 1.0
     assert (found.brackets_match, found.n_open_brackets) == (True, 0)
     assert found.indented_share == 1.0
-    assert found.n_lines == 11
+    assert found.n_lines == 10  # the blank one is none
 
 
 def test_marks_of_text_that_breaks_off() -> None:
@@ -43,6 +43,7 @@ def test_marks_of_text_that_breaks_off() -> None:
     assert found.n_lines == 2
     assert marks_of("import nu", "mpy").parsed_share is None
     assert marks_of("import nu", "").indented_share is None
+    assert marks_of("def f(x):\n", "\n  \n").n_lines == 0
     # The line that the prompt began is the prompt's: its indentation says nothing.
     assert marks_of("import nu", "mpy\nimport os\n").indented_share == 1.0
 

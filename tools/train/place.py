@@ -28,7 +28,14 @@ def files_of(work: Path, root: Path, run: str, member: Member) -> dict[Path, Pat
 
 
 def checked(what: str, files: list[Path], limit_bytes: int) -> int:
-    """The bytes of `files`. Raises ValueError when they are more than the limit."""
+    """The bytes of `files`.
+
+    Raises ValueError when they are more than the limit, or one is not there.
+    """
+    missing = [str(path) for path in files if not path.exists()]
+    if missing:
+        named = ", ".join(missing)
+        raise ValueError(f"{what}: {named} is not there: export it, and write its card")
     n_bytes = sum(path.stat().st_size for path in files)
     if n_bytes > limit_bytes:
         raise ValueError(
@@ -40,7 +47,7 @@ def checked(what: str, files: list[Path], limit_bytes: int) -> int:
 def place(work: Path, root: Path, runs: Sequence[str] = tuple(MEMBERS)) -> None:
     """Copy the members of `runs` or, where something is too large or not there, nothing.
 
-    Raises ValueError for the former and FileNotFoundError for the latter.
+    Raises ValueError for either.
     """
     files = {run: files_of(work, root, run, member) for run, member in MEMBERS.items()}
     # A member that is not copied counts with the files that stand in its place.
@@ -67,7 +74,10 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path())
     parser.add_argument("--only", nargs="+", choices=MEMBERS, default=list(MEMBERS))
     arguments = parser.parse_args()
-    place(arguments.work, arguments.root, arguments.only)
+    try:
+        place(arguments.work, arguments.root, arguments.only)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
 
 
 if __name__ == "__main__":

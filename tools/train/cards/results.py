@@ -38,12 +38,16 @@ def prediction(evidence: Evidence) -> str:
     own = evidence.measured(evidence.member.run)
     total, baselines = own["total"], evidence.measured("baselines")
     rows: list[tuple[str, str, str, str, str]] = []
-    compared = dict.fromkeys([evidence.member.run, "base"])
-    for name in compared:
+    compared = {name: f"headrace-{name}" for name in (evidence.member.run, "base")}
+    # Members are compared on a part of the files; what the base gives on all of them is told, too.
+    whole = f"{evidence.member.run}-all"
+    if whole in evidence.measures:
+        compared[whole] = f"headrace-{evidence.member.run}, on all held-out files"
+    for name, what in compared.items():
         one = evidence.measured(name)["total"]
         rows.append(
             (
-                f"headrace-{name}",
+                what,
                 with_error(one["bits_per_byte"], one["bits_per_byte_error"]),
                 f"{one['perplexity']:.2f}",
                 f"{one['top1']:.1%}",
@@ -175,8 +179,8 @@ def samples(evidence: Evidence) -> str:
     marks = [
         (what, f"{report['means'][key]:{form}}", f"{report['reference_means'][key]:{form}}")
         for key, what, form in (
-            ("n_lines", "lines written, 20 at most", ".1f"),
-            ("empty_share", "samples that end before their first line", ".0%"),
+            ("n_lines", "lines that are not blank, of 20 at most", ".1f"),
+            ("empty_share", "samples without such a line", ".0%"),
             ("parsed_share", "lines in the longest beginning that parses as Python", ".0%"),
             ("brackets_match", "samples whose brackets match", ".0%"),
             ("indented_share", "lines of code indented as Python allows there", ".0%"),

@@ -33,6 +33,8 @@ tools.train.data.corpus` writes `provenance.json`, which lists every file with i
 SHA-256 of that list is
 `{digest}`.
 
+Licences are as each package's metadata says them; "BSD" where it does not say of how many clauses.
+
 ## By licence
 
 {licences}

@@ -29,11 +29,12 @@ PART = re.compile(
 class Marks:
     """Marks of a completion's lines; shares are None when it has no line to give them to.
 
-    `parsed_share` is the share of the completion's whole lines that lie in the longest beginning of
-    prompt and completion which is a Python module. `brackets_match` says that no bracket is closed
-    by another kind or without being open; `n_open_brackets` are still open where the text ends.
-    `indented_share` is the share of lines of code, outside of brackets and strings, that are
-    indented by a multiple of INDENT columns that Python allows there.
+    `n_lines` counts those that are not blank. `parsed_share` is the share of the completion's whole
+    lines that lie in the longest beginning of prompt and completion which is a Python module.
+    `brackets_match` says that no bracket is closed by another kind or without being open;
+    `n_open_brackets` are still open where the text ends. `indented_share` is the share of lines of
+    code, outside of brackets and strings, that are indented by a multiple of INDENT columns that
+    Python allows there.
     """
 
     n_lines: int
@@ -56,7 +57,7 @@ def marks_of(prompt: str, completion: str) -> Marks:
     text = prompt + completion
     matching, n_open = _brackets(text)
     return Marks(
-        n_lines=completion.count("\n") + (not completion.endswith("\n") and bool(completion)),
+        n_lines=sum(not line.isspace() for line in completion.splitlines() if line),
         parsed_share=_parsed_share(prompt, completion),
         brackets_match=matching,
         n_open_brackets=n_open,

@@ -189,7 +189,7 @@ def code_before(prompt: Prompt) -> str:
 
 
 def means(marks: Sequence[Marks]) -> dict[str, float]:
-    """The mean of each mark, over those that have it; `empty_share` is of those without text."""
+    """The mean of each mark, over those that have it; `empty_share` is of those without a line."""
     values = {
         "parsed_share": [m.parsed_share for m in marks if m.parsed_share is not None],
         "brackets_match": [float(m.brackets_match) for m in marks],
