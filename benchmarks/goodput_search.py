@@ -110,8 +110,8 @@ def outcome(search: dict[str, Any], slo: str, attainment: float) -> str:
     """The result in a sentence, with how sure it is."""
     sure = "decided" if search["decided"] else "not decided"
     return (
-        f"**{search['told']}**, {slo} ms for {attainment:.0%} of requests; {sure}, each rate at "
-        f"{search['confidence']:.0%} confidence over all looks at it."
+        f"**{search['told']}**, {slo} ms for {attainment:.0%} of requests; {sure}, at "
+        f"{search['confidence']:.0%} confidence over all rates and looks."
     )
 
 

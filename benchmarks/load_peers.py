@@ -59,23 +59,43 @@ class UnreadableError(RuntimeError):
     """A result file lacks what this version of its tool writes."""
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {error}") from error
+class Result(NamedTuple):
+    """A tool's result file. value: the whole of its JSON, or a part."""
 
+    path: Path
+    value: Any
 
-def _at(found: Any, path: Path, *keys: str | int) -> Any:
-    for key in keys:
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """Raises UnreadableError where it is not there, or no JSON."""
         try:
-            found = found[key]
-        except (KeyError, IndexError, TypeError) as error:
-            where = ".".join(str(one) for one in keys)
-            raise UnreadableError(f"{path}: has no {where}; its tool is of another version") from (
-                error
-            )
-    return found
+            return cls(path, json.loads(path.read_bytes()))
+        except (OSError, ValueError) as error:
+            raise UnreadableError(f"{path}: {error}") from error
+
+    def at(self, *keys: str | int) -> Any:
+        """What stands there; raises UnreadableError where nothing does."""
+        found = self.value
+        for key in keys:
+            try:
+                found = found[key]
+            except (KeyError, IndexError, TypeError) as error:
+                where = ".".join(str(one) for one in keys)
+                raise UnreadableError(
+                    f"{self.path}: has no {where}; its tool is of another version"
+                ) from error
+        return found
+
+    def part(self, *keys: str | int) -> Result:
+        """As `at`, to read on from there."""
+        return Result(self.path, self.at(*keys))
+
+    def completed(self, *keys: str | int) -> float:
+        """The number of requests that succeeded; raises UnreadableError where none did."""
+        count: float = self.at(*keys)
+        if not count:
+            raise UnreadableError(f"{self.path}: no request succeeded")
+        return count
 
 
 def vllm_command(load: Load, data: Path, out: Path) -> list[str]:
@@ -97,19 +117,18 @@ def vllm_command(load: Load, data: Path, out: Path) -> list[str]:
 
 def read_vllm(folder: Path) -> Figures:
     """Raises UnreadableError where a figure is missing, or none of the requests succeeded."""
-    path = folder / "vllm.json"
-    told = _json(path)
-    done = _completed(_at(told, path, "completed"), path)
+    told = Result.read(folder / "vllm.json")
+    done = told.completed("completed")
     figures: Figures = {
-        ("duration s", ""): _at(told, path, "duration"),
-        ("requests/s", ""): _at(told, path, "request_throughput"),
-        ("output tokens/s", ""): _at(told, path, "output_throughput"),
-        ("prompt tokens", ""): _at(told, path, "total_input_tokens") / done,
-        ("output tokens", ""): _at(told, path, "total_output_tokens") / done,
+        ("duration s", ""): told.at("duration"),
+        ("requests/s", ""): told.at("request_throughput"),
+        ("output tokens/s", ""): told.at("output_throughput"),
+        ("prompt tokens", ""): told.at("total_input_tokens") / done,
+        ("output tokens", ""): told.at("total_output_tokens") / done,
     }
     for metric in ("ttft", "tpot", "itl", "e2el"):
         for statistic, word in zip(STATISTICS, ("mean", "median", "p99"), strict=True):
-            figures[metric, statistic] = _at(told, path, f"{word}_{metric}_ms")
+            figures[metric, statistic] = told.at(f"{word}_{metric}_ms")
     return figures
 
 
@@ -150,26 +169,25 @@ _GUIDELLM = {
 
 def read_guidellm(folder: Path) -> Figures:
     """Of successful requests. Raises UnreadableError as `read_vllm`."""
-    path = folder / "guidellm.json"
-    told = _at(_json(path), path, "benchmarks", 0)
-    metrics = _at(told, path, "metrics")
-    _completed(_at(metrics, path, "request_totals", "successful"), path)
+    told = Result.read(folder / "guidellm.json").part("benchmarks", 0)
+    metrics = told.part("metrics")
+    metrics.completed("request_totals", "successful")
 
     def mean(name: str) -> float:
-        return float(_at(metrics, path, name, "successful", "mean"))
+        return float(metrics.at(name, "successful", "mean"))
 
     figures: Figures = {
-        ("duration s", ""): _at(told, path, "duration"),
+        ("duration s", ""): told.at("duration"),
         ("requests/s", ""): mean("requests_per_second"),
         ("output tokens/s", ""): mean("output_tokens_per_second"),
         ("prompt tokens", ""): mean("prompt_token_count"),
         ("output tokens", ""): mean("output_token_count"),
     }
     for metric, (name, scale) in _GUIDELLM.items():
-        spread = _at(metrics, path, name, "successful")
-        figures[metric, "mean"] = _at(spread, path, "mean") * scale
-        figures[metric, "p50"] = _at(spread, path, "percentiles", "p50") * scale
-        figures[metric, "p99"] = _at(spread, path, "percentiles", "p99") * scale
+        spread = metrics.part(name, "successful")
+        figures[metric, "mean"] = spread.at("mean") * scale
+        figures[metric, "p50"] = spread.at("percentiles", "p50") * scale
+        figures[metric, "p99"] = spread.at("percentiles", "p99") * scale
     return figures
 
 
@@ -196,31 +214,24 @@ _AIPERF = (
 
 def read_aiperf(folder: Path) -> Figures:
     """Raises UnreadableError as `read_vllm`, also for a time that is not in milliseconds."""
-    path = folder / "profile_export_aiperf.json"
-    told = _json(path)
-    _completed(_at(told, path, "request_count", "avg"), path)
+    told = Result.read(folder / "profile_export_aiperf.json")
+    told.completed("request_count", "avg")
     figures: Figures = {
-        ("duration s", ""): _at(told, path, "benchmark_duration", "avg"),
-        ("requests/s", ""): _at(told, path, "request_throughput", "avg"),
-        ("output tokens/s", ""): _at(told, path, "output_token_throughput", "avg"),
-        ("prompt tokens", ""): _at(told, path, "input_sequence_length", "avg"),
-        ("output tokens", ""): _at(told, path, "output_sequence_length", "avg"),
+        ("duration s", ""): told.at("benchmark_duration", "avg"),
+        ("requests/s", ""): told.at("request_throughput", "avg"),
+        ("output tokens/s", ""): told.at("output_token_throughput", "avg"),
+        ("prompt tokens", ""): told.at("input_sequence_length", "avg"),
+        ("output tokens", ""): told.at("output_sequence_length", "avg"),
     }
     for metric in _AIPERF:
-        if metric not in told and metric == "inter_chunk_latency":
+        if metric not in told.value and metric == "inter_chunk_latency":
             continue
-        unit = _at(told, path, metric, "unit")
+        unit = told.at(metric, "unit")
         if unit != "ms":
-            raise UnreadableError(f"{path}: {metric} is in {unit}, not in ms")
+            raise UnreadableError(f"{told.path}: {metric} is in {unit}, not in ms")
         for statistic, word in zip(STATISTICS, ("avg", "p50", "p99"), strict=True):
-            figures[metric, statistic] = _at(told, path, metric, word)
+            figures[metric, statistic] = told.at(metric, word)
     return figures
-
-
-def _completed(count: float, path: Path) -> float:
-    if not count:
-        raise UnreadableError(f"{path}: no request succeeded")
-    return count
 
 
 _START = (

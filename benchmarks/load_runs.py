@@ -141,20 +141,11 @@ def wait_ready(url: str, timeout_s: float = START_TIMEOUT_S) -> None:
 
 
 def load_here(arguments: Sequence[str]) -> Done:
-    """`headrace bench load` in this process: its run in place of what it would print."""
-    import headrace.cli.bench_load as command
-    from headrace.cli.main import cli
+    """One run of `headrace bench load` in this process, in place of what it would print."""
+    from headrace.cli.bench_load import experiment_of
 
-    kept: list[Done] = []
-
-    def show(done: Done, given: dict[str, Any]) -> None:
-        kept.append(done)
-
-    command.show = show
-    cli(["bench", "load", *arguments], standalone_mode=False)
-    if not kept:
-        raise RunError(f"bench load {' '.join(arguments)}: there was no run")
-    return kept[0]
+    experiment, options = experiment_of(arguments)
+    return experiment.run(options)
 
 
 def load_apart(

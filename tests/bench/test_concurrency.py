@@ -68,4 +68,13 @@ def test_all_at_once_is_never_steady_and_nothing_has_no_window() -> None:
 def test_failed_requests_fly_too_and_unsent_ones_do_not() -> None:
     failed = stream(end_ms=5, failure=Failure("timeout", "5 ms passed"))
     unsent = stream(sent_ms=None, end_ms=9, failure=Failure("cancelled", "the run ended"))
-    assert flights([failed, unsent, steady(2, 1, 1)]) == [Flight(0, 5 * MS), Flight(0, 2 * MS)]
+    flown = flights([failed, unsent, steady(2, 1, 1)])
+    assert flown == [Flight(0, 5 * MS, completed=False), Flight(0, 2 * MS)]
+
+
+def test_of_many_users_some_are_always_between_two_requests() -> None:
+    """All 40 are there from 40 on, though only 39 are ever seen at once until 1,000."""
+    ramp = [Flight(at, 500) for at in range(1, 40)]
+    again = [Flight(501, 999)] * 39 + [Flight(1000, 2000)] * 40 + [Flight(1500, 1600)]
+    window = steady_window([Flight(0, 5), *ramp, *again], closed_loop=True)
+    assert window == Window(39, 1500)

@@ -56,7 +56,7 @@ def test_decoding_takes_a_step_a_token() -> None:
     model = MockModel()
     result = run_case(engine(model), Case(0, 10, 4, 16), repeats=1, clock=Clock(model))
     sizes = [len(batch.token_ids) for batch in model.batches]
-    assert sizes.count(4) >= 20, "two series of ten steps, four requests in each"
+    assert sizes.count(4) >= 20, "two runs of ten steps, four requests in each"
     assert result.step_operations == pytest.approx(
         sum(4 * (2 * 10 + 2 + 4 * 2 * (17 + step + 1)) for step in range(10)) / 10, abs=1
     )

@@ -36,6 +36,16 @@ def test_the_bootstrap_without_drawing_is_the_bootstrap() -> None:
     assert got.high == pytest.approx(drawn[3899], rel=0.05)
 
 
+def test_a_nearest_percentile_is_compared_as_one() -> None:
+    values = [1.0, 2.0, 3.0, 40.0]
+    got = ratio_of_percentiles(
+        values, [1.0, 1.0], 0.75, source=random.Random(5), interpolation="nearest"
+    )
+    assert got is not None and got.ratio == 3.0
+    drawn = sorted(sorted(random.Random(at).choices(values, k=4))[2] for at in range(4000))
+    assert (got.low, got.high) == (drawn[100], drawn[3899])
+
+
 def test_ratios_that_cannot_be_said() -> None:
     source = random.Random(6)
     assert ratio_of_percentiles([], [1.0], source=source) is None

@@ -15,6 +15,7 @@ from headrace.bench.record import ClientHealth, Failure, RequestRecord, RunRecor
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import Summary, summarize
 from tests.bench.streams import MS, records, run, steady, stream, unhurried
+from tests.bench.test_server_history import reading
 
 
 def p50(summary: Summary, name: str, clock: str = "sent") -> float:
@@ -85,10 +86,17 @@ def test_one_run_under_every_definition() -> None:
         )
     )
     found = {name: summarize(mixed, definition=one) for name, one in DEFINITIONS.items()}
-    first = {"headrace": "ttft", "vllm": "ttft", "llmperf": "ttft_s"}
+    first = {"headrace": "ttft", "vllm": "ttft", "vllm-0.32": "ttft", "llmperf": "ttft_s"}
     assert {
         name: p50(one, first.get(name, "time_to_first_token")) for name, one in found.items()
-    } == {"headrace": 100, "vllm": 100, "aiperf": 100, "guidellm": 100, "llmperf": 160}
+    } == {
+        "headrace": 100,
+        "vllm": 100,
+        "vllm-0.32": 10,
+        "aiperf": 100,
+        "guidellm": 100,
+        "llmperf": 160,
+    }
     assert p50(found["headrace"], "tpot") == 30
     assert p50(found["vllm"], "tpot") == 30
     assert p50(found["guidellm"], "time_per_output_token") == pytest.approx(160 / 3, abs=1e-5)
@@ -106,6 +114,112 @@ def test_guidellm_weighs_requests_by_their_tokens() -> None:
     mean = got.from_sent["inter_token_latency"].distribution.mean
     assert mean == pytest.approx((1 * 10 + 10 * 50) / 11)
     assert summarize(two).from_sent["tpot"].distribution.mean == pytest.approx(30)
+
+
+CUT = Failure("cancelled", "the run ended")
+
+
+def test_what_the_end_of_a_run_cuts_off_was_made_all_the_same() -> None:
+    """Two users, always at 10 tokens/s each, 10-token answers, cut off at 2.5 s."""
+    whole = [
+        steady(10, 100, 100, start_ms=1000 * turn, index=2 * turn + user)
+        for turn in range(2)
+        for user in range(2)
+    ]
+    cut = [
+        steady(5, 100, 100, start_ms=2000, index=4 + at, failure=CUT, tokens=None)
+        for at in range(2)
+    ]
+    more = steady(4, 100, 100, start_ms=2400, index=6, end_ms=2500, failure=CUT, tokens=None)
+    got = summarize(run(*whole, *cut, more)).steady
+    assert got is not None and (got.start_s, got.end_s) == (1.0, 2.4)
+    # From 1.0 to 2.4 s: 20 tokens of whole answers, and 4 each of the two that were cut off.
+    assert got.tokens_per_s == pytest.approx(28 / 1.4)
+    assert got.requests_per_s == pytest.approx(2 / 1.4)
+
+
+def test_a_cut_stream_that_nobody_counted_has_tokens_as_its_characters_are() -> None:
+    """Five tokens a chunk; and what was told before the cut is not believed."""
+    packed = [
+        stream(
+            *((start + 100 * at, "text", "abcdefghij") for at in range(1, 5)),
+            sent_ms=start,
+            index=index,
+            tokens=20,
+        )
+        for index, start in enumerate((0, 400))
+    ]
+    cut = stream(
+        (900, "text", "abcdefghij"),
+        (1000, "text", "abcdefghij"),
+        sent_ms=800,
+        index=2,
+        tokens=1,
+        failure=CUT,
+    )
+    last = stream(sent_ms=1000, end_ms=1001, index=3, failure=CUT)
+    got = summarize(run(*packed, cut, last)).steady
+    assert got is not None and (got.start_s, got.end_s) == (0.4, 1.0)
+    assert got.tokens_per_s == pytest.approx((20 + 10) / 0.6)
+
+
+def test_a_refusal_does_not_open_the_steady_window() -> None:
+    refused = stream(end_ms=2, failure=Failure("http", "429"), status=429, index=9)
+    got = summarize(run(*LOOP.requests, refused)).steady
+    assert got is not None and got.start_s == 0.3
+
+
+def test_a_closed_loop_is_steady_once_all_users_are_there() -> None:
+    """The second of two users begins at 400 ms, when the first has had two answers."""
+    ramped = run(
+        *(steady(2, 100, 100, start_ms=200 * at, index=at) for at in range(4)),
+        *(steady(2, 100, 100, start_ms=400 + 200 * at, index=4 + at) for at in range(3)),
+    )
+    opened = summarize(ramped).steady
+    assert opened is not None and opened.start_s == 0.2
+    closed = summarize(msgspec.structs.replace(ramped, about={"open_loop": False})).steady
+    assert closed is not None and closed.start_s == 0.4
+
+
+def test_ten_requests_are_no_thousand_gaps() -> None:
+    got = summarize(run(*(steady(129, 10, 10 + at, index=at) for at in range(10))))
+    gaps = got.from_sent["itl_chunk"].distribution
+    assert gaps.count == 1280 and gaps.p99_marked
+    assert gaps.p50_interval == gaps.mean_interval == (None, None)
+    many = summarize(run(*(steady(3, 10, 10 + at % 7, index=at) for at in range(1000))))
+    assert not many.from_sent["itl_chunk"].distribution.p99_marked
+
+
+def test_gaps_are_the_same_by_either_clock() -> None:
+    late = run(*(steady(5, 10, 10 + at, index=at, intended_ms=-50) for at in range(40)))
+    got = summarize(late)
+    assert got.from_intended["itl_chunk"] == got.from_sent["itl_chunk"]
+    assert got == summarize(late), "chance is the same each time"
+
+
+def test_what_the_server_said_of_the_measured_span() -> None:
+    told = tuple(reading(at, **more) for at, more in TOLD.items())
+    answered = steady(2, 500, 500, start_ms=1000)
+    got = summarize(msgspec.structs.replace(run(answered), server_metrics=told)).server
+    assert got is not None and (got.from_s, got.to_s, got.readings) == (1.0, 2.0, 3)
+    assert got.kv_use_most == 0.75 and got.preemptions == 4
+    assert got.prefix_hit_share == pytest.approx(300 / 1200)
+    # 15.75 GB in one second of steps of 21 GB/s, 55 of 220 G operations.
+    assert got.mbu == pytest.approx(0.75) and got.mfu == pytest.approx(0.25)
+    assert summarize(run(answered)).server is None
+
+
+# The warm-up before 1 s and what came after 2 s are not of the span.
+TOLD = {
+    0.0: {"kv": 0.99, "prompt": 0, "hits": 0, "preempted": 0, "bytes": 0, "ops": 0, "busy": 0},
+    1.0: {"kv": 0.5, "prompt": 1000, "hits": 900, "preempted": 7, "bytes": 50e9, "busy": 2},
+    1.5: {"kv": 0.75, "prompt": 1000, "hits": 900, "preempted": 9, "bytes": 50e9, "busy": 2},
+    2.0: {
+        "kv": 0.6, "prompt": 2200, "hits": 1200, "preempted": 11, "bytes": 65.75e9,
+        "ops": 1e10 + 55e9, "busy": 3,
+    },
+    3.0: {"kv": 0.98, "prompt": 9000, "hits": 9000, "preempted": 99, "busy": 9},
+}  # fmt: skip
 
 
 def test_the_longest_stall_says_where() -> None:
@@ -148,6 +262,16 @@ def test_what_a_run_cost_is_of_what_was_completed() -> None:
     assert hourly.run_usd == pytest.approx(0.001 * 0.02)
     assert hourly.tokens_per_s_per_usd == pytest.approx(2000 / 0.02 / 3.6)
     assert summarize(of).cost.basis == "unknown"
+
+
+def test_a_price_holds_up_to_a_length_of_the_prompt() -> None:
+    told = Usage(prompt_tokens=1000, completion_tokens=500)
+    of = run(steady(2, 10, 10, usage=told))
+    tiered = Prices(input_usd=1, output_usd=10, prompt_tokens_most=1000)
+    assert summarize(of, prices=tiered).cost.run_usd == pytest.approx(6000e-6)
+    short = msgspec.structs.replace(tiered, prompt_tokens_most=999)
+    got = summarize(of, prices=short).cost
+    assert got.run_usd is None and got.why is not None and "more than 999 tokens" in got.why
 
 
 def test_tokens_that_nobody_counted_have_no_price() -> None:

@@ -89,3 +89,63 @@ async def test_a_call_that_fails_does_not_stop_the_others() -> None:
     await asyncio.wait_for(done.wait(), 10)
     timer.close()
     assert [type(error) for error in told] == [ValueError]
+
+
+class FakeLoop:
+    """One call to come; `run` makes it, which is a round of the loop."""
+
+    def __init__(self) -> None:
+        self.callback: Callable[[], None] | None = None
+
+    def call_later(self, _wait_s: float, callback: Callable[[], None]) -> FakeLoop:
+        self.callback = callback
+        return self
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def run(self) -> None:
+        callback, self.callback = self.callback, None
+        assert callback is not None
+        callback()
+
+
+def test_a_call_that_another_asks_for_is_made_in_a_later_round() -> None:
+    loop = FakeLoop()
+    timer = Timer(loop, lambda: 1000)  # type: ignore[arg-type]
+    called: list[str] = []
+
+    def again() -> None:
+        called.append("again")
+        if len(called) < 50:
+            timer.call_at_ns(0, again)  # due before all others
+
+    timer.call_at_ns(5, again)
+    timer.call_at_ns(6, lambda: called.append("asked before"))
+    loop.run()
+    assert called == ["again", "asked before"]
+    for round_number in range(3, 10):
+        loop.run()
+        assert len(called) == round_number
+
+
+def test_what_is_due_behind_a_call_that_fails_or_cancels_it() -> None:
+    loop = FakeLoop()
+    timer = Timer(loop, lambda: 1000)  # type: ignore[arg-type]
+    called: list[int] = []
+
+    def fail() -> None:
+        third.cancel()
+        raise ValueError("on purpose")
+
+    timer.call_at_ns(1, fail)
+    timer.call_at_ns(2, lambda: called.append(2))
+    third = timer.call_at_ns(3, lambda: called.append(3))
+    with pytest.raises(ValueError, match="purpose"):
+        loop.run()
+    loop.run()
+    assert called == [2]
+    timer.call_at_ns(4, timer.close)
+    timer.call_at_ns(5, lambda: called.append(5))
+    loop.run()
+    assert called == [2]

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from headrace.bench.record import Failure
+from headrace.bench.record import About, Failure, RunRecord
 from headrace.bench.slo import parse_slo
-from headrace.bench.vllm_result import vllm_result
-from tests.bench.streams import run, steady, stream
+from headrace.bench.vllm_result import vllm_keys, vllm_result
+from tests.bench.streams import IDLE, run, steady, stream
 
 FOUR = ("ttft", "tpot", "itl", "e2el")
 
@@ -38,6 +38,7 @@ def test_the_keys_that_plotting_scripts_read() -> None:
         for what in ("mean", "median", "std", "p50", "p99", "p99.9")
     }
     assert set(got) == statistics | {
+        "num_prompts",
         "duration",
         "completed",
         "failed",
@@ -51,6 +52,28 @@ def test_the_keys_that_plotting_scripts_read() -> None:
         "max_concurrent_requests",
     }
     assert json.loads(json.dumps(got)) == got
+
+
+def test_of_completions_the_empty_event_at_the_end_counts() -> None:
+    record = stream((100, "text", "a"), (150, "text", "b"), (170, "other", ""), tokens=2)
+    chat = RunRecord(about={}, requests=(record,), health=IDLE)
+    assert vllm_result(chat)["mean_e2el_ms"] == pytest.approx(150)
+    plain = RunRecord(
+        about={"endpoint_kind": "openai-completions"}, requests=(record,), health=IDLE
+    )
+    assert vllm_result(plain)["mean_e2el_ms"] == pytest.approx(170)
+
+
+def test_keys_of_the_command_line() -> None:
+    about: About = {"started": "2026-11-22", "endpoint_kind": "openai-chat", "model": "m"}
+    assert vllm_keys(about, rate=None, concurrency=8) == {
+        "date": "2026-11-22",
+        "endpoint_type": "openai-chat",
+        "model_id": "m",
+        "tokenizer_id": None,
+        "request_rate": "inf",
+        "max_concurrency": 8,
+    }
 
 
 def test_figures_by_hand() -> None:

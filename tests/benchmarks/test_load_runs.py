@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from benchmarks.load_runs import RunError, cores, endpoint, json_of, pinned
+from benchmarks.load_runs import RunError, cores, endpoint, json_of, load_here, pinned
 from benchmarks.markdown import number, surroundings, surroundings_line, table
+from headrace.errors import ConfigError
+from tests.cli.test_bench_load import SHORT, mock, run
 
 SPEAKS = 'import time; print(\'{"url": "http://x"}\', flush=True); time.sleep(600)'
 
@@ -39,6 +41,15 @@ def test_what_is_started_inside_has_the_cores() -> None:
 def test_a_command_without_figures_is_told() -> None:
     with pytest.raises(RunError, match="ended with 3"):
         json_of([sys.executable, "-c", "raise SystemExit(3)"], timeout_s=60)
+
+
+def test_a_run_in_this_process_leaves_the_command_as_it_was() -> None:
+    with mock() as source:
+        done = load_here([source.url, "-c", "2", "-n", "4", *SHORT])
+        assert (done.summary.requests.completed, done.ending) == (4, "complete")
+        assert "completed" in run(source.url, "-n", "2", *SHORT).output
+    with pytest.raises(ConfigError, match="is a list, which a sweep takes"):
+        load_here(["--rate", "1,2"])
 
 
 def test_tables_are_markdown() -> None:

@@ -13,13 +13,14 @@ from headrace.bench.definitions import DEFINITIONS
 from headrace.bench.journal import begin, begun
 from headrace.bench.report import compare as comparing
 from headrace.bench.report.files import read_result, write_run
-from headrace.bench.report.series import Series, SeriesRun, write_series
+from headrace.bench.series import Series, SeriesRun, write_series
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
+from headrace.bench.vllm_result import vllm_keys
 from headrace.cli import bench_compare, bench_load_command
 from headrace.cli.bench import bench
+from tests.bench.load.test_reply_journal import GOOD, asked, journal_in
 from tests.bench.report.synthetic import simulated
-from tests.bench.test_journal import GOOD, asked, journal_in
 
 SLO = parse_slo("ttft:500 tpot:50")
 
@@ -31,7 +32,8 @@ def run(*arguments: str) -> Result:
 def write(folder: Path, gap_ms: float = 14, slo: str = SLO.text, **about: Any) -> str:
     made = simulated(seed=1, requests=40, rate=6, gap_ms=gap_ms, metrics=False, about=about)
     parsed = parse_slo(slo)
-    write_run(folder, made, summarize(made, slo=parsed), slo=parsed)
+    keys = vllm_keys(made.about, rate=6.0, concurrency=None)
+    write_run(folder, made, summarize(made, slo=parsed), slo=parsed, vllm_keys=keys)
     return str(folder)
 
 
@@ -134,6 +136,9 @@ def test_a_run_is_shown_again_under_other_definitions(
     anew = read_result(folder)
     assert anew.summary.definition == "vllm" and anew.slo == "ttft:1"
     assert (folder / "report.html").read_text() == page.read_text()
+    was, now = (json.loads((Path(one) / "result.json").read_bytes()) for one in (pair[0], folder))
+    assert (now["model_id"], now["request_rate"], now["num_prompts"]) == ("headrace-base", 6.0, 35)
+    assert was.keys() == now.keys()
 
 
 def test_a_run_that_was_killed_is_shown_as_partial(tmp_path: Path) -> None:
@@ -141,7 +146,7 @@ def test_a_run_that_was_killed_is_shown_as_partial(tmp_path: Path) -> None:
     journal = journal_in(tmp_path)
     for at in range(3):
         journal.add(asked(at), GOOD, stream=True)
-    journal.close()
+    journal.file.close()
     page = tmp_path / "page.html"
     done = run("report", str(tmp_path), "--html", str(page), "--save", str(tmp_path / "whole"))
     assert done.exit_code == 0, done.output

@@ -141,6 +141,7 @@ def test_keys_come_from_the_environment_and_are_shown_nowhere(tmp_path: Path) ->
             str(tmp_path / "a"),
             "-H",
             "x-secret-token: abcdefgh",
+            "-Hx-pass:hunter22",
             env={"HEADRACE_BENCH_API_KEY": key},
         )
         bad = run(endpoint.url, "-n", "2", *SHORT, env={"OPENAI_API_KEY": "sk-other-9876543210"})
@@ -148,6 +149,7 @@ def test_keys_come_from_the_environment_and_are_shown_nowhere(tmp_path: Path) ->
     written = b"".join(file.read_bytes() for file in (tmp_path / "a").iterdir()).decode()
     assert key not in written + good.output
     assert "abcdefgh" not in written + good.output
+    assert "hunter22" not in written + good.output
     assert bad.exit_code == 3
     assert "HTTP 401" in bad.output
     assert "HEADRACE_BENCH_API_KEY" in bad.output

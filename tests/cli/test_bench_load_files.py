@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.bench.journal import is_journal, read_journal
+from headrace.bench.journal import is_journal
+from headrace.bench.load.reply_journal import read_reply_journal
 from headrace.bench.report.kept import read_kept
-from headrace.bench.report.series import read_series
+from headrace.bench.series import read_series
 from tests.cli.test_bench_load import SHORT, mock, run
 
 
@@ -65,13 +66,12 @@ def test_a_search_keeps_its_steps(tmp_path: Path) -> None:
 def test_a_killed_client_leaves_what_had_ended(tmp_path: Path) -> None:
     with mock(ttft_ms=20) as endpoint:
         command = [sys.executable, "-m", "headrace", "bench", "load", endpoint.url]
-        client = subprocess.Popen(
-            [*command, "-c", "2", "--duration", "600", *SHORT, "--save", str(tmp_path)]
-        )
+        kept_too = ["--save", str(tmp_path), "--price-per-hour", "2"]
+        client = subprocess.Popen([*command, "-c", "2", "--duration", "600", *SHORT, *kept_too])
         try:
             deadline = time.monotonic() + 120
             while time.monotonic() < deadline and client.poll() is None:
-                if is_journal(tmp_path) and len(read_journal(tmp_path)[1]) >= 4:
+                if is_journal(tmp_path) and len(read_reply_journal(tmp_path)[1]) >= 4:
                     break
                 time.sleep(0.1)
         finally:
@@ -79,6 +79,7 @@ def test_a_killed_client_leaves_what_had_ended(tmp_path: Path) -> None:
             client.wait()
     kept = read_kept(tmp_path)
     assert "The client did not come to its end" in kept.partial
-    assert kept.run.about["model"] == "mock"
+    assert kept.run.about["model"] == "mock" and kept.prices.hour_usd == 2
+    assert kept.vllm_keys["max_concurrency"] == 2 and kept.vllm_keys["model_id"] == "mock"
     assert len(kept.run.requests) >= 4
     assert all(one.failure is None and one.content for one in kept.run.requests)

@@ -264,3 +264,74 @@ def test_a_sweep_says_what_batching_gained() -> None:
     assert full["batching_efficiency"] == pytest.approx(
         together["tps_system"] / (together["concurrency"]["mean"] * alone["tps_system"])
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--dataset-name burstgpt", "its file is a --trace"),
+        ("--dataset-name hf", "nothing is downloaded; name a file of prompts with --dataset"),
+        ("--dataset-name prefix_repetition", "write --prefix-tokens 200 --prefixes 10"),
+        ("--dataset-name nothing", "is not one of 'jsonl'"),
+        ("--backend sglang", "its OpenAI API is: --backend openai, or openai-chat"),
+        ("--min-tokens 128", "--min-tokens is a switch and takes no 128"),
+        ("--min-tokens=64", "answers of --output-tokens 64 are asked to be as long at least"),
+        ("--use-legacy-max-tokens", "max_tokens is sent unless --max-tokens-field says otherwise"),
+    ],
+)
+def test_values_of_other_tools_are_refused_with_what_is_meant(line: str, told: str) -> None:
+    done = run(*shlex.split(line))
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.split())
+
+
+def test_a_switch_may_stand_before_the_address() -> None:
+    found = given("--min-tokens http://h:1 --dataset-name random --backend vllm")
+    assert found["min_tokens"] and found["url"] == "http://h:1"
+    assert (found["dataset_kind"], found["kind"]) == ("random", "vllm")
+
+
+def bodies_of(*more: str) -> list[dict[str, Any]]:
+    """What two requests to the mock had in them."""
+    with mock() as endpoint:
+        done = run(endpoint.url, "-n", "2", "--output-tokens", "4", "--quiet", *more)
+        assert done.exit_code == 0, done.output
+        return [json.loads(one.body) for one in endpoint.received if one.body]
+
+
+def test_fields_that_endpoints_differ_in() -> None:
+    for body in bodies_of("--max-tokens-field", "max_completion_tokens", "--continuous-usage"):
+        assert body["max_completion_tokens"] == 4 and "max_tokens" not in body
+        assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+        assert body["return_metrics"] is True
+    for body in bodies_of("--no-include-usage", "--no-return-metrics"):
+        assert body["max_tokens"] == 4
+        assert "stream_options" not in body and "return_metrics" not in body
+
+
+def test_our_server_is_asked_for_the_wait_in_its_queue() -> None:
+    with mock(ttft_ms=40, capacity=1) as endpoint:
+        done = run(endpoint.url, "-c", "3", "-n", "6", "--output-tokens", "4", "--quiet", "--json")
+    queue = json.loads(done.stdout)["summary"]["queue"]
+    assert queue is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--backend anthropic --no-include-usage", "include_usage: is of openai-chat"),
+        ("--backend ollama --continuous-usage", "continuous_usage: is of openai-chat"),
+        (
+            "--backend completions --max-tokens-field max_completion_tokens",
+            "max_tokens_field: max_completion_tokens is of openai-chat",
+        ),
+        ("--no-include-usage --continuous-usage", "need include_usage"),
+        ("--think 2", "--think 2 is between turns; add --turns, or leave it"),
+        ("--prefixes 4", "--prefixes 4 is of --prefix-tokens; add those"),
+    ],
+)
+def test_what_would_be_without_effect_is_refused(line: str, told: str) -> None:
+    with mock() as endpoint:
+        done = run(endpoint.url, "--quiet", *shlex.split(line))
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.split())

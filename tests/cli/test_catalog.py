@@ -118,6 +118,29 @@ def test_the_register(run: Any) -> None:
     assert "leave out a word" in refused(run, "contradictions", "--filter", "no such thing")
 
 
+def test_what_is_covered_and_what_is_open(run: Any) -> None:
+    from headrace.catalog.coverage import load_coverage
+
+    coverage = load_coverage()
+    output = run("coverage").output
+    fits(output)
+    for name, items in coverage.waiting().items():
+        assert f"Waiting for {name} (" in output
+        assert [one.id for one in items if f"  {one.id} {one.kind}" not in output] == []
+    for name in coverage.documents:
+        assert name in output
+
+
+def test_the_coverage_as_json(run: Any) -> None:
+    said = json.loads(run("coverage", "--json").output)
+    own = [one for one in said["documents"] if not one["repeats"]]
+    assert sum(one["items"] for one in own) == said["items"]
+    for one in said["documents"]:
+        assert sum(one["kinds"].values()) == sum(one["answers"].values()) == one["items"]
+    assert len(said["open"]) == sum(one["answers"]["waits_for"] for one in own)
+    assert all(one["waits_for"] and one["section"] and one["name"] for one in said["open"])
+
+
 def test_what_files_of_ones_own_change(run: Any, tmp_path: Path) -> None:
     assert run("diff").output == "no difference\n"
     folder(tmp_path / "config" / "headrace" / "catalog", CHANGED)
@@ -194,7 +217,7 @@ def test_text_of_a_stranger_does_nothing_to_a_terminal(run: Any, tmp_path: Path)
     assert "\x1b" not in output and "\\x1b[2J" in output
 
 
-@pytest.mark.parametrize("name", ["list", "show", "diff", "import", "contradictions"])
+@pytest.mark.parametrize("name", ["list", "show", "diff", "import", "contradictions", "coverage"])
 def test_help_says_what_a_command_does(run: Any, name: str) -> None:
     output = run(name, "--help").output
     assert "Usage:" in output and "--json" in output and len(output) > 300

@@ -7,17 +7,23 @@ by what the server sent after the last token. Knows no definitions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.bench.record import RequestRecord
+from headrace.bench.record import RequestRecord, RunRecord
+
+_FILLED = 0.95
+"""Of the most that were in flight: of many users some are always between two requests, so that all
+of them are seen at once late or never."""
 
 
 class Flight(NamedTuple):
-    """From when to when one request was in flight."""
+    """From when to when one request was in flight, and whether it was answered in full."""
 
     start_ns: int
     end_ns: int
+    completed: bool = True
 
 
 class Window(NamedTuple):
@@ -34,7 +40,7 @@ class Window(NamedTuple):
 def flights(records: Sequence[RequestRecord]) -> list[Flight]:
     """Of every request that was sent and ended, whether or not it failed."""
     return [
-        Flight(record.sent_ns, record.end_ns)
+        Flight(record.sent_ns, record.end_ns, record.failure is None)
         for record in records
         if record.sent_ns is not None and record.end_ns is not None
     ]
@@ -47,17 +53,38 @@ def whole_window(flown: Sequence[Flight]) -> Window | None:
     return Window(min(one.start_ns for one in flown), max(one.end_ns for one in flown))
 
 
-def steady_window(flown: Sequence[Flight]) -> Window | None:
-    """From the first end to the last start; None where the last began before any had ended.
+def steady_window_of(run: RunRecord) -> Window | None:
+    """Of a run's measured requests."""
+    flown = flights([record for record in run.requests if record.measured])
+    return steady_window(flown, closed_loop=run.about.get("open_loop") is False)
+
+
+def steady_window(flown: Sequence[Flight], *, closed_loop: bool = False) -> Window | None:
+    """From the first answer's end to the last start; None where the last began before any ended.
 
     Before it, slots are filling and nothing can have completed; after it, nothing new comes and
-    slots run empty. Neither says what the server sustains.
+    slots run empty. Neither says what the server sustains. A failure is no answer: a refusal comes
+    at once. closed_loop: nor does the window begin before the users are there, one after another
+    where they are ramped up.
     """
-    whole = whole_window(flown)
-    if whole is None:
+    ends = [one.end_ns for one in flown if one.completed]
+    if not ends:
         return None
-    start, end = min(one.end_ns for one in flown), max(one.start_ns for one in flown)
+    start, end = min(ends), max(one.start_ns for one in flown)
+    if closed_loop:
+        start = max(start, _filled_ns(flown))
     return Window(start, end) if start < end else None
+
+
+def _filled_ns(flown: Sequence[Flight]) -> int:
+    """When for the first time nearly as many were in flight as ever."""
+    wanted = math.ceil(_FILLED * peak_in_flight(flown))
+    now = 0
+    for at_ns, change in _changes(flown):
+        now += change
+        if now >= wanted:
+            return at_ns
+    return 0
 
 
 def mean_in_flight(flown: Sequence[Flight], window: Window) -> float | None:
@@ -73,12 +100,14 @@ def mean_in_flight(flown: Sequence[Flight], window: Window) -> float | None:
 
 def peak_in_flight(flown: Sequence[Flight]) -> int:
     """Most at once; one that ends as another begins is gone by then."""
-    events = sorted(
-        [(one.start_ns, 1) for one in flown if one.end_ns > one.start_ns]
-        + [(one.end_ns, -1) for one in flown if one.end_ns > one.start_ns]
-    )
     peak = now = 0
-    for _, change in events:
+    for _, change in _changes(flown):
         now += change
         peak = max(peak, now)
     return peak
+
+
+def _changes(flown: Sequence[Flight]) -> list[tuple[int, int]]:
+    """When there was one more or one less, in order of time; ends before starts."""
+    lasting = [one for one in flown if one.end_ns > one.start_ns]
+    return sorted([(one.start_ns, 1) for one in lasting] + [(one.end_ns, -1) for one in lasting])

@@ -23,12 +23,18 @@ class TokenPrice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """As they were given: in US dollars per million tokens, or for an hour of the machine."""
+    """In US dollars per million tokens, or for an hour of the machine.
+
+    source: who says so, with the day for which it is said; None: whoever ran the command.
+    prompt_tokens_most: longest prompt that they are of; None: of any.
+    """
 
     input_usd: float | None = None
     output_usd: float | None = None
     cached_usd: float | None = None
     hour_usd: float | None = None
+    source: str | None = None
+    prompt_tokens_most: int | None = None
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +53,15 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     per_million_output: float | None = None
     per_million: float | None = None
     tokens_per_s_per_usd: float | None = None
-    why: str | None = "no price was given: --price-input and --price-output, or --price-per-hour"
+    why: str | None = (
+        "no price was given, and the catalog has none of this endpoint and model: --price-input "
+        "and --price-output, or --price-per-hour"
+    )
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What completed requests used; uncounted: those of whose tokens nobody counted some."""
+    """What completed requests used; uncounted: those of whose tokens nobody counted some.
+    longest_prompt_tokens: of one request."""
 
     requests: int
     prompt_tokens: int
@@ -59,6 +69,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     uncounted: int
     seconds: float
+    longest_prompt_tokens: int = 0
 
 
 def cost(prices: Prices, spent: Spent) -> Cost:
@@ -97,6 +108,12 @@ def cost(prices: Prices, spent: Spent) -> Cost:
 
 def _of_tokens(prices: Prices, spent: Spent) -> tuple[float | None, str | None]:
     """Dollars, or why they are unknown; a price is needed only where there are such tokens."""
+    most = prices.prompt_tokens_most
+    if most is not None and spent.longest_prompt_tokens > most:
+        return None, (
+            f"prompts of more than {most:,} tokens have another price, and there are some: "
+            "--price-input and --price-output"
+        )
     if prices.input_usd is None and spent.prompt_tokens:
         return None, "the price of input is unknown: --price-input"
     if prices.output_usd is None and spent.output_tokens:

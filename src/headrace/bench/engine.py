@@ -170,7 +170,7 @@ def run_case(
 def _run_once(
     core: EngineCore, case: Case, draw: random.Random, clock: Callable[[], float]
 ) -> _Run:
-    """One series of steps; what comes before the clock starts is computed first.
+    """One run of steps; what comes before the clock starts is computed first.
 
     The tokens of `depth` are put into the prefix cache by requests that end there. A test without a
     prompt then computes one token more of each request, in one step, which gives its first new

@@ -15,7 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.bench.statistics import CONFIDENCE, FEWEST_FOR_MEAN, Samples, percentile
+from headrace.bench.statistics import (
+    CONFIDENCE,
+    FEWEST_FOR_MEAN,
+    Interpolation,
+    Samples,
+    percentile,
+)
 
 RESAMPLES = 2000
 """Fifty lie beyond either end of an interval of 95 %."""
@@ -42,6 +48,7 @@ def ratio_of_percentiles(
     source: random.Random,
     confidence: float = CONFIDENCE,
     resamples: int = RESAMPLES,
+    interpolation: Interpolation = "linear",
 ) -> Ratio | None:
     """Percentile of `ours` over that of `base`, with a bootstrap interval.
 
@@ -50,28 +57,38 @@ def ratio_of_percentiles(
     than two samples on a side there is no interval.
     """
     above, below = (np.sort(np.asarray(side, dtype=np.float64)) for side in (ours, base))
-    if not above.size or not below.size or not (under := percentile(below, quantile)):
+    if not above.size or not below.size:
         return None
-    ratio = percentile(above, quantile) / under
+    under = percentile(below, quantile, interpolation)
+    if not under:
+        return None
+    ratio = percentile(above, quantile, interpolation) / under
     if min(above.size, below.size) < 2:
         return Ratio(ratio, None, None)
     drawn = []
     for _ in range(resamples):
-        divisor = _redrawn(below, quantile, source)
-        drawn.append(_redrawn(above, quantile, source) / divisor if divisor else math.inf)
+        divisor = _redrawn(below, quantile, source, interpolation)
+        value = _redrawn(above, quantile, source, interpolation)
+        drawn.append(value / divisor if divisor else math.inf)
     drawn.sort()
     miss = (1 - confidence) / 2
     return Ratio(ratio, percentile(drawn, miss, "nearest"), percentile(drawn, 1 - miss, "nearest"))
 
 
-def _redrawn(ordered: Samples, quantile: float, source: random.Random) -> float:
+def _redrawn(
+    ordered: Samples, quantile: float, source: random.Random, interpolation: Interpolation
+) -> float:
     """The percentile of as many samples drawn with replacement, without drawing them.
 
     The k-th of n uniform draws is distributed as Beta(k, n + 1 − k), and the one after it cuts what
     is left as Beta(1, n − k) does.
     """
     count = len(ordered)
-    rank = quantile * (count - 1)
+    if interpolation == "nearest":
+        # As `percentile` has it, so that both are of the same sample.
+        rank = float(max(1, math.ceil(round(quantile * count, 9))) - 1)
+    else:
+        rank = quantile * (count - 1)
     k = math.floor(rank) + 1
     at = source.betavariate(k, count + 1 - k)
     below = float(ordered[min(count - 1, math.floor(at * count))])

@@ -103,6 +103,12 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         told = self.usage.completion_tokens
         return told if told is not None else self.client_output_tokens
 
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Prompt tokens: the server's count where it gave one, else the client's."""
+        told = self.usage.prompt_tokens
+        return told if told is not None else self.client_prompt_tokens
+
 
 class Collections(msgspec.Struct, frozen=True):
     """Garbage collections of a client's own Python while it ran; nothing else happens in them."""
@@ -142,3 +148,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[RequestRecord, ...]
     health: ClientHealth
     server_metrics: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def api(self) -> str | None:
+        """Which API was spoken (`EndpointKind`); None where nobody wrote it down."""
+        kind = self.about.get("endpoint_kind")
+        return kind if isinstance(kind, str) else None

@@ -48,18 +48,26 @@ class Saturation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def told(self) -> str:
         """In a sentence."""
-        if self.saturated is None:
-            return "Whether the server kept up cannot be told: too little was completed."
-        if not self.saturated:
-            return (
-                f"The server kept up: {self.completed_per_s:.4g} of {self.came_per_s:.4g} "
-                "requests/s in the last third."
-            )
-        return (
-            f"The server did not keep up: from {self.from_s:.1f} to {self.to_s:.1f} s "
-            f"{self.came_per_s:.4g} requests/s came and {self.completed_per_s:.4g} were completed "
-            f"({self.before_per_s:.4g} in the third before); {self.backlog} were not done."
+        when = f"from {self.from_s:.1f} to {self.to_s:.1f} s"
+        seen = (
+            f"{when} {self.came_per_s:.4g} requests/s came and {self.completed_per_s:.4g} were "
+            "completed"
         )
+        if self.saturated:
+            return (
+                f"The server did not keep up: {seen} ({self.before_per_s:.4g} in the third "
+                f"before); {self.backlog} were not done."
+            )
+        if self.saturated is False:
+            part = self.completed_per_s / self.came_per_s
+            return f"The server kept up: {seen} ({part:.0%}; {KEEPS_UP:.0%} is keeping up)."
+        few = round(self.came_per_s * (self.to_s - self.from_s)) < _FEWEST_ENDED
+        why = (
+            f"{when} fewer than {_FEWEST_ENDED} requests came"
+            if few
+            else f"{seen}, which may be chance, or requests that had no time to end"
+        )
+        return f"Whether the server kept up cannot be told: {why}; a longer run would tell."
 
 
 def saturation(

@@ -2,8 +2,7 @@
 
 Every percentile states its interpolation. Intervals of percentiles are exact ones from order
 statistics and assume nothing about the shape of the distribution, but that samples are independent:
-gaps of one request are not, so intervals of pooled gaps are too narrow, and those of values of
-which each request has one are the ones to trust. Knows neither requests nor units.
+gaps of one request are not, and theirs are in `pooled`. Knows neither requests nor units.
 """
 
 from __future__ import annotations
@@ -48,8 +47,9 @@ class Interval(NamedTuple):
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     """What a report says of a set of samples, in their own unit.
 
-    count: samples, or the sum of their weights. p99_marked: fewer than FEWEST_FOR_P99 samples, so
-    the 99th percentile is little more than the largest one.
+    count: samples, or the sum of their weights. p99_marked: fewer than FEWEST_FOR_P99 samples that
+    stand for themselves (requests, where each has many gaps), so the 99th percentile is little more
+    than the largest one.
     """
 
     count: float
@@ -121,11 +121,8 @@ def _weighted(
     if not values.size:
         return None
     total = float(weights.sum())
-    reached = np.cumsum(weights) / total
-    # The last sum may fall short of 1 by rounding.
-    reached[-1] = 1.0
     mean = float((values * weights).sum() / total)
-    p50, p90, p95, p99 = (float(values[np.searchsorted(reached, q)]) for q in _SHOWN)
+    p50, p90, p95, p99 = weighted_percentiles(values, weights, _SHOWN)
     unknown = Interval(None, None)
     return Distribution(
         count=total,
@@ -143,6 +140,18 @@ def _weighted(
         p99_interval=unknown,
         interpolation=interpolation,
     )
+
+
+def weighted_percentiles(
+    ordered: Samples, weights: Samples, quantiles: Sequence[float]
+) -> list[float]:
+    """Of samples in ascending order, at least one of a weight above 0, by "nearest"."""
+    reached = np.cumsum(weights)
+    # A share of floats: 0.95 · 20 is a little more than 19.
+    wanted = np.round(np.asarray(quantiles, dtype=np.float64) * reached[-1], 9)
+    # The sum may fall short of its own share by rounding; a weight of 0 is never reached.
+    places = np.searchsorted(reached, np.clip(wanted, np.nextafter(0.0, 1.0), reached[-1]))
+    return [float(one) for one in ordered[places]]
 
 
 def percentile(

@@ -7,6 +7,7 @@ every count of errors and in the denominator of goodput. Requests sent to warm u
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,29 +15,32 @@ from typing import Literal
 
 import msgspec
 
+from headrace.bench.collected import collected
 from headrace.bench.concurrency import (
     Flight,
-    Window,
     flights,
     mean_in_flight,
     peak_in_flight,
-    steady_window,
+    steady_window_of,
     whole_window,
 )
 from headrace.bench.cost import Cost, Prices, Spent, cost
 from headrace.bench.definitions import DEFINITIONS, Clock, Definition, Measures, Row, table
-from headrace.bench.definitions.tokens import chunk_tokens, streamed_tokens
 from headrace.bench.goodput import Goodput, judge
+from headrace.bench.pooled import pooled_distribution
 from headrace.bench.record import RequestRecord, RunRecord
 from headrace.bench.saturation import Saturation, saturation
+from headrace.bench.server_figures import ServerFigures, server_figures
 from headrace.bench.slo import Slo
 from headrace.bench.statistics import Distribution, distribution
+from headrace.bench.throughput import answer_moments, per_s, token_moments
 from headrace.bench.token_count import TokenCount, count_tokens
 from headrace.bench.verdict import ClientVerdict, client_verdict
 
 _MS_PER_NS = 1e-6
 
 _HEADRACE = DEFINITIONS["headrace"]
+_SEED = 0
 _NO_PRICES = Prices()
 
 
@@ -65,9 +69,10 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of the window between the first end and the last start.
+    """Figures of the window between filling and draining (`concurrency.steady_window`).
 
-    tokens_per_s: of streams that completed, each token when it came; requests_per_s: ended in it.
+    tokens_per_s: of all streams, each token when it came, however its stream ended;
+    requests_per_s: completed in it.
     """
 
     start_s: float
@@ -99,7 +104,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     from_intended, from_sent: metrics under the names of the definitions' tool. offered_per_s: rate
     of the intended send times. tps_system: output tokens of completed requests; tps_total: with
     those of their prompts. queue: wait that the server told. saturation: whether the server kept up
-    with what was due; None of a closed loop, and where all came at once.
+    with what was due; None of a closed loop, and where all came at once. server: what its /metrics
+    told; None where it told nothing.
     """
 
     definition: str
@@ -123,6 +129,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Goodput | None
     client: ClientVerdict
     saturation: Saturation | None = None
+    server: ServerFigures | None = None
     cost: Cost = Cost()
 
 
@@ -132,12 +139,16 @@ def summarize(
     definition: Definition = _HEADRACE,
     slo: Slo | None = None,
     prices: Prices = _NO_PRICES,
+    source: random.Random | None = None,
 ) -> Summary:
     """Of the measured requests of a run.
 
     The SLO is judged by our own definitions, from the intended send time, whatever the rest is
-    reported under.
+    reported under. source: of chance, for the intervals of pooled gaps; None: one that is the same
+    each time, so that a run that is kept has the same figures whenever it is shown.
     """
+    definition = definition.of_api(run.api)
+    source = random.Random(_SEED) if source is None else source
     records = [record for record in run.requests if record.measured]
     intended = _measures(records, definition, "intended")
     sent = _measures(records, definition, "sent")
@@ -150,6 +161,7 @@ def summarize(
     ours = sent if definition is _HEADRACE else _measures(records, _HEADRACE, "sent")
     ttft = distribution([one.times_ns["ttft"] for one in ours if "ttft" in one.times_ns])
     mean_in = mean_in_flight(flown, whole) if whole is not None else None
+    from_sent = _spreads(sent, definition, source)
     lived_s = sum(one.times_ns["e2e"] for one in ours) / 1e9
     return Summary(
         definition=definition.name,
@@ -161,13 +173,13 @@ def summarize(
         rps=len(sent) / seconds if seconds else None,
         tps_system=output / seconds if seconds else None,
         tps_total=(output + prompt) / seconds if seconds else None,
-        from_intended=_spreads(intended, definition),
-        from_sent=_spreads(sent, definition),
+        from_intended=_spreads(intended, definition, source, from_sent),
+        from_sent=from_sent,
         queue=_spread([record.queue_ns for record in done], "ms", _MS_PER_NS),
         prompt_tokens=_spread([one.prompt_tokens for one in sent], "tokens"),
         output_tokens=_spread([one.output_tokens for one in sent], "tokens"),
         longest_stall=_longest_stall(done),
-        steady=_steady(done, flown),
+        steady=_steady(run, records, flown),
         concurrency=Concurrency(
             mean=mean_in,
             little=lived_s / seconds if seconds else None,
@@ -177,6 +189,7 @@ def summarize(
         goodput=None if slo is None else judge(slo, records, seconds),
         client=client_verdict(run.health, None if ttft is None else ttft.p50),
         saturation=None if run.about.get("open_loop") is False else _saturation(records),
+        server=None if whole is None else server_figures(run.server_metrics, whole),
         cost=cost(prices, _spent(done, seconds)),
     )
 
@@ -196,20 +209,17 @@ def _saturation(records: Sequence[RequestRecord]) -> Saturation | None:
 
 def _spent(done: Sequence[RequestRecord], seconds: float) -> Spent:
     """Counted by the server, who bills, and by the client where the server does not tell."""
-    prompts = [
-        one.client_prompt_tokens if one.usage.prompt_tokens is None else one.usage.prompt_tokens
-        for one in done
-    ]
-    outputs = [one.output_tokens for one in done]
     return Spent(
         requests=len(done),
-        prompt_tokens=sum(one or 0 for one in prompts),
-        output_tokens=sum(one or 0 for one in outputs),
+        prompt_tokens=sum(one.prompt_tokens or 0 for one in done),
+        longest_prompt_tokens=max((one.prompt_tokens or 0 for one in done), default=0),
+        output_tokens=sum(one.output_tokens or 0 for one in done),
         cached_tokens=sum(one.usage.cached_tokens or 0 for one in done),
         # Who counts the prompt and no output has none: an embedding.
         uncounted=sum(
-            prompt is None or (output is None and one.usage.prompt_tokens is None)
-            for prompt, output, one in zip(prompts, outputs, done, strict=True)
+            one.prompt_tokens is None
+            or (one.output_tokens is None and one.usage.prompt_tokens is None)
+            for one in done
         ),
         seconds=seconds,
     )
@@ -221,31 +231,31 @@ def _measures(
     return [got for one in records if (got := definition.measure(one, clock)) is not None]
 
 
-def _spreads(measured: Sequence[Measures], definition: Definition) -> dict[str, Spread]:
-    """Every metric of the definition of which there is a value."""
-    spreads = {}
+def _spreads(
+    measured: Sequence[Measures],
+    definition: Definition,
+    source: random.Random,
+    known: dict[str, Spread] | None = None,
+) -> dict[str, Spread]:
+    """Every metric of the definition of which there is a value. known: by the other clock."""
+    spreads: dict[str, Spread] = {}
     for metric in definition.metrics:
-        name = metric.name
-        weights: list[float] | None = None
-        if metric.each == "gap":
-            values = [gap for one in measured for gap in one.gaps_ns.get(name, ())]
-        elif metric.each == "rate":
-            values = [one.rates[name] for one in measured if name in one.rates]
+        gaps = metric.each == "gap"
+        if gaps and known is not None:
+            # Between two chunks there is no start, and drawing requests anew takes its time.
+            spreads |= {metric.name: known[metric.name]} if metric.name in known else {}
+            continue
+        of = collected(measured, definition, metric)
+        degrees = definition.degrees
+        if gaps:
+            found = pooled_distribution(of, source=source, degrees=degrees)
         else:
-            having = [one for one in measured if name in one.times_ns]
-            values = [one.times_ns[name] for one in having]
-            if any(name in one.weights for one in having):
-                weights = [one.weights.get(name, 1.0) for one in having]
-        rate = metric.each == "rate"
-        found = distribution(
-            values,
-            weights,
-            interpolation=definition.interpolation,
-            scale=1.0 if rate else _MS_PER_NS,
-            degrees=definition.degrees,
-        )
+            found = distribution(
+                of.ordered, of.weights, interpolation=of.interpolation, degrees=degrees
+            )
         if found is not None:
-            spreads[name] = Spread(unit="tokens/s" if rate else "ms", distribution=found)
+            unit: Literal["ms", "tokens/s"] = "tokens/s" if metric.each == "rate" else "ms"
+            spreads[metric.name] = Spread(unit=unit, distribution=found)
     return spreads
 
 
@@ -303,28 +313,16 @@ def _longest_stall(done: Sequence[RequestRecord]) -> Stall | None:
     return Stall(request=index, gap_ms=gap_ns * _MS_PER_NS, at_s=at_ns / 1e9)
 
 
-def _steady(done: Sequence[RequestRecord], flown: Sequence[Flight]) -> Steady | None:
-    window = steady_window(flown)
+def _steady(
+    run: RunRecord, records: Sequence[RequestRecord], flown: Sequence[Flight]
+) -> Steady | None:
+    window = steady_window_of(run)
     if window is None:
         return None
-    ended = sum(
-        record.end_ns is not None and window.start_ns < record.end_ns <= window.end_ns
-        for record in done
-    )
     return Steady(
         start_s=window.start_ns / 1e9,
         end_s=window.end_ns / 1e9,
-        tokens_per_s=sum(_tokens_within(record, window) for record in done) / window.seconds,
-        requests_per_s=ended / window.seconds,
+        tokens_per_s=float(per_s(token_moments(records), window).mean()),
+        requests_per_s=float(per_s(answer_moments(records), window).mean()),
         in_flight=mean_in_flight(flown, window) or 0.0,
-    )
-
-
-def _tokens_within(record: RequestRecord, window: Window) -> int:
-    content = record.content
-    tokens = chunk_tokens(content, streamed_tokens(record))
-    return sum(
-        count
-        for chunk, count in zip(content, tokens, strict=True)
-        if window.start_ns < chunk.at_ns <= window.end_ns
     )

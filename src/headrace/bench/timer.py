@@ -14,6 +14,7 @@ import heapq
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -48,7 +49,8 @@ class _Alarm(Protocol):
 class Timer:
     """Calls back at absolute times; one per event loop, made where the loop runs.
 
-    Calls due at the same time are made in the order in which they were asked for.
+    Calls due at the same time are made in the order in which they were asked for. One that is asked
+    for by another is made in a later round of the loop, however long ago it was due.
     """
 
     def __init__(
@@ -81,18 +83,23 @@ class Timer:
         self._alarm.set(self._set_ns)
 
     def _fire(self) -> None:
-        # Calls may ask for more: those that are due by then wait for the next round, so that the
-        # loop reads from its sockets in between. None of them may set the alarm meanwhile.
+        # Calls may ask for more: those wait for the next round, due or not, so that the loop reads
+        # from its sockets in between. None of them may set the alarm meanwhile.
         now = self._clock_ns()
         self._set_ns = 0
         heap = self._heap
+        due: deque[tuple[int, int, Deadline]] = deque()
+        while heap and heap[0][0] <= now:
+            due.append(heapq.heappop(heap))
         try:
-            while heap and heap[0][0] <= now:
-                callback = heapq.heappop(heap)[2].callback
+            while due and not self._closed:
+                callback = due.popleft()[2].callback
                 if callback is not None:
                     callback()
         finally:
             if not self._closed:
+                for left in due:  # behind one that failed
+                    heapq.heappush(heap, left)
                 while heap and heap[0][2].callback is None:
                     heapq.heappop(heap)
                 self._set_ns = None

@@ -1,7 +1,7 @@
 """A run under the keys of `vllm bench serve --save-result`, for scripts that read those files.
 
-Source: vllm-project/vllm 009e6d4a, vllm/benchmarks/serve.py. What vLLM takes from its command line
-(model_id, num_prompts, request_rate, …) the caller adds. Values are as vLLM defines them, from the
+Source: vLLM 0.33.0 (4ba787ec9), vllm/benchmarks/serve.py. What vLLM takes from its command line
+(model_id, request_rate, …) is in `vllm_keys`. Values are as vLLM defines them, from the
 actual send time; a failed request has length 0 and empty lists, as there.
 """
 
@@ -12,16 +12,28 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.bench.concurrency import Flight, flights, peak_in_flight, whole_window
-from headrace.bench.definitions import Measures
+from headrace.bench.definitions import Definition, Measures
 from headrace.bench.definitions.measure import tool_start_ns
 from headrace.bench.definitions.vllm import VLLM
 from headrace.bench.goodput import judge
-from headrace.bench.record import RequestRecord, RunRecord
+from headrace.bench.record import About, RequestRecord, RunRecord
 from headrace.bench.slo import Slo
 
 Value = None | int | float | str | list[int] | list[float] | list[str] | list[list[float]]
 
 _Pair = tuple[RequestRecord, Measures | None]
+
+
+def vllm_keys(about: About, *, rate: float | None, concurrency: int | None) -> About:
+    """Keys that are known before a run. rate: requests per second; None: as they can be sent."""
+    return {
+        "date": about.get("started"),
+        "endpoint_type": about.get("endpoint_kind"),
+        "model_id": about.get("model"),
+        "tokenizer_id": about.get("tokenizer"),
+        "request_rate": "inf" if rate is None else rate,
+        "max_concurrency": concurrency,
+    }
 
 
 def vllm_result(
@@ -39,20 +51,22 @@ def vllm_result(
     list entry for each request, as --save-detailed writes.
     """
     records = [record for record in run.requests if record.measured]
-    pairs: list[_Pair] = [(record, VLLM.measure(record, "sent")) for record in records]
+    vllm = VLLM.of_api(run.api)
+    pairs: list[_Pair] = [(record, vllm.measure(record, "sent")) for record in records]
     good = [got for _, got in pairs if got is not None]
     whole = whole_window(flights(records))
     seconds = whole.seconds if whole is not None else 0.0
     prompt = sum(one.prompt_tokens or 0 for one in good)
     output = sum(one.output_tokens or 0 for one in good)
     result: dict[str, Value] = {
+        "num_prompts": len(records),
         "duration": seconds,
         "completed": len(good),
         "failed": len(pairs) - len(good),
         "total_input_tokens": prompt,
         "total_output_tokens": output,
         "request_throughput": _per_s(len(good), seconds),
-        "request_goodput": _goodput(slo, records, seconds),
+        "request_goodput": _goodput(slo, records, seconds, vllm),
         "output_throughput": _per_s(output, seconds),
         "total_token_throughput": _per_s(prompt + output, seconds),
         "max_output_tokens_per_s": _busiest_second(pairs),
@@ -73,10 +87,12 @@ def _per_s(count: int, seconds: float) -> float:
     return count / seconds if seconds else 0.0
 
 
-def _goodput(slo: Slo | None, records: Sequence[RequestRecord], seconds: float) -> float | None:
-    if slo is None or any(VLLM.metric(one.metric) is None for one in slo.conditions):
+def _goodput(
+    slo: Slo | None, records: Sequence[RequestRecord], seconds: float, vllm: Definition
+) -> float | None:
+    if slo is None or any(vllm.metric(one.metric) is None for one in slo.conditions):
         return None
-    return judge(slo, records, seconds, definition=VLLM, clock="sent").requests_per_s
+    return judge(slo, records, seconds, definition=vllm, clock="sent").requests_per_s
 
 
 def _statistics(

@@ -23,6 +23,7 @@ CROSSED = 1
 METRICS = (
     *("ttft", "ttfot", "tpot", "itl", "stall", "e2e"),
     *("tps", "rps", "offered", "in_flight", "failed", "good", "goodput"),
+    *("mbu", "mfu", "kv", "hits", "preemptions"),
 )
 _PATH = click.Path(path_type=Path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +16,7 @@ from headrace.cli.interrupt import INTERRUPTED
 
 if TYPE_CHECKING:
     from headrace.bench.load.experiment import Done, Experiment
+    from headrace.bench.load.load_options import LoadOptions
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -38,11 +39,8 @@ def load(url: str | None, **given: Any) -> None:
     from headrace.bench.load.probe import UnreachableError
     from headrace.errors import ConfigError
 
-    if url and given["base_url"] and url != given["base_url"]:
-        raise click.UsageError("URL and --base-url are two addresses; give one")
-    given["url"] = url or given.pop("base_url") or DEFAULT_URL
     try:
-        status = _run(given)
+        status = _run({"url": url, **given})
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except UnreachableError as error:
@@ -52,25 +50,47 @@ def load(url: str | None, **given: Any) -> None:
         click.get_current_context().exit(status)
 
 
-def _run(given: dict[str, Any]) -> int:
-    from headrace.bench.load.failures import KEY_VARIABLES
-    from headrace.bench.report.files import check_folder
-    from headrace.cli.bench_load_setup import make_experiment
+def experiment_of(arguments: Sequence[str]) -> tuple[Experiment, LoadOptions]:
+    """What `headrace bench load` with these arguments would run, for who wants its records: the
+    options are of one run, of a sweep or a search what its runs have in common.
 
+    Raises click.UsageError and ConfigError for wrong usage, UnreachableError where nobody answers.
+    """
+    given = dict(load.make_context("load", list(arguments)).params)
+    return _experiment(given, ["bench", "load", *arguments])
+
+
+def _experiment(given: dict[str, Any], command: Sequence[str]) -> tuple[Experiment, LoadOptions]:
+    from headrace.bench.load.failures import KEY_VARIABLES
+    from headrace.cli.bench_load_setup import make_experiment
+    from headrace.errors import ConfigError
+
+    url, base_url = given["url"], given["base_url"]
+    if url and base_url and url != base_url:
+        raise ConfigError("URL and --base-url are two addresses; give one")
+    given["url"] = url or base_url or DEFAULT_URL
     key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
-    experiment, options = make_experiment(given, KINDS[given["kind"]], key, sys.argv[1:])
+    return make_experiment(given, KINDS[given["kind"]], key, command)
+
+
+def _run(given: dict[str, Any]) -> int:
+    from headrace.bench.report.files import check_folder
+    from headrace.cli.bench_load_setup import sweep_of
+
+    experiment, options = _experiment(given, sys.argv[1:])
     if given["save"] is not None:
         check_folder("--save", given["save"])
     if given["html"] is not None:
         check_folder("--html", given["html"].parent)
     if given["search"]:
-        from headrace.cli.bench_load_many import run_search
+        from headrace.cli.bench_load_many import search_command
 
-        return run_search(experiment, options, given)
-    if given["sweep"] is not None:
-        from headrace.cli.bench_load_many import run_sweep
+        return search_command(experiment, options, given)
+    sweep = sweep_of(given)
+    if sweep is not None:
+        from headrace.cli.bench_load_many import sweep_command
 
-        return run_sweep(experiment, options, given)
+        return sweep_command(experiment, options, sweep, given)
     done = experiment.run(keep=given["save"])
     # Whichever of the two cannot be written, the other is.
     try:
@@ -107,20 +127,25 @@ def show(done: Done, given: dict[str, Any]) -> None:
 
 def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any) -> None:
     """Files of the run and its page, where any were asked for. more: for `report_page`."""
+    from headrace.bench.load.saving import save_run
     from headrace.bench.report.files import write_text
     from headrace.bench.report.html import report_page
+    from headrace.bench.series import forget_series
+    from headrace.cli.bench_load_setup import save_of
     from headrace.errors import HeadraceError
 
+    how = save_of(given)
     folder, html = given["save"], given["html"]
     if folder is None and html is None:
         return
     page = report_page(
         done.run, done.summary, slo=experiment.slo, attainment=given["attainment"], **more
     )
-    if folder is not None:
-        save_run(folder, done, experiment, given, rate=given["rate"])
+    if how is not None:
+        save_run(done, experiment, how)
         if "sweep" not in more:
-            _forget_series(folder)
+            # The report would show its curves with this run.
+            forget_series(how.folder)
     for path in (*([folder / PAGE] if folder is not None else []), *([html] if html else [])):
         try:
             write_text(path, page)
@@ -128,49 +153,6 @@ def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any)
             raise HeadraceError(f"{path}: {error.strerror}") from error
     places = [str(one) for one in (folder, html) if one is not None]
     click.echo(f"saved in {' and '.join(places)}", err=True)
-
-
-def save_run(
-    folder: Path, done: Done, experiment: Experiment, given: dict[str, Any], rate: float | None
-) -> None:
-    """The files of one run but its page; what was kept of it while it went on is gone then."""
-    from headrace.bench import journal
-    from headrace.bench.report.files import RESULT, write_run
-    from headrace.errors import HeadraceError
-
-    about = done.run.about
-    try:
-        write_run(
-            folder,
-            done.run,
-            done.summary,
-            slo=experiment.slo,
-            definition=experiment.definition,
-            vllm_keys={
-                "date": str(about["started"]),
-                "endpoint_type": experiment.endpoint.kind,
-                "model_id": experiment.endpoint.model,
-                "tokenizer_id": str(about["tokenizer"]),
-                "num_prompts": done.summary.requests.measured,
-                "request_rate": rate if rate is not None else "inf",
-                "max_concurrency": given["concurrency"],
-            },
-            percentiles=given["percentiles"],
-            vllm_metrics=given["percentile_metrics"],
-            detailed=given["detailed"],
-        )
-        if given["result_filename"] is not None:
-            (folder / given["result_filename"]).write_bytes((folder / RESULT).read_bytes())
-    except OSError as error:
-        raise HeadraceError(f"--save {folder}: {error.strerror}") from error
-    journal.discard(folder)
-
-
-def _forget_series(folder: Path) -> None:
-    """Of a sweep that was saved here before: the report would show its curves with this run."""
-    from headrace.bench.report.series import SERIES
-
-    (folder / SERIES).unlink(missing_ok=True)
 
 
 def status_of(done: Done, given: dict[str, Any]) -> int:

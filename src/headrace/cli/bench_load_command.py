@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import click
 
+from headrace.cli.bench_load_lists import FOUND
 from headrace.cli.sections import SectionedCommand
 
 # Ours, then those of `vllm bench serve` (whose "openai" and "vllm" are completions) and AIPerf.
@@ -27,7 +28,7 @@ KINDS = {
 DATASETS = {"jsonl": "jsonl", "sharegpt": "sharegpt", "custom": "jsonl"}
 
 # As in `bench.definitions`, which would be slow to import for --help; a test compares them.
-DEFINITIONS = ("headrace", "vllm", "aiperf", "guidellm", "llmperf")
+DEFINITIONS = ("headrace", "vllm", "vllm-0.32", "aiperf", "guidellm", "llmperf")
 
 _ADDRESS = "the address is an argument: headrace bench {command} http://127.0.0.1:8000"
 _KEY = "the key is read from HEADRACE_BENCH_API_KEY or OPENAI_API_KEY"
@@ -69,6 +70,7 @@ ELSEWHERE = {
     "--image-width-mean": _IMAGES,
     "--image-height-mean": _IMAGES,
     "--use-server-token-count": _COUNTS,
+    "--use-legacy-max-tokens": "max_tokens is sent unless --max-tokens-field says otherwise",
     "--trust-remote-code": "code that comes with a tokenizer is never run",
     "--tokenizer-trust-remote-code": "code that comes with a tokenizer is never run",
     "--workers-max": "here it is --processes, a number and no limit",
@@ -99,11 +101,30 @@ class LoadCommand(SectionedCommand):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; `--goodput ttft:500 tpot:50` is one flag with two values, as in vllm."""
-        return super().parse_args(ctx, list(_with_each_flagged(args)))
+        """As click does; `--goodput ttft:500 tpot:50` is one flag with two values, as in vllm, and
+        an address behind `--sweep` is not its number of points."""
+        _check_switches(args)
+        return super().parse_args(ctx, list(_with_each_flagged(_with_bare_sweep(args))))
 
 
-def _with_each_flagged(args: Sequence[str]) -> Iterator[str]:
+def _check_switches(args: Sequence[str]) -> None:
+    """Elsewhere a number follows, which here would be taken for the address."""
+    for arg, after in zip(args, [*args[1:], ""], strict=False):
+        flag, _, number = arg.partition("=")
+        number = number or after
+        if flag == "--min-tokens" and number.isdigit():
+            raise click.UsageError(
+                f"--min-tokens is a switch and takes no {number}: answers of --output-tokens "
+                f"{number} are asked to be as long at least"
+            )
+
+
+def _with_bare_sweep(args: Sequence[str]) -> Iterator[str]:
+    for arg, after in zip(args, [*args[1:], ""], strict=False):
+        yield f"{arg}={FOUND}" if arg == "--sweep" and ":" in after else arg
+
+
+def _with_each_flagged(args: Iterable[str]) -> Iterator[str]:
     """Conditions that follow a condition get a flag of their own."""
     follows = False
     flagged = False

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.bench_load_choices import BACKENDS_ELSEWHERE, HintedChoice
 from headrace.cli.bench_load_command import DEFINITIONS, KINDS
+from headrace.cli.bench_load_lists import FOUND, Loads, Points
 from headrace.cli.bench_load_profile import PROFILES
 from headrace.cli.bench_load_prompt_options import PROMPT_OPTIONS, section_option
 
@@ -31,7 +33,7 @@ OPTIONS = (
         "--endpoint-type",
         "--backend",
         "kind",
-        type=click.Choice(list(KINDS)),
+        type=HintedChoice(list(KINDS), BACKENDS_ELSEWHERE),
         default="chat",
         show_default=True,
         help="Which API is spoken; `openai` and `vllm` are completions, as vllm has it.",
@@ -87,8 +89,10 @@ OPTIONS = (
         "--max-concurrency",
         "--num-concurrent-requests",
         "concurrency",
-        type=_count,
-        help="Users of a closed loop [default: 8]; with --rate or --trace, the most in flight.",
+        type=Loads(whole=True),
+        metavar="USERS",
+        help="Users of a closed loop [default: 8]; with --rate or --trace, the most in flight; "
+        "with --sweep a list such as 1,4,16.",
     ),
     section_option(
         _LOAD,
@@ -96,8 +100,10 @@ OPTIONS = (
         "--request-rate",
         "--ramp-up-end-rps",
         "rate",
-        type=click.FloatRange(0, min_open=True),
-        help="Requests (or conversations) a second, whatever comes back; inf: all at once.",
+        type=Loads(),
+        metavar="RATE",
+        help="Requests (or conversations) a second, whatever comes back; inf: all at once; with "
+        "--sweep a list such as 1,2,5.",
     ),
     section_option(
         _LOAD,
@@ -124,7 +130,8 @@ OPTIONS = (
         "profile",
         type=click.Choice(PROFILES),
         help="The load as GuideLLM has it; --rate is then its users (concurrent), its points "
-        "(sweep) or requests a second (constant, poisson).",
+        "(sweep) or requests a second (constant, poisson); a list of users or of requests a second "
+        "is a sweep.",
     ),
     section_option(_LOAD, "--ramp", "--concurrency-ramp-duration", "--rampup", "ramp_s",
             type=click.FloatRange(0), default=0.0, show_default=True,
@@ -182,15 +189,17 @@ OPTIONS = (
             help="End a run at a rate that the server does not keep up with, and a sweep's rates."),
     section_option(_LOAD, "--processes", type=click.IntRange(1, 64), default=1, show_default=True,
             help="Client processes; more where the verdict says that the client was the limit."),
-    section_option(_MANY, "--sweep", type=click.IntRange(3, 100), metavar="POINTS",
-            help="One request at a time, --concurrency [64] at once, and rates in between."),
+    section_option(_MANY, "--sweep", type=Points(3, 100), metavar="POINTS", is_flag=False,
+            flag_value=FOUND,
+            help="One request at a time, --concurrency [64] at once, and rates in between, POINTS "
+            "[8] in all; or each load of the list that --rate or --concurrency has."),
     section_option(_MANY, "--search", is_flag=True,
             help="Find the highest rate at which --goodput is met."),
     section_option(_MANY, "--highest-rate", type=click.FloatRange(0, min_open=True),
             help="Requests a second above which a search does not go."),
     section_option(_MANY, "--precision", type=click.FloatRange(0.001, 1), default=0.05,
             show_default=True, help="How narrow a search makes its bracket, as a share."),
-    section_option(_MANY, "--trials", type=click.IntRange(1, 100), default=5, show_default=True,
+    section_option(_MANY, "--trials", type=click.IntRange(1, 100), default=10, show_default=True,
             help="Runs at one rate, at most, until a search has decided it."),
     section_option(_MANY, "--budget", "budget_s", type=_seconds,
             help="Seconds after which a search begins no run."),
@@ -200,7 +209,7 @@ OPTIONS = (
             show_default=True,
             help="Share of requests that have to meet limits of each, to meet the SLO."),
     section_option(_JUDGE, "--require-slo", is_flag=True,
-            help="Exit with 4 where --goodput is missed."),
+            help="Exit with 4 where --goodput is missed; of a sweep, at every load."),
     section_option(_JUDGE, "--max-error-rate", type=click.FloatRange(0, 1), default=0.0,
             show_default=True, help="Share of failed requests beyond which the exit status is 1."),
     section_option(_JUDGE, "--definitions", default="headrace", show_default=True,

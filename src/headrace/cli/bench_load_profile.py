@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+from headrace.cli.bench_load_lists import listed
 from headrace.errors import ConfigError, shown
 
 # Points of a sweep where no --rate says how many, as in GuideLLM.
@@ -35,12 +37,18 @@ def take_profile(given: dict[str, Any]) -> None:
     if profile is None:
         return
     for flag in ("search", "sweep", "arrivals", "burstiness"):
-        if given[flag]:
+        if given[flag] is not None and given[flag] is not False:
             raise ConfigError(f"--profile {profile} and --{flag} both say what the load is")
+    if isinstance(given["concurrency"], tuple) and profile != "concurrent":
+        raise ConfigError(
+            f"-c {listed(given['concurrency'])} of --profile {profile} is one number; a list is "
+            "for --profile concurrent, or --sweep without a profile"
+        )
     if profile in ("constant", "async", "poisson"):
         if rate is None:
             raise ConfigError(f"--profile {profile} needs requests a second: add --rate 5")
         given["arrivals"] = "poisson" if profile == "poisson" else "constant"
+        _sweep_of_list(given)
         return
     if profile == "replay":
         if given["trace"] is None or rate is not None:
@@ -52,6 +60,17 @@ def take_profile(given: dict[str, Any]) -> None:
             raise ConfigError("--profile synchronous sends one at a time; leave --rate and -c away")
         given["concurrency"] = 1
         return
+    if profile == "concurrent" and isinstance(rate, tuple):
+        if given["concurrency"] is not None:
+            raise ConfigError("--rate of --profile concurrent is its users, as -c is; give one")
+        given["concurrency"] = tuple(_whole(profile, one) for one in rate)
+        _sweep_of_list(given)
+        return
+    if isinstance(rate, tuple):
+        raise ConfigError(
+            f"--rate {listed(rate)} of --profile {profile} is one number; a list is of "
+            "concurrent, constant or poisson"
+        )
     whole = None if rate is None else _whole(profile, rate)
     if profile == "sweep":
         given["sweep"] = SWEEP_POINTS if whole is None else whole
@@ -65,10 +84,17 @@ def take_profile(given: dict[str, Any]) -> None:
         given["rate"] = float("inf")
     elif given["concurrency"] is None:
         raise ConfigError("--profile concurrent needs its users: add --rate 16")
+    _sweep_of_list(given)
+
+
+def _sweep_of_list(given: dict[str, Any]) -> None:
+    """A list is a sweep without another word, as GuideLLM has it."""
+    if isinstance(given["rate"], tuple) or isinstance(given["concurrency"], tuple):
+        given["sweep"] = 0
 
 
 def _whole(profile: str, rate: float) -> int:
-    if rate != int(rate) or rate < 1:
+    if not math.isfinite(rate) or rate != int(rate) or rate < 1:
         raise ConfigError(f"--rate {rate:g} of --profile {profile} is a number of 1 or more")
     return int(rate)
 

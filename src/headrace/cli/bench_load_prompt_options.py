@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.cli.bench_load_choices import DATASETS_ELSEWHERE, HintedChoice
 from headrace.cli.bench_load_command import DATASETS
 from headrace.cli.sections import SectionOption
 
@@ -120,7 +121,7 @@ PROMPT_OPTIONS = (
         "--dataset-kind",
         "--dataset-name",
         "dataset_kind",
-        type=click.Choice([*DATASETS, "random"]),
+        type=HintedChoice([*DATASETS, "random"], DATASETS_ELSEWHERE),
         help="Format of --dataset; `random` is synthetic prompts. [default: sharegpt for .json, "
         "else jsonl]",
     ),
@@ -128,7 +129,8 @@ PROMPT_OPTIONS = (
         _PROMPTS,
         "--trace",
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="Lengths and times of a trace: Azure, BurstGPT, Mooncake, Vidur.",
+        help="Lengths and times of a trace: Azure, BurstGPT, Mooncake, Vidur; or JSONL with "
+        "prompts and their times.",
     ),
     section_option(
         _PROMPTS,
@@ -191,6 +193,40 @@ PROMPT_OPTIONS = (
         multiple=True,
         metavar="JSON",
         help="Fields of every request's body; or NAME:VALUE.",
+    ),
+    section_option(
+        _PROMPTS,
+        "--max-tokens-field",
+        "max_tokens_field",
+        type=click.Choice(["max_tokens", "max_completion_tokens"]),
+        default="max_tokens",
+        show_default=True,
+        help="Which field of a chat has the answer's length; OpenAI's reasoning models take only "
+        "the second.",
+    ),
+    section_option(
+        _PROMPTS,
+        "--include-usage/--no-include-usage",
+        default=True,
+        show_default=True,
+        help="Ask for token counts at the end of a stream (stream_options); not where a server "
+        "refuses that: then --tokenizer counts.",
+    ),
+    section_option(
+        _PROMPTS,
+        "--continuous-usage",
+        "--continuous-usage-stats",
+        "continuous_usage",
+        is_flag=True,
+        help="Ask for token counts with every chunk, where the server knows "
+        "continuous_usage_stats: gaps by token are then exact.",
+    ),
+    section_option(
+        _PROMPTS,
+        "--return-metrics/--no-return-metrics",
+        default=None,
+        help="Ask for each request's time in the queue, which headrace tells. [default: where the "
+        "server says that it is headrace]",
     ),
     section_option(
         _PROMPTS,

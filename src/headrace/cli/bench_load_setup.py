@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import re
 import secrets
 import sys
@@ -19,12 +20,16 @@ from headrace.bench.client.limits import ClientLimits
 from headrace.bench.cost import Prices
 from headrace.bench.definitions import definition
 from headrace.bench.definitions.vllm import VLLM
+from headrace.bench.known_prices import endpoint_prices
 from headrace.bench.load.demands import check_demands
 from headrace.bench.load.experiment import Experiment
 from headrace.bench.load.live import make_view
 from headrace.bench.load.load_options import LoadOptions, with_default_end
 from headrace.bench.load.probe import choose_model, look
 from headrace.bench.load.prompt_options import FileKind, PromptOptions
+from headrace.bench.load.saving import SaveOptions
+from headrace.bench.load.search_runs import SearchOptions
+from headrace.bench.load.sweep import DEFAULT_POINTS, SweepOptions
 from headrace.bench.load.tokenization import load_tokenization
 from headrace.bench.prompts.lengths import Uniform, around
 from headrace.bench.prompts.options import RequestOptions
@@ -32,6 +37,7 @@ from headrace.bench.report.files import CSV, METRICS, REQUESTS, RESULT
 from headrace.bench.slo import parse_slo
 from headrace.cli.bench_load_command import DATASETS
 from headrace.cli.bench_load_profile import take_data, take_profile
+from headrace.cli.bench_load_sweep import check_lists
 from headrace.errors import ConfigError, shown
 
 # Connections beyond the users: a request that was cut off leaves its place a moment later.
@@ -43,7 +49,8 @@ _WRITTEN = (RESULT, REQUESTS, CSV, METRICS, "report.html")
 def make_experiment(
     given: dict[str, Any], kind: str, api_key: str | None, command: Sequence[str]
 ) -> tuple[Experiment, LoadOptions]:
-    """given: the options by name; what other tools' flags mean is put there in ours.
+    """given: the options by name; what other tools' flags mean is put there in ours. command: as
+    it was typed, without the program's name.
 
     Raises ConfigError for what cannot be, UnreachableError where nobody answers.
     """
@@ -51,10 +58,12 @@ def make_experiment(
     prices = prices_of(given)
     slo = parse_slo(given["goodput"]) if given["goodput"] else None
     if slo is not None and given["search"]:
-        check_demands(slo)
+        check_demands(slo, given["attainment"])
     split_url(given["url"])
     prompts = prompts_of(given)
-    options = with_default_end(load_of(given), trace=prompts.trace is not None)
+    # A search finds out how long its trials are to be.
+    endless = given["search"] or prompts.trace is not None
+    options = with_default_end(load_of(given), trace=endless)
     endpoint = Endpoint(
         kind=cast("EndpointKind", kind),
         base_url=given["url"],
@@ -62,13 +71,23 @@ def make_experiment(
         api_key=api_key,
         path=given["path"],
         headers=dict(_header(text) for text in given["headers"]),
+        max_tokens_field=given["max_tokens_field"],
+        include_usage=given["include_usage"],
+        continuous_usage=given["continuous_usage"],
+        return_metrics=given["return_metrics"] is True,
     )
     tokenization = load_tokenization(given["tokenizer"])
     found = asyncio.run(look(endpoint))
-    endpoint = msgspec.structs.replace(endpoint, model=choose_model(found, given["model"]))
-    users = options.users if options.is_closed else options.concurrency
+    asked = given["return_metrics"]
+    endpoint = msgspec.structs.replace(
+        endpoint,
+        model=choose_model(found, given["model"]),
+        return_metrics=found.tells_metrics(endpoint.kind) if asked is None else asked,
+    )
+    today = datetime.now().astimezone().date()
+    prices = endpoint_prices(prices, endpoint.base_url, endpoint.model, os.environ, today)
     limits = ClientLimits(
-        max_connections=_OPEN_CONNECTIONS if users is None else users + _SPARE_CONNECTIONS,
+        max_connections=_connections(options, sweep_of(given), search=given["search"]),
         request_timeout_s=given["timeout_s"],
         keepalive_s=given["keepalive_s"],
     )
@@ -92,11 +111,23 @@ def make_experiment(
     return experiment, options
 
 
+def _connections(options: LoadOptions, sweep: SweepOptions | None, *, search: bool) -> int:
+    """As many as any run needs; at a rate without a limit, as many as come."""
+    users = options.users if options.is_closed else options.concurrency
+    if sweep is not None or search:
+        chosen = () if sweep is None else sweep.users
+        most = max((options.concurrency or 0, *chosen))
+        return max(_OPEN_CONNECTIONS, most + _SPARE_CONNECTIONS)
+    return _OPEN_CONNECTIONS if users is None else users + _SPARE_CONNECTIONS
+
+
 def settle(given: dict[str, Any]) -> None:
     """Put other tools' words into ours, lists into numbers. Raises ConfigError."""
     take_profile(given)
     take_data(given)
+    check_lists(given)
     _check_together(given)
+    sweep_of(given)  # a bad list is told before anybody is asked
     given["percentiles"] = _percentiles(given["percentiles"])
     given["percentile_metrics"] = _percentile_metrics(given["percentile_metrics"])
     _take_saving(given)
@@ -112,8 +143,6 @@ def _check_together(given: dict[str, Any]) -> None:
     varied = "--search" if given["search"] else "--sweep"
     if (given["search"] or given["sweep"] is not None) and given["trace"] is not None:
         raise ConfigError(f"{varied} makes its own times; a --trace has them, so leave one")
-    if given["sweep"] is not None and given["rate"] is not None:
-        raise ConfigError("--sweep finds its rates; leave --rate away")
     if given["ramp_from"] is not None and varied == "--search" and given["search"]:
         raise ConfigError("--search holds each rate; leave --ramp-from away")
     if given["speed"] != 1.0 and given["trace"] is None:
@@ -183,7 +212,48 @@ def load_of(given: dict[str, Any]) -> LoadOptions:
     return LoadOptions(
         arrivals=arrivals,
         stop_when_saturated=given["stop_when_saturated"],
-        **{name: given[name] for name in (*names, *more)},
+        **{name: _one_load(given[name]) for name in (*names, *more)},
+    )
+
+
+def _one_load(value: Any) -> Any:
+    """None in place of a list: those are of a sweep, whose runs have one each."""
+    return None if isinstance(value, tuple) else value
+
+
+def sweep_of(given: dict[str, Any]) -> SweepOptions | None:
+    """Of settled options; None where there is no sweep. Raises ConfigError for a bad list."""
+    if given["sweep"] is None:
+        return None
+    rate, users = given["rate"], given["concurrency"]
+    return SweepOptions(
+        points=given["sweep"] or DEFAULT_POINTS,
+        rates=rate if isinstance(rate, tuple) else (),
+        users=users if isinstance(users, tuple) else (),
+    )
+
+
+def search_of(given: dict[str, Any]) -> SearchOptions:
+    """Of settled options."""
+    return SearchOptions(
+        attainment=given["attainment"],
+        highest_rate=given["highest_rate"] or math.inf,
+        precision=given["precision"],
+        most_trials=given["trials"],
+        budget_s=given["budget_s"] or math.inf,
+    )
+
+
+def save_of(given: dict[str, Any]) -> SaveOptions | None:
+    """Of settled options; None where nothing is to be kept."""
+    if given["save"] is None:
+        return None
+    return SaveOptions(
+        folder=given["save"],
+        percentiles=given["percentiles"],
+        vllm_metrics=given["percentile_metrics"],
+        detailed=given["detailed"],
+        result_filename=given["result_filename"],
     )
 
 

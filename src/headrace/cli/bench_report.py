@@ -12,8 +12,8 @@ from headrace.cli.bench_load_command import DEFINITIONS
 
 if TYPE_CHECKING:
     from headrace.bench.definitions import Definition
+    from headrace.bench.load_point import LoadPoint
     from headrace.bench.report.kept import Kept
-    from headrace.bench.report.plots.load_curve import LoadPoint
     from headrace.bench.slo import Slo
     from headrace.bench.summary import Summary
 
@@ -124,7 +124,9 @@ def _write(
     )
     try:
         if folder is not None:
-            write_run(folder, kept.run, summary, slo=slo, definition=under)
+            write_run(
+                folder, kept.run, summary, slo=slo, definition=under, vllm_keys=kept.vllm_keys
+            )
             write_text(folder / "report.html", page)
         if html is not None:
             write_text(html, page)

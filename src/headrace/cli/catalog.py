@@ -134,6 +134,21 @@ def contradictions(text: str, folders: tuple[str, ...], as_json: bool) -> None:
     print_contradictions(_catalog(folders), text, as_json)
 
 
+@catalog.command()
+@_JSON
+def coverage(as_json: bool) -> None:
+    """Count what the background documents hold, and list what is still open.
+
+    Each section, table row, formula, block of code, checklist item and pitfall of the documents
+    that the catalog began with is carried by rows, a command or a test, waits for something to be
+    built, or is rejected with a reason.
+    """
+    from headrace.catalog.coverage import load_coverage
+    from headrace.cli.catalog_tables import print_coverage
+
+    print_coverage(load_coverage(), as_json)
+
+
 @catalog.command("import")
 @click.argument("table", type=click.Choice(["litellm", "models.dev"]))
 @click.argument("file", type=click.Path())

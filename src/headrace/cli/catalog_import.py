@@ -73,7 +73,7 @@ def _read(table: str, path: Path) -> Imported:
 
 def _write(path: Path, text: str) -> None:
     """As a whole or not at all: a half of a file would be a fault in the user's catalog."""
-    from headrace.weights.atomic_file import atomic_file
+    from headrace.atomic_file import atomic_file
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

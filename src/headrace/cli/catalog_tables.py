@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headrace.catalog import Catalog, Contradiction, Fact
+    from headrace.catalog.coverage import Coverage
     from headrace.catalog.difference import Difference
     from headrace.catalog.rows import Row
 
@@ -136,6 +137,36 @@ def print_contradictions(known: Catalog, text: str, as_json: bool) -> None:
         said = "; ".join(f"{statement.source}: {statement.says}" for statement in one.statements)
         table.add_row(one.id, visible(one.subject), visible(said), visible(one.used))
     _console().print(table)
+
+
+def print_coverage(coverage: Coverage, as_json: bool) -> None:
+    """Items of each document by their answers, then what waits, by what it waits for."""
+    if as_json:
+        click.echo(msgspec.json.encode(_coverage_json(coverage)))
+        return
+    console = _console()
+    table = _table(None, "document", "items", "rows", "command", "test", "open", "rejected")
+    for name in coverage.documents:
+        counts = coverage.answers_of(name)
+        table.add_row(name, str(sum(counts.values())), *map(str, counts.values()))
+    console.print(table)
+    for work, items in coverage.waiting().items():
+        does = coverage.works[work].does
+        told = [f"{one.id} {one.kind}: {one.name}" for one in items]
+        _lines(console, f"Waiting for {work} ({does})", told)
+
+
+def _coverage_json(coverage: Coverage) -> dict[str, Any]:
+    documents = [
+        {"id": name, "items": len(coverage.of(name)), "repeats": document.repeats,
+         "kinds": coverage.kinds_of(name), "answers": coverage.answers_of(name)}
+        for name, document in coverage.documents.items()
+    ]  # fmt: skip
+    fields = ("id", "document", "section", "kind", "name", "first", "last", "waits_for")
+    waiting = [
+        {field: getattr(one, field) for field in fields} for one in coverage.items if one.open
+    ]
+    return {"items": len(coverage.items), "documents": documents, "open": waiting}
 
 
 def print_differences(found: Sequence[Difference], as_json: bool) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 from headrace import __version__
+from headrace.atomic_file import atomic_file
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
-from headrace.weights.atomic_file import atomic_file
 
 MAX_FILE_BYTES = 64 << 20
 """Of a file to load: far more than any context holds."""

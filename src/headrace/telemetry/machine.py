@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.atomic_file import atomic_file
+
 DRAM_FOOTPRINT_BYTES = 512_000_000
 """Reads of at least this much come from memory, not from any cache of a machine in use today."""
 
@@ -117,9 +119,8 @@ def store_machine(machine: Machine, environ: Mapping[str, str]) -> Path:
     """Write it for this user, whole or not at all; OSError where that cannot be."""
     path = machine_path(environ)
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_suffix(f".{os.getpid()}")
-    whole.write_bytes(msgspec.json.format(msgspec.json.encode(machine)))
-    whole.replace(path)
+    with atomic_file(path) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(machine)))
     return path
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.atomic_file import atomic_file
 from headrace.errors import CheckpointError
-from headrace.weights.atomic_file import atomic_file
 from headrace.weights.gguf_file import (
     DEFAULT_ALIGNMENT,
     MAGIC,

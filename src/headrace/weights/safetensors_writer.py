@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.atomic_file import atomic_file
 from headrace.errors import CheckpointError
-from headrace.weights.atomic_file import atomic_file
 from headrace.weights.source import TensorSource
 
 # transformers refuses a file that does not say it came from a framework it knows.

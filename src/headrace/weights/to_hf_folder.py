@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.atomic_file import atomic_file
 from headrace.errors import UnsupportedModelError
 from headrace.weights.architectures import (
     ROPE_FACTOR_NAMES,
@@ -15,7 +16,6 @@ from headrace.weights.architectures import (
     Architecture,
     architecture_of_config,
 )
-from headrace.weights.atomic_file import atomic_file
 from headrace.weights.checkpoint import Checkpoint
 from headrace.weights.codecs import F32, get_codec
 from headrace.weights.conversion import (

@@ -105,6 +105,24 @@ def test_times_count_from_the_start_of_the_run_and_labels_are_kept() -> None:
     assert record.new_connection
 
 
+def test_no_secret_in_an_answer() -> None:
+    key = "sk-proj-0123456789"
+    pieces = sse(
+        delta(content=f"it is {key}"),
+        delta(reasoning=key[:9]),
+        delta(reasoning=key[9:]),
+        {"choices": [{"delta": {}, "finish_reason": key}]},
+        STOP,
+    )
+    asked = Asked(index=0, intended_ns=0)
+    raw = raw_reply(*pieces)
+    record = decode(raw, asked, kind="openai-chat", stream=True, origin_ns=0, secrets=(key,))
+    assert key[:9] not in str(record) and key[9:] not in str(record)
+    assert [chunk.text for chunk in record.content] == ["it is ********", "********", "********"]
+    plain = decode(raw, asked, kind="openai-chat", stream=True, origin_ns=0)
+    assert plain.content[0].text == f"it is {key}"
+
+
 def test_no_secret_in_a_message() -> None:
     key = "sk-proj-abcdefgh12345678"
     said = f"Incorrect API key provided: sk-proj-****5678. You sent {key}, Bearer {key}."

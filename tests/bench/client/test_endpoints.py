@@ -175,18 +175,51 @@ def test_addresses_that_are_none(base_url: str) -> None:
 
 
 def test_keys_are_in_headers_only() -> None:
-    url = "https://user:pass-word@h/v1?key=in-query"
+    url = "https://h/v1?key=in-query"
     at = endpoint("openai-chat", url, api_key="sk-1", headers={"X-Api-Key": "sk-2", "X-Team": "t"})
     assert "sk-" not in repr(at)
-    assert "pass-word" not in repr(at)
+    assert "in-query" not in repr(at)
     assert "sk-" not in repr(build_request(at, Prompt(text="a")))
-    assert at.secrets == ("sk-1", "pass-word", "sk-2")
+    assert set(at.secrets) == {"sk-1", "sk-2", "in-query"}
     assert without_secrets(url) == "https://h/v1"
     assert without_secrets("/next?token=x") == "/next"
     with pytest.raises(ConfigError) as caught:
         build_request(endpoint("openai-chat", api_key="sk-1\n"), Prompt(text="a"))
     assert "authorization has a character" in str(caught.value)
     assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize("base_url", ["https://user:pass-word@h/v1", "http://user:pass/word@h"])
+def test_a_user_and_a_password_would_not_be_sent(base_url: str) -> None:
+    at = endpoint("openai-chat", base_url)
+    with pytest.raises(ConfigError) as caught:
+        build_request(at, Prompt(text="a"))
+    assert "word" not in str(caught.value).replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "told"),
+    [
+        ("openai-completions", {"max_tokens_field": "max_completion_tokens"}, "max_tokens_field: "),
+        ("anthropic-messages", {"include_usage": False}, "include_usage: is of openai-chat and"),
+        ("ollama", {"continuous_usage": True}, "continuous_usage: is of openai-chat and"),
+        ("openai-embeddings", {"return_metrics": True}, "return_metrics: is of openai-chat and"),
+        ("openai-chat", {"include_usage": False, "continuous_usage": True}, "need include_usage"),
+    ],
+)
+def test_what_a_kind_cannot_be_asked_is_refused(
+    kind: str, fields: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        endpoint(kind, **fields)
+    assert told in str(caught.value)
+
+
+def test_our_server_is_asked_for_its_times() -> None:
+    _, _, body = parsed(endpoint("openai-completions", return_metrics=True), Prompt(text="a"))
+    assert body["return_metrics"] is True
+    _, _, body = parsed(endpoint("openai-completions"), Prompt(text="a"))
+    assert "return_metrics" not in body
 
 
 def test_other_pages_of_the_host() -> None:

@@ -15,7 +15,9 @@ import pytest
 import trustme
 import uvloop
 
+from headrace.bench.client import load_client
 from headrace.bench.client.endpoints import Endpoint, build_request
+from headrace.bench.client.exchange import ClientConnection
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.prompt import Prompt
 from headrace.bench.mock.endpoint import MockEndpoint
@@ -267,3 +269,71 @@ async def test_replies_before_the_reply_and_behind_it() -> None:
     record = await ask_script(head + b"\r\n", event[:20], event[20:])
     assert record.failure is None
     assert [chunk.kind for chunk in record.chunks if chunk.kind in CONTENT_KINDS] == ["text"]
+
+
+class Addresses:
+    """Connections to addresses that are told how they behave; `tried` in order."""
+
+    def __init__(self, client: LoadClient, **behaviour: OSError | None) -> None:
+        self.tried: list[str] = []
+        self.given_up: list[str] = []
+        self._behaviour = behaviour
+        self._really = client._connect_to
+        client._connect_to = self._connect_to  # type: ignore[method-assign]
+        client._addresses = list(behaviour)
+
+    async def _connect_to(self, address: str) -> ClientConnection:
+        self.tried.append(address)
+        error = self._behaviour[address]
+        if error is not None:
+            raise error
+        if address.startswith("silent"):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                self.given_up.append(address)
+                raise
+        return await self._really("127.0.0.1")
+
+
+REFUSED, UNREACHABLE = ConnectionRefusedError("refused"), OSError(101, "Network is unreachable")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "tried"),
+    [
+        ({"silent": None, "good": None}, ["silent", "good"]),
+        ({"silent": None, "silent2": None, "good": None}, ["silent", "silent2", "good"]),
+        ({"dead": UNREACHABLE, "silent": None, "good": None}, ["dead", "silent", "good"]),
+        ({"dead": REFUSED, "good": None}, ["dead", "good"]),
+        ({"good": None}, ["good"]),
+    ],
+)
+async def test_an_address_that_says_nothing_is_not_waited_for(
+    behaviour: dict[str, OSError | None], tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_client, "STAGGER_S", 0)
+    async with MockEndpoint(MockSettings(**QUICK)) as url:
+        request = build_request(
+            Endpoint(kind="openai-chat", base_url=url, model="m"), Prompt(text="x", max_tokens=1)
+        )
+        client = client_of(request, connect_timeout_s=3600.0)
+        addresses = Addresses(client, **behaviour)
+        raw = await client.send(request)
+        assert raw.failure is None
+        assert addresses.tried == tried
+        assert client._addresses == ["good"]  # of all that follow
+        assert addresses.given_up == [one for one in tried if one.startswith("silent")]
+        await client.close()
+
+
+@pytest.mark.parametrize("behaviour", [(REFUSED, UNREACHABLE), (UNREACHABLE, REFUSED)])
+async def test_a_refusal_is_what_is_told_of_a_host_without_a_server(
+    behaviour: tuple[OSError, OSError],
+) -> None:
+    client = LoadClient(("http", "localhost", 1))
+    Addresses(client, first=behaviour[0], second=behaviour[1])
+    failure = await client.open(1)
+    assert failure is not None
+    assert "refused the connection" in failure.message
+    await client.close()

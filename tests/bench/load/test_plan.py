@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.bench.arrivals import RampShape
-from headrace.bench.load.conversations import Supply, conversations, with_answers
+from headrace.bench.load.client_run import ClientJob
+from headrace.bench.load.conversations import (
+    Conversation,
+    Supply,
+    conversations,
+    share,
+    with_answers,
+)
 from headrace.bench.load.load_options import (
     LoadOptions,
     at_once,
@@ -22,7 +29,7 @@ from headrace.bench.load.load_options import (
 from headrace.bench.load.plan import LoadPlan, closed_plan, open_plan, trace_plan
 from headrace.bench.load.schedule import FAILED_PAUSE_NS, make_schedules
 from headrace.errors import ConfigError
-from tests.bench.load.helpers import MS, items, singles, talk
+from tests.bench.load.helpers import MS, endpoint, items, singles, talk
 from tests.bench.streams import unhurried
 
 
@@ -45,9 +52,7 @@ def test_shares_of_a_plan_add_up_to_it(
         taken.number
         for worker in range(workers)
         for supply in [
-            Supply(
-                singles(requests), worker=(worker - whole.first_measured) % workers, workers=workers
-            )
+            supply_of(singles(requests), whole.first_conversation(worker, workers), workers)
         ]
         for _ in range(whole.share(worker, workers).requests or 0)
         if (taken := supply.take())
@@ -61,16 +66,46 @@ def test_shares_of_a_plan_add_up_to_it(
         assert all(len(one.times_ns) == (one.requests or 0) + one.warmup_requests for one in shares)
 
 
+def supply_of(workload: list[Conversation], worker: int, workers: int) -> Supply:
+    own = share(workload, worker, workers)
+    return Supply(own, worker=worker, workers=workers, in_all=len(workload))
+
+
 def test_clients_take_different_conversations_and_start_again_at_the_end() -> None:
     workload = singles(5)
-    first, second = Supply(workload, worker=0, workers=2), Supply(workload, worker=1, workers=2)
+    first, second = supply_of(workload, 0, 2), supply_of(workload, 1, 2)
     taken = [supply.take() for _ in range(3) for supply in (first, second)]
     assert [one.number for one in taken if one] == [0, 1, 2, 3, 4, 5]
     assert not first.repeats
-    assert second.repeats  # number 5 is the first one again
+    assert second.repeats  # number 5 is the first one of its own again
     assert taken[5] is not None
-    assert taken[5].turns == workload[0]
+    assert taken[5].turns == workload[1]
     assert Supply([]).take() is None
+
+
+def test_a_client_is_handed_its_share_and_no_more() -> None:
+    workload = singles(7)
+    shares = [share(workload, worker, 3) for worker in range(3)]
+    assert [len(one) for one in shares] == [3, 2, 2]
+    assert [one[0] for one in shares] == workload[:3]
+    assert share(workload, 0, 1) is workload
+    assert share([], 1, 2) == []
+    # Two conversations for three clients: the third sends one that another sends, and says so.
+    few = supply_of(workload[:2], 2, 3)
+    assert few.take() == (2, workload[0])
+    assert few.repeats
+    whole = ClientJob(
+        endpoint=endpoint("http://127.0.0.1:1"),
+        plan=open_plan(10, random.Random(1), requests=7, warmup_requests=2),
+        conversations=tuple(workload),
+        warmup=tuple(singles(2, "warm")),
+    )
+    jobs = [whole.share(worker, 3) for worker in range(3)]
+    assert sorted(len(one.conversations) for one in jobs) == [2, 2, 3]
+    # The third request, after two that warm up, is the first measured one.
+    assert jobs[2].conversations[0] == workload[0]
+    assert [len(one.warmup) for one in jobs] == [1, 1, 1]
+    assert {one.in_all for one in jobs} == {7}
 
 
 def test_turns_of_a_session_stay_together_wherever_they_stand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,6 +157,12 @@ def test_files_are_told_apart_by_their_ending(
         ({"trace": Path("a"), "turns": "3"}, "requests of one turn"),
         ({"turns": "3", "kind": "openai-completions"}, "needs a chat endpoint"),
         ({"output_tokens": "0"}, "--output-tokens"),
+        ({"think": "1..5"}, "--think 1..5 is between turns; add --turns"),
+        ({"prefixes": 4}, "--prefixes 4 is of --prefix-tokens; add those"),
+        (
+            {"prefixes": 4, "prefix_tokens": "9", "turns": "2"},
+            "--prefixes 4: conversations share one system message",
+        ),
     ],
 )
 def test_options_that_contradict_one_another(
@@ -187,7 +194,16 @@ def test_what_is_told_of_a_run_has_no_secrets(tokenization: ClientTokenization) 
         "--save",
         "/home/somebody/out",
     ]
-    words += ["--base-url=http://u:hidden1@h"]
+    words += [
+        "--base-url=http://u:hidden1@h",
+        "-Hx-e:hidden8",
+        "-qHx-f: hidden9",
+        "-qH",
+        "x:hidden0",
+    ]
+    words += ["--metrics-path", "/metrics?token=hidden1", "--endpoint", "/v2/chat?sig=hidden2"]
+    plain = ["--extra-body", '{"url": "http://h?a"}', "--goodput", "ttft:500 tpot:50", "-m", "H"]
+    words += plain
     facts = about_run(
         at,
         made(tokenization),
@@ -206,6 +222,9 @@ def test_what_is_told_of_a_run_has_no_secrets(tokenization: ClientTokenization) 
     assert "somebody" not in str(facts)
     assert facts["endpoint"] == "http://127.0.0.1:1/v1"
     assert "--save out" in str(facts["command"])
+    assert shlex.split(str(facts["command"]))[-len(plain) :] == plain
+    assert "--metrics-path /metrics --endpoint /v2/chat " in str(facts["command"])
+    assert "-Hx-e:********" in shlex.split(str(facts["command"]))
     assert facts["started"] == "2026-01-02T00:00:00+00:00"
 
 
@@ -213,6 +232,7 @@ async def test_the_only_model_is_taken() -> None:
     async with MockEndpoint(MockSettings(model="one")) as url:
         for base in (url, f"{url}/v1", f"{url}/v1/"):
             assert choose_model(await look(endpoint(base)), None) == "one"
+            assert (await look(endpoint(base))).is_headrace
     assert choose_model(Found(("a", "b")), "c") == "c"
     with pytest.raises(UnreachableError, match="2 models are served"):
         choose_model(Found(("a", "b")), None)
@@ -223,6 +243,15 @@ async def test_other_names_of_one_model_are_no_choice() -> None:
     head = b"HTTP/1.1 200 Ok\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with scripted(head + body) as url:
         assert (await look(endpoint(url))).models == ("a", "c")
+        assert not (await look(endpoint(url))).is_headrace
+
+
+async def test_a_gateway_to_ours_and_others_is_not_ours() -> None:
+    owners = [{"id": "a", "owned_by": "headrace"}, {"id": "b", "owned_by": "somebody"}]
+    body = json.dumps({"data": owners}).encode()
+    head = b"HTTP/1.1 200 Ok\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with scripted(head + body) as url:
+        assert not (await look(endpoint(url))).is_headrace
 
 
 @pytest.mark.parametrize(

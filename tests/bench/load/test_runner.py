@@ -218,7 +218,7 @@ async def test_a_prompt_that_the_endpoint_cannot_take_ends_the_run_with_its_erro
             await run_plan(url, closed_plan(1, requests=2), workload)
 
 
-async def test_replies_can_be_read_while_the_run_is_on_and_are_read_once() -> None:
+async def test_replies_are_shown_while_the_run_is_on_and_are_in_the_records_once() -> None:
     plan = closed_plan(2, requests=40)
     settings = MockSettings(**QUICK, errors=(("error-event", 0.5),), seed=3)
     async with MockEndpoint(settings) as url:
@@ -226,7 +226,8 @@ async def test_replies_can_be_read_while_the_run_is_on_and_are_read_once() -> No
         run = asyncio.create_task(runner.run())
         read: list[RequestRecord] = []
         while not run.done():
-            read += runner.read(2)
+            if (shown := runner.show()) is not None:
+                read.append(shown)
             await asyncio.sleep(0.005)
         records = await run
         await runner.client.close()

@@ -9,11 +9,15 @@ from collections.abc import Callable
 import pytest
 
 from headrace.bench.goodput import judge
-from headrace.bench.load.demands import check_demands, is_met, shares
-from headrace.bench.load.search import SearchResult, Share, search
-from headrace.bench.load.sweep import efficiencies, rates, sweep
+from headrace.bench.load.demands import check_demands, is_met, judged_trial
+from headrace.bench.load.evidence import Outcomes
+from headrace.bench.load.search import Judged, Trial, search
+from headrace.bench.load.sweep import rates, sweep
+from headrace.bench.load.trial_length import trial_length
+from headrace.bench.load_point import efficiencies
 from headrace.bench.proportion import proportion_interval
 from headrace.bench.record import RunRecord
+from headrace.bench.search_result import SearchResult
 from headrace.bench.slo import parse_slo
 from headrace.errors import ConfigError
 from tests.bench.streams import IDLE, stream
@@ -38,10 +42,10 @@ def found(
     """share_at: the true good share at a rate, 0.9 of which is wanted."""
     source, clock = random.Random(7), Clock()
 
-    def trial(rate: float) -> list[Share]:
+    def trial(rate: float) -> Trial:
         clock.now_s += seconds
-        good = sum(source.random() < share_at(rate) for _ in range(requests))
-        return [Share(name="each", wanted=0.9, good=good, judged=requests)]
+        good = [source.random() < share_at(rate) for _ in range(requests)]
+        return Trial((Judged("each", 0.9, Outcomes(good, 1.0)),))
 
     return search(trial, first, clock_s=clock, **limits)  # type: ignore[arg-type]
 
@@ -64,12 +68,12 @@ def test_a_share_that_cannot_be_told_apart_is_undecided_and_counts_as_not_met() 
     assert "undecided" in result.told
     undecided = [step for step in result.steps if step.standing == "undecided"]
     assert undecided
-    assert undecided[0].trials == 5
-    assert undecided[0].shares[0].judged == 5 * 400
+    assert 2 <= undecided[0].trials <= 10
+    assert undecided[0].shares[0].judged == undecided[0].trials * 400
 
 
 def test_the_budget_ends_it() -> None:
-    result = found(lambda rate: 0.99 if rate <= 1000 else 0.1, 1, seconds=10, budget_s=25)
+    result = found(lambda rate: 1.0 if rate <= 1000 else 0.1, 1, seconds=10, budget_s=25)
     assert len(result.steps) == 3
     assert result.highest_met == 4
     assert not result.decided
@@ -124,13 +128,54 @@ def runs(*ttfts_ms: float) -> RunRecord:
     return RunRecord(about={}, requests=tuple(records), health=IDLE)
 
 
-def test_demands_are_shares_of_requests() -> None:
-    run = runs(10, 20, 30, 400)
-    of_each, of_all = shares(parse_slo("ttft:25 ttft:p95<350ms"), 0.8, run)
-    assert (of_each.good, of_each.judged, of_each.wanted) == (2, 4, 0.8)
-    assert (of_all.good, of_all.judged, of_all.wanted) == (3, 4, 0.95)
+def trial_run() -> RunRecord:
+    """41 requests, 100 ms apart; good are the 26 below 27 ms."""
+    records = [
+        stream(
+            (101 * at, "text", "a"),
+            index=at,
+            tokens=1,
+            intended_ms=100 * at,
+            sent_ms=100 * at,
+        )
+        for at in range(1, 42)
+    ]
+    return RunRecord(about={}, requests=tuple(records), health=IDLE)
+
+
+def test_demands_are_shares_of_requests_but_the_first_fifth_and_the_last() -> None:
+    slo = parse_slo("ttft:26 ttft:p95<35ms")
+    found = judged_trial(slo, 0.8, trial_run(), saturated=True)
+    of_each, of_all = found.judged
+    assert (found.came, found.saturated) == (31, True)
+    assert (of_each.wanted, of_all.wanted) == (0.8, 0.95)
+    assert list(of_each.outcomes.good) == [at <= 26 for at in range(9, 40)]
+    assert sum(of_all.outcomes.good) == 34 - 8
+    # 24 ms of a request in flight in 100.
+    assert of_each.outcomes.in_flight == pytest.approx(0.24, abs=0.02)
+    nothing = RunRecord(about={}, requests=(), health=IDLE)
+    assert judged_trial(slo, 0.8, nothing, saturated=False).judged == ()
+
+
+def test_demands_that_no_search_decides() -> None:
     with pytest.raises(ConfigError, match="itl:p95<3"):
-        check_demands(parse_slo("itl:p95<3"))
+        check_demands(parse_slo("itl:p95<3"), 0.9)
+    with pytest.raises(ConfigError, match="no number of requests"):
+        check_demands(parse_slo("ttft:5"), 1.0)
+    check_demands(parse_slo("ttft:p95<5"), 1.0)
+
+
+def test_how_long_a_trial_is() -> None:
+    alone = RunRecord(about={}, requests=(stream((4000, "text", "a"), tokens=1),), health=IDLE)
+    slo = parse_slo("ttft:500")
+    length = trial_length(slo, 0.9, alone, math.inf)
+    assert length.at(10) == pytest.approx(600, rel=0.01)
+    assert length.at(0.1) == pytest.approx(1500)
+    assert trial_length(slo, 0.9, runs(10), math.inf).at(100) == 30
+    assert trial_length(parse_slo("ttft:9000"), 0.9, runs(10), math.inf).at(100) == 90
+    short = trial_length(parse_slo("ttft:p95<500"), 0.9, alone, 600)
+    assert short.at(10) == 60
+    assert "a tenth of the budget, where 1200 s were called for" in short.rule
 
 
 @pytest.mark.parametrize(

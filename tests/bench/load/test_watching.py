@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import re
 import time
 from collections.abc import Callable
 
@@ -21,6 +22,7 @@ from headrace.bench.mock.endpoint import MockEndpoint
 from headrace.bench.mock.settings import MockSettings
 from headrace.bench.record import Collections
 from headrace.bench.timer import Deadline
+from tests.bench.client.wire import scripted
 from tests.bench.load.helpers import MS, endpoint
 from tests.bench.streams import stream
 
@@ -75,6 +77,16 @@ async def test_metrics_are_read_before_during_and_after() -> None:
     assert times == sorted(times)
     assert times[0] >= began_ns
     assert all("vllm:num_requests_running" in text for _, text in watch.readings)
+
+
+async def test_metrics_that_repeat_a_key_are_kept_without_it() -> None:
+    said = b'requests{key="sk-0123456789"} 1\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(said)
+    async with scripted(head + said) as url:
+        watch = MetricsWatch(endpoint(url, api_key="sk-0123456789"), every_s=1000)
+        assert await watch.start()
+        await watch.stop()
+    assert {text for _, text in watch.readings} == {'requests{key="********"} 1\n'}
 
 
 async def test_what_is_kept_of_metrics_is_bounded_and_has_both_ends() -> None:
@@ -147,11 +159,28 @@ def test_the_view_fits_where_it_is_shown() -> None:
     block.show(3.0, told(7))
     block.close()
     assert "3 of 60 s" in screen.getvalue()
+    assert "\x1b[?25h" in screen.getvalue()  # the cursor is back
     log = make_view(io.StringIO(), quiet=False, requests=None, duration_s=None)
     assert isinstance(log, Lines)
     quiet = make_view(screen, quiet=True, requests=None, duration_s=None)
     assert isinstance(quiet, Quiet)
     assert not quiet.reads
+
+
+def test_a_block_is_drawn_over_itself_and_never_wraps() -> None:
+    screen = io.StringIO()
+    block = Block(Figures(1_000_000, 3600.0), screen, lambda: 40)
+    for second in (1.0, 2.0):
+        block.show(second, told(7, (10.0,)))
+    block.close()
+    first, second_drawing, end = screen.getvalue().split("\r")
+    assert first.count("\n") == second_drawing.count("\n") == 1
+    assert second_drawing.startswith("\x1b[A")
+    assert end.startswith("\x1b[A\x1b[J")
+    plain = re.sub(r"\x1b\[\??[0-9]*[A-Za-z]", "", second_drawing)
+    names, values = plain.split("\n")
+    assert max(len(names), len(values)) <= 39
+    assert names.index("ended") + len("ended") == values.index("000,000") + len("000,000")
 
 
 def test_garbage_collections_are_noted_while_they_are_watched() -> None:

@@ -36,7 +36,7 @@ async def test_a_process_that_dies_is_told_of_and_the_others_records_are_kept() 
         workers = Workers(job(url, 2, 100_000, grace_s=5.0), 2)
         await workers.open()
         run = asyncio.create_task(workers.run())
-        while not workers.progress().counts.ended:
+        while not (await workers.progress()).counts.ended:
             await asyncio.sleep(0.05)
         victim = workers.pids[0]
         os.kill(victim, signal.SIGKILL)
@@ -52,7 +52,7 @@ async def test_stopping_reaches_every_process() -> None:
         workers = Workers(job(url, 2, 100_000), 2)
         await workers.open()
         run = asyncio.create_task(workers.run())
-        while workers.progress().counts.ended < 10:
+        while (await workers.progress()).counts.ended < 10:
             await asyncio.sleep(0.05)
         workers.stop()
         outcome = await run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.bench.prompts.files import read_prompts
+from headrace.bench.prompts.files import has_prompts, read_prompts
 from headrace.bench.prompts.options import RequestOptions
 from headrace.bench.prompts.sharegpt import first_turns, read_sharegpt, sessions
 from headrace.bench.prompts.think import ThinkTime
@@ -39,14 +39,38 @@ def test_every_kind_of_prompt(tmp_path: Path) -> None:
     made = read_prompts(path, output_tokens=99, options=RequestOptions(extra_body={"seed": 1}))
     text, ids, chat, inputs, last = (one.prompt for one in made)
     assert (text.text, text.max_tokens, text.extra_body) == ("one", 5, {"seed": 1})
-    assert (ids.token_ids, ids.max_tokens, made.items[1].at_ns) == ((1, 2, 3), 99, 1_500_000_000)
+    assert (ids.token_ids, ids.max_tokens, made.items[1].at_ns) == ((1, 2, 3), 99, None)
     assert (chat.messages, chat.max_tokens, chat.ignore_eos) == (tuple(conversation), 6, True)
     assert (inputs.inputs, inputs.max_tokens, inputs.stream) == (("a", "b"), None, False)
     assert (last.max_tokens, last.min_tokens, last.extra_body["top_p"]) == (7, 2, 0.5)
     assert [one.output_tokens_asked for one in made] == [None, None, 6, None, 7]
-    assert made.notes == ("prompts.jsonl: fields that are not sent: note",)
+    assert made.notes == (
+        "prompts.jsonl: fields that are not sent: note",
+        "prompts.jsonl: the timestamp of 1 lines is not used; name the file as --trace to send "
+        "them at those times",
+    )
     assert len(read_prompts(path, limit=2)) == 2
     assert read_prompts(path).fingerprint == read_prompts(path).fingerprint != made.fingerprint
+
+
+def test_only_a_trace_of_prompts_has_times(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path, {"prompt": "a", "timestamp": 1500}, {"body": {"prompt": "b"}, "timestamp": 1600}
+    )
+    assert [one.at_ns for one in read_prompts(path)] == [None, None]
+    timed = read_prompts(path, timed=True)
+    assert [one.at_ns for one in timed] == [1_500_000_000, 1_600_000_000]
+    assert timed.notes == ()
+    assert has_prompts(path)
+    # Times of any kind in a file that is no trace are nobody's business.
+    path = lines(tmp_path, {"prompt": "a", "timestamp": "2026-01-01T00:00:00Z"})
+    assert read_prompts(path).items[0].at_ns is None
+    for written in ("2026-01-01", 1.5, 10**18, None):
+        path = lines(tmp_path, {"prompt": "a", "timestamp": written})
+        with pytest.raises(ConfigError, match="timestamp"):
+            read_prompts(path, timed=True)
+    assert not has_prompts(lines(tmp_path, {"timestamp": 1, "input_length": 3}))
+    assert not has_prompts(tmp_path / "trace.csv")
 
 
 def test_openais_batches(tmp_path: Path) -> None:
@@ -85,8 +109,6 @@ def test_openais_batches(tmp_path: Path) -> None:
         ({"input": [1]}, "input"),
         ({"prompt": "x", "max_tokens": 0}, "max_tokens 0"),
         ({"prompt": "x", "max_tokens": True}, "max_tokens True"),
-        ({"prompt": "x", "timestamp": 1.5}, "timestamp 1.5"),
-        ({"prompt": "x", "timestamp": 10**18}, "timestamp"),
         ({"prompt": "x", "ignore_eos": 1}, "ignore_eos 1"),
         ({"prompt": "x", "extra_body": []}, "extra_body"),
         ({"body": 3}, "body 3"),

@@ -20,6 +20,7 @@ from headrace.bench.providers.settings import ProvidersFile
 from headrace.bench.providers.start import make_plan
 from headrace.bench.providers.store import Store
 from headrace.errors import ConfigError
+from tests.bench.client.wire import scripted
 from tests.bench.providers.made import START, Clock, file, provider
 
 SMALL: dict[str, Any] = {
@@ -144,6 +145,14 @@ async def test_a_refused_key_is_told_once_and_pauses_one(bench: Bench) -> None:
         await bench.run(of, once=True, environ={"KEY": "other"})
         assert two.outcomes["completed"] == 3
     assert b"right" not in bench.path.read_bytes()
+
+
+async def test_a_field_that_is_refused_is_told_with_the_key_that_helps(bench: Bench) -> None:
+    body = b'{"error": {"message": "unknown field stream_options"}}'
+    head = b"HTTP/1.1 400 Bad\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+    async with scripted(head + body) as url:
+        await bench.run(file(provider("one", url), **SMALL), once=True)
+    assert "one: write include_usage: false for it in the file" in bench.told
 
 
 async def test_it_ends_when_everybody_is_paused(bench: Bench) -> None:

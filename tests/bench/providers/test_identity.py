@@ -47,6 +47,12 @@ def test_prices_and_notes_are_said_and_not_measured() -> None:
     assert said_facts(cheap) != said_facts(dear)
 
 
+def test_what_was_not_asked_for_is_no_fact() -> None:
+    assert "continuous_usage" not in provider_facts(provider("a"))
+    asking = provider("a", continuous_usage=True, return_metrics=True)
+    assert provider_facts(asking)["continuous_usage"] and provider_facts(asking)["return_metrics"]
+
+
 def test_of_headers_and_addresses_only_what_is_no_secret() -> None:
     of = provider(
         "a",

@@ -64,11 +64,11 @@ def test_lines_break_where_a_round_failed() -> None:
         Place(at=START + at, value=value, failed=value is None, told="")
         for at, value in enumerate(values)
     ]
-    figure = over_rounds("TTFT", [(Key("a", "c1"), places)], zone=UTC, y_title="", y_label=str)
-    assert figure is not None
-    assert figure.svg.count('class="curve"') == 2
-    assert figure.svg.count("<circle") == 4
-    assert "requests failed" in figure.svg
+    plot = over_rounds("TTFT", [(Key("a", "c1"), places)], zone=UTC, y_title="", y_label=str)
+    assert plot is not None
+    assert plot.svg.count('class="curve"') == 2
+    assert plot.svg.count("<circle") == 4
+    assert "requests failed" in plot.svg
 
 
 def test_ticks_are_whole_hours_of_the_wall() -> None:

@@ -73,6 +73,11 @@ def test_what_cannot_be_is_refused(fields: dict[str, Any], said: str) -> None:
         ({"base_url": "ftp://h"}, "providers[0] (a): base_url: 'ftp://h' is no address"),
         ({"type": "embeddings"}, "providers[0] (a): type: 'embeddings': Invalid enum value"),
         ({"headers": {"Authorization": "x"}}, "providers[0] (a): headers.Authorization: may be"),
+        ({"headers": {"X-Pass": "x"}}, "providers[0] (a): headers.X-Pass: may be"),
+        (
+            {"type": "ollama", "return_metrics": True},
+            "providers[0] (a): return_metrics: is of openai-chat and openai-completions",
+        ),
         ({"price": {"input": 1, "output": 1}, "usd_per_hour": 1}, "providers[0] (a): price and"),
     ],
 )

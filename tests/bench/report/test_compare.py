@@ -18,10 +18,11 @@ from headrace.bench.report.compare_html import comparison_page
 from headrace.bench.report.compare_sheets import comparison_json, comparison_sheets
 from headrace.bench.report.threshold import parse_threshold
 from headrace.bench.slo import parse_slo
+from headrace.bench.summary import summarize
 from headrace.errors import ConfigError
 from tests.bench.report.synthetic import simulated
 from tests.bench.report.test_markup import HOSTILE, Parsed
-from tests.bench.streams import run
+from tests.bench.streams import run, steady
 
 FAST = NamedRun("fast", simulated(seed=1, requests=80, rate=6, metrics=False))
 SLOW = NamedRun(
@@ -131,6 +132,57 @@ def test_the_same_source_of_chance_gives_the_same_comparison() -> None:
 def test_under_every_definition(name: str) -> None:
     got = compared(FAST, SLOW, definition=name)
     assert got.definition == name and any(one.unit == "ms" for one in got.lines)
+
+
+@pytest.mark.parametrize("name", list(DEFINITIONS))
+def test_its_values_are_those_of_the_summary(name: str) -> None:
+    """Of every latency, statistic and clock, and of the steady window; the weights of a definition
+    and its interpolation are in both."""
+    under = DEFINITIONS[name]
+    got = compared(FAST, SLOW, definition=name)
+    canonical = {"itl": "itl_chunk"}
+    seen = 0
+    for at, one in enumerate((FAST, SLOW)):
+        summary = summarize(one.run, definition=under, slo=SLO)
+        for row in got.lines:
+            metric = under.metric(canonical.get(row.name, row.name))
+            if row.unit != "ms" or metric is None:
+                continue
+            side = summary.from_intended if "intended" in row.metric else summary.from_sent
+            wanted = getattr(side[metric.name].distribution, row.statistic)
+            assert row.values[at] == pytest.approx(wanted), (row.metric, row.statistic)
+            seen += 1
+        assert summary.steady is not None
+        rates = {row.name: row.values[at] for row in got.lines}
+        assert rates["tps"] == pytest.approx(summary.steady.tokens_per_s)
+        assert rates["rps"] == pytest.approx(summary.steady.requests_per_s)
+    assert seen >= 18
+
+
+def test_weights_are_in_values_ratios_and_means() -> None:
+    """GuideLLM: one request of 2 tokens 30 ms apart, one of 11 tokens 10 ms apart."""
+    base = NamedRun("a", run(steady(2, 10, 30, index=0), steady(11, 10, 10, index=1)))
+    ours = NamedRun("b", run(steady(2, 10, 30, index=0), steady(11, 10, 20, index=1)))
+    got = compare(
+        [base, ours],
+        source=random.Random(1),
+        definition=DEFINITIONS["guidellm"],
+        resamples=50,
+        thresholds=[parse_threshold("tpot_mean>1.5")],
+    )
+    tpot = line(got, "inter_token_latency", "p50")
+    assert tpot.values == (pytest.approx(10), pytest.approx(20))
+    assert tpot.ratios[1] is not None and tpot.ratios[1].ratio == pytest.approx(2)
+    # (30 + 10 · 20) / (30 + 10 · 10)
+    assert "1.77 times" in got.outcomes[0].told
+
+
+def test_what_the_servers_said_stands_beside() -> None:
+    told = NamedRun("told", simulated(seed=1, requests=80, rate=6))
+    got = compared(told, FAST)
+    for name in ("mbu", "mfu", "kv", "hits", "preemptions"):
+        (row,) = [one for one in got.lines if one.name == name]
+        assert row.values[0] is not None and row.values[1] is None
 
 
 def test_one_run_is_no_comparison() -> None:

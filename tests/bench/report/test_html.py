@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from headrace.bench.definitions import DEFINITIONS
+from headrace.bench.load_point import load_point
 from headrace.bench.record import Chunk, Failure, RunRecord
 from headrace.bench.report.html import report_page
-from headrace.bench.report.plots.load_curve import load_point
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
 from tests.bench.report.synthetic import S, simulated

@@ -11,22 +11,16 @@ import pytest
 from headrace.bench.cost import Prices
 from headrace.bench.definitions import DEFINITIONS
 from headrace.bench.journal import begin, begun
-from headrace.bench.load.search import SearchResult
 from headrace.bench.report.files import write_run
 from headrace.bench.report.kept import read_kept
-from headrace.bench.report.series import (
-    Series,
-    SeriesRun,
-    forget_runs,
-    read_series,
-    series_points,
-    write_series,
-)
+from headrace.bench.report.series import series_points
+from headrace.bench.search_result import SearchResult
+from headrace.bench.series import Series, SeriesRun, forget_runs, read_series, write_series
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
 from headrace.errors import ConfigError
+from tests.bench.load.test_reply_journal import GOOD, asked, journal_in
 from tests.bench.report.synthetic import simulated
-from tests.bench.test_journal import GOOD, asked, journal_in
 
 SLO = parse_slo("ttft:500 tpot:50")
 MADE = simulated(requests=20, rate=5, metrics=False)
@@ -58,21 +52,24 @@ def test_a_whole_run_by_any_of_its_names(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_client_was_killed(tmp_path: Path) -> None:
-    begin(tmp_path, begun({"model": "m", "definitions": "vllm"}, "ttft:500"))
+    prices, keys = Prices(hour_usd=2.0), {"model_id": "m", "request_rate": 3.0}
+    about = {"model": "m", "definitions": "vllm"}
+    begin(tmp_path, begun({**about}, "ttft:500", msgspec.to_builtins(prices), {**keys}))
     journal = journal_in(tmp_path)
     journal.add(asked(0), GOOD, stream=True)
-    journal.close()
+    journal.file.close()
     kept = read_kept(tmp_path)
     assert "the 1 requests that had ended" in kept.partial
     assert kept.run.about == {"model": "m", "definitions": "vllm", "ending": "partial"}
     assert kept.slo == parse_slo("ttft:500") and len(kept.run.requests) == 1
+    assert kept.prices == prices and kept.vllm_keys == keys
     assert summarize(kept.run).client.client_bound is None
 
 
 def test_a_newer_run_that_was_killed_goes_before_an_older_whole_one(tmp_path: Path) -> None:
     write(tmp_path)
     begin(tmp_path, begun({}, None))
-    journal_in(tmp_path).close()
+    journal_in(tmp_path).file.close()
     assert read_kept(tmp_path).partial
     assert read_kept(tmp_path / "result.json").run == MADE
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console, RenderableType
 
-from headrace.bench.record import ClientHealth, Failure
-from headrace.bench.report.sheet import Sheet, errors, latencies, requests
+from headrace.bench.cost import Prices
+from headrace.bench.record import ClientHealth, Failure, Usage
+from headrace.bench.report.figures import share
+from headrace.bench.report.sheet import Sheet, cost, errors, latencies, requests
 from headrace.bench.report.table import printable, sheet_table, summary_table
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import Summary, summarize
@@ -40,6 +43,27 @@ def test_every_part_is_there() -> None:
     assert "…" not in text, "nothing is cut off at this width"
 
 
+def test_a_cost_that_is_unknown_is_told_with_its_reason() -> None:
+    half = shown(summary_table(summarize(MADE, prices=Prices(output_usd=8))))
+    assert re.search(r"the run +unknown", half)
+    assert "Unknown: the price of input is unknown: --price-input." in half
+    assert "third line" not in half, "there is none"
+    whole = shown(summary_table(summarize(MADE, prices=Prices(input_usd=1, output_usd=8))))
+    assert "unknown" not in whole.lower() and "third line" in whole
+    assert "Cost" not in shown(summary_table(summarize(MADE))), "nobody asked"
+
+
+@pytest.mark.parametrize("width", [80, 130])
+def test_the_share_of_good_requests_has_its_interval(width: int) -> None:
+    summary = summarize(MADE, slo=parse_slo("ttft:500"))
+    assert summary.goodput is not None and summary.goodput.fraction_interval is not None
+    of = summary.goodput.fraction_interval
+    text = " ".join(shown(summary_table(summary), width).split())
+    if width < 100:  # beside each other, lines of two tables are mixed
+        assert f"the true share {share(of.low)} to {share(of.high)} with 95% confidence" in text
+    assert share(of.low) in text and share(of.high) in text
+
+
 def test_figures_are_those_of_the_summary() -> None:
     summary = summarize(run(steady(3, 100, 50, index=0), steady(3, 200, 50, index=1)))
     sheet = latencies(summary)
@@ -54,6 +78,30 @@ def test_both_clocks_only_where_they_differ() -> None:
     late = latencies(summarize(run(steady(3, 100, 50, start_ms=50, intended_ms=0))))
     assert [row[1].text for row in late.rows if row[0].text == "ttft"] == ["intended", "sent"]
     assert [row[1].text for row in late.rows if row[0].text == "tpot"] == [""]
+
+
+def test_a_lag_that_nobody_could_notice_makes_no_second_row() -> None:
+    def clocks(first_ms: float, lag_ms: float) -> list[str]:
+        of = steady(3, first_ms, 50, start_ms=lag_ms, intended_ms=0)
+        return [row[1].text for row in latencies(summarize(run(of))).rows if row[0].text == "ttft"]
+
+    assert clocks(100, 0.3) == clocks(1000, 4.9) == [""]
+    assert clocks(1000, 5.1) == ["intended", "sent"]
+    assert clocks(2, 0.3) == ["intended", "sent"], "more than a tenth of it"
+
+
+def test_what_the_server_said_is_a_table() -> None:
+    text = shown(summary_table(summarize(simulated(requests=60, rate=6))))
+    for part in ("Server, as it says", "MBU", "MFU", "KV blocks in use, most", "preemptions"):
+        assert part in text
+
+
+def test_a_known_price_tells_who_says_so() -> None:
+    told = Usage(prompt_tokens=10, completion_tokens=3)
+    prices = Prices(input_usd=1, output_usd=2, source="catalog, x (y, as of 2026-01-01)")
+    summary = summarize(run(steady(3, 10, 10, usage=told)), prices=prices)
+    text = " ".join(shown(sheet_table(cost(summary))).split())
+    assert "Prices: catalog, x (y, as of 2026-01-01)." in text
 
 
 @pytest.mark.parametrize("definition", ["vllm", "llmperf"])

@@ -19,7 +19,8 @@ from headrace.bench.client.answer import Answer
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.client.failure_text import one_line, status_message
 from headrace.bench.client.raw import RawReply
-from headrace.bench.record import Failure, RequestRecord
+from headrace.bench.client.secrets import blotted_pieces
+from headrace.bench.record import Chunk, Failure, RequestRecord
 from headrace.protocol.sse import SSEReader, StreamTooLargeError
 
 # An event larger than this is no chunk of an answer; images of whole replies are not streamed.
@@ -72,7 +73,7 @@ def decode(
     """The record of one request.
 
     origin_ns: the clock at the start of the run, which the record's times count from;
-    `asked.intended_ns` counts from there already. secrets: blotted out of every message.
+    `asked.intended_ns` counts from there already. secrets: blotted out of every text.
     """
     answer = Answer(origin_ns)
     failure = _failure(raw, answer, _FORMATS[kind], stream)
@@ -93,10 +94,10 @@ def decode(
         sent_ns=_since(origin_ns, raw.sent_ns),
         headers_ns=_since(origin_ns, raw.headers_ns),
         end_ns=end_ns - origin_ns,
-        chunks=tuple(answer.chunks),
+        chunks=_without(secrets, answer.chunks),
         status=raw.status,
         failure=failure,
-        finish_reason=answer.finish_reason,
+        finish_reason=_reason(answer, secrets),
         usage=answer.usage,
         queue_ns=answer.queue_ns,
         session=asked.session,
@@ -105,6 +106,22 @@ def decode(
         output_tokens_asked=asked.output_tokens_asked,
         new_connection=raw.new_connection,
     )
+
+
+def _without(secrets: tuple[str, ...], chunks: list[Chunk]) -> tuple[Chunk, ...]:
+    """The chunks with blots where they hold a secret, be it across some of one kind."""
+    for kind in {chunk.kind for chunk in chunks} if secrets else ():
+        places = [at for at, chunk in enumerate(chunks) if chunk.kind == kind]
+        texts = blotted_pieces([chunks[at].text for at in places], secrets)
+        for at, text in zip(places, texts, strict=True):
+            if text != chunks[at].text:
+                chunks[at] = msgspec.structs.replace(chunks[at], text=text)
+    return tuple(chunks)
+
+
+def _reason(answer: Answer, secrets: tuple[str, ...]) -> str | None:
+    reason = answer.finish_reason
+    return None if reason is None else blotted_pieces([reason], secrets)[0]
 
 
 def _failure(raw: RawReply, answer: Answer, form: _Format, stream: bool) -> Failure | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.bench.client.messages import anthropic_body, ollama_messages
 from headrace.bench.client.prompt import Prompt
+from headrace.bench.client.secrets import secrets_of
 from headrace.errors import ConfigError, shown
 
 EndpointKind = Literal[
@@ -29,9 +30,11 @@ _USER_AGENT = "headrace-bench"
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where requests go. `base_url`: with or without /v1; `path` replaces the kind's own.
 
-    max_tokens_field: OpenAI's reasoning models take only max_completion_tokens, older servers
-    only max_tokens. include_usage: ask for token counts at the end of a stream of OpenAI's;
-    continuous_usage: and in every event, which vLLM, headrace and the mock can.
+    max_tokens_field: of chats; OpenAI's reasoning models take only max_completion_tokens, older
+    servers only max_tokens. include_usage: ask for token counts at the end of a stream of OpenAI's;
+    continuous_usage: and in every event, which vLLM, headrace and the mock can. return_metrics: ask
+    for the times and the cache of each request, which headrace tells. Raises ConfigError for one of
+    these that the kind does not have.
     """
 
     kind: EndpointKind
@@ -43,6 +46,30 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     include_usage: bool = True
     continuous_usage: bool = False
+    return_metrics: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the kind has what is asked for."""
+        if self.max_tokens_field != "max_tokens" and self.kind != "openai-chat":
+            raise ConfigError(
+                f"max_tokens_field: {self.max_tokens_field} is of openai-chat, not of {self.kind}; "
+                "leave it out"
+            )
+        if self.kind not in ("openai-chat", "openai-completions"):
+            for name, usual in (
+                ("include_usage", True),
+                ("continuous_usage", False),
+                ("return_metrics", False),
+            ):
+                if getattr(self, name) is not usual:
+                    raise ConfigError(
+                        f"{name}: is of openai-chat and openai-completions, not of {self.kind}; "
+                        "leave it out"
+                    )
+        if self.continuous_usage and not self.include_usage:
+            raise ConfigError(
+                "continuous_usage: counts in every event need include_usage; leave one of them out"
+            )
 
     def __repr__(self) -> str:
         """Without what may be secret."""
@@ -51,14 +78,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """What may stand in no record and no message."""
-        of_headers = [
-            value
-            for name, value in self.headers.items()
-            if any(word in name.lower() for word in ("auth", "key", "token", "cookie", "secret"))
-        ]
-        bare = [value.removeprefix("Bearer ") for value in of_headers]
-        found = urlsplit(self.base_url).password
-        return tuple(secret for secret in (self.api_key, found, *bare) if secret)
+        return secrets_of(self.api_key, self.base_url, self.headers, self.path)
 
 
 class HttpRequest(NamedTuple):
@@ -122,10 +142,16 @@ def split_url(base_url: str) -> SplitResult:
     try:
         url = urlsplit(base_url)
         port_is_valid = url.port is None or url.port > 0
-    except ValueError as error:
-        raise ConfigError(f"{told}: {error}; write http://host:port") from error
+    except ValueError:
+        # Its words repeat parts of the address, which may be those of a password.
+        raise ConfigError(f"{told} has no valid host and port; write http://host:port") from None
     if url.scheme not in ("http", "https") or not url.hostname or not port_is_valid:
         raise ConfigError(f"{told} is no address; write http://host:port or https://host")
+    if url.username is not None or url.password is not None:
+        raise ConfigError(
+            f"{told} has a user or password before the host, which are not sent; send them as a "
+            "header, authorization: Basic and both in base64"
+        )
     if not (url.hostname + url.path + url.query).isascii() or " " in url.path + url.query:
         raise ConfigError(f"{told} has characters that have to be percent-encoded")
     return url
@@ -137,6 +163,9 @@ def without_secrets(url: str) -> str:
     scheme = url[: len(url) - len(rest)] if separator else ""
     rest = (rest if separator else url).partition("?")[0].partition("#")[0]
     host, slash, path = rest.partition("/")
+    port = host.rpartition(":")[2] if ":" in host and not host.endswith("]") else "0"
+    if "@" in path and not port.isdigit():  # a password with a slash
+        host, slash, path = path.rpartition("@")[2].partition("/")
     return scheme + host.rpartition("@")[2] + slash + path
 
 
@@ -189,6 +218,8 @@ def _generation(endpoint: Endpoint, prompt: Prompt) -> dict[str, Any]:
         body["stream_options"] = {"include_usage": True}
         if endpoint.continuous_usage:
             body["stream_options"]["continuous_usage_stats"] = True
+    if endpoint.return_metrics:
+        body["return_metrics"] = True
     return body
 
 
@@ -201,8 +232,6 @@ def _completions(endpoint: Endpoint, prompt: Prompt) -> dict[str, Any]:
     given = prompt.text if ids is None else ids
     if given is None:
         raise ConfigError(f"prompt: {endpoint.kind} takes text or token ids, not messages")
-    if endpoint.max_tokens_field != "max_tokens":
-        endpoint = msgspec.structs.replace(endpoint, max_tokens_field="max_tokens")
     return _generation(endpoint, prompt) | {"prompt": given}
 
 

@@ -23,6 +23,18 @@ from headrace.bench.writer import Writer
 MAX_HEAD_BYTES = 64 * 1024
 # What is kept of a reply that was cut because it did not end: enough to see what it was.
 KEPT_OF_CUT_BYTES = 2**20
+# Those that somebody reads; of the others some, such as cookies, are nobody's business.
+_KEPT_HEADERS = frozenset(
+    {
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"location",
+        b"retry-after",
+        b"transfer-encoding",
+        b"x-queue-time",
+    }
+)
 # A TLS record with an alert: what a port for https says to plain HTTP.
 _TLS_ALERT = b"\x15\x03"
 
@@ -255,8 +267,9 @@ class ClientConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a field behind a chunked body."""
-        if self._exchange is not None:
-            self._exchange.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        lowered = name.lower()
+        if self._exchange is not None and lowered in _KEPT_HEADERS:
+            self._exchange.headers[lowered.decode("latin-1")] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """The head is whole."""

@@ -9,11 +9,10 @@ import msgspec
 from headrace.bench.client.answer import error_text
 from headrace.bench.client.endpoints import without_secrets
 from headrace.bench.client.raw import RawReply
+from headrace.bench.client.secrets import BLOT
 
 _MAX_CHARACTERS = 300
 _MAX_BODY_BYTES = 4096
-BLOT = "********"
-"""Stands in place of a secret."""
 
 # Servers repeat a refused key with its middle left out, or only its beginning.
 _BEFORE_A_MASK, _BEGINNING = 4, 8

@@ -17,7 +17,8 @@ class RawReply(msgspec.Struct, frozen=True, kw_only=True):
     begun_ns: when the client took the request up; between that and sent_ns lie the wait for a
     connection and the time to make one (`new_connection`). pieces: the body as it arrived, each
     with its time; the body is not whole unless `complete`. failure: what the client itself found:
-    no connection, a limit, an end in the middle. headers: names in lower case, of the last reply.
+    no connection, a limit, an end in the middle. headers: of the last reply those that are read,
+    names in lower case.
     """
 
     begun_ns: int

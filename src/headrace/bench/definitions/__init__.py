@@ -1,6 +1,7 @@
 """The same words as five tools mean them: one run, every definition.
 
-Each tool has a file: a pure function from a record to its metrics, and a table of what counts.
+Each tool has a file: a pure function from a record to its metrics, and a table of what counts; one
+that has changed its mind has two definitions in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from headrace.bench.definitions.guidellm import GUIDELLM
 from headrace.bench.definitions.headrace import HEADRACE
 from headrace.bench.definitions.llmperf import LLMPERF
 from headrace.bench.definitions.measure import Canonical, Clock, Definition, Measures, Metric
-from headrace.bench.definitions.vllm import VLLM
+from headrace.bench.definitions.vllm import VLLM, VLLM_BEFORE_0_33
 from headrace.errors import ConfigError, shown
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 DEFINITIONS = MappingProxyType(
-    {one.name: one for one in (HEADRACE, VLLM, AIPERF, GUIDELLM, LLMPERF)}
+    {one.name: one for one in (HEADRACE, VLLM, VLLM_BEFORE_0_33, AIPERF, GUIDELLM, LLMPERF)}
 )
 
 

@@ -14,8 +14,9 @@ from headrace.bench.definitions.measure import (
     Definition,
     Measures,
     Metric,
+    client_counts,
     completed,
-    first_answer,
+    first_times_ns,
     gaps_ns,
     last_ns,
     tool_start_ns,
@@ -29,23 +30,17 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
         return None
     start, content = tool_start_ns(record, clock), record.content
     latency = float(last_ns(record, content) - start)
-    counted = record.client_output_tokens
-    tokens = counted if counted is not None else record.usage.completion_tokens
+    tokens, prompt = client_counts(record)
     times, gaps, rates = {"request_latency": latency}, {}, {}
     if record.streamed and content:
-        times["time_to_first_token"] = ttft = float(content[0].at_ns - start)
-        answer = first_answer(content)
-        if answer is not None:
-            times["time_to_first_output_token"] = float(answer.at_ns - start)
+        times |= first_times_ns(content, start, "time_to_first_token", "time_to_first_output_token")
         if len(content) > 1:
             times["time_to_second_token"] = float(content[1].at_ns - content[0].at_ns)
             gaps["inter_chunk_latency"] = gaps_ns(content)
         if tokens is not None and tokens > 1:
-            times["inter_token_latency"] = (latency - ttft) / (tokens - 1)
+            times["inter_token_latency"] = (latency - times["time_to_first_token"]) / (tokens - 1)
         if times.get("inter_token_latency"):
             rates["output_token_throughput_per_user"] = 1e9 / times["inter_token_latency"]
-    counted = record.client_prompt_tokens
-    prompt = counted if counted is not None else record.usage.prompt_tokens
     return Measures(times, gaps, tokens, prompt, rates)
 
 

@@ -14,7 +14,7 @@ from headrace.bench.definitions.measure import (
     Measures,
     Metric,
     completed,
-    first_answer,
+    first_times_ns,
     tool_start_ns,
 )
 from headrace.bench.record import RequestRecord
@@ -33,10 +33,7 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
     weights: dict[str, float] = {}
     last = content[-1].at_ns if content else end
     if content:
-        times["time_to_first_token"] = float(content[0].at_ns - start)
-        answer = first_answer(content)
-        if answer is not None:
-            times["time_to_first_output_token"] = float(answer.at_ns - start)
+        times |= first_times_ns(content, start, "time_to_first_token", "time_to_first_output_token")
         if tokens is not None and tokens > 1:
             times["inter_token_latency"] = (last - content[0].at_ns) / (tokens - 1)
             weights["inter_token_latency"] = tokens - 1

@@ -14,7 +14,7 @@ from headrace.bench.definitions.measure import (
     Measures,
     Metric,
     completed,
-    first_answer,
+    first_times_ns,
     gaps_ns,
     last_ns,
     start_ns,
@@ -42,10 +42,7 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
     gaps: dict[str, tuple[float, ...]] = {}
     rates = {}
     if record.streamed and content:
-        times["ttft"] = float(content[0].at_ns - start)
-        answer = first_answer(content)
-        if answer is not None:
-            times["ttfot"] = float(answer.at_ns - start)
+        times |= first_times_ns(content, start, "ttft", "ttfot")
         if len(content) > 1:
             gaps = {"itl_chunk": gaps_ns(content), "itl_token": token_gaps_ns(content, carried)}
             times["stall"] = max(gaps["itl_chunk"])
@@ -53,9 +50,7 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
                 times["tpot"] = (end - content[0].at_ns) / (carried - 1)
         if times.get("tpot"):
             rates["tps_user"] = 1e9 / times["tpot"]
-    told = record.usage.prompt_tokens
-    prompt = told if told is not None else record.client_prompt_tokens
-    return Measures(times, gaps, total, prompt, rates)
+    return Measures(times, gaps, total, record.prompt_tokens, rates)
 
 
 HEADRACE = Definition(

@@ -13,6 +13,7 @@ from headrace.bench.definitions.measure import (
     Definition,
     Measures,
     Metric,
+    client_counts,
     completed,
     tool_start_ns,
 )
@@ -27,8 +28,7 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
     text = tuple(chunk for chunk in record.chunks if chunk.kind == "text" and chunk.text)
     # It never asks for usage, so no such event comes to it.
     received = sum(1 for chunk in record.chunks if chunk.kind != "usage")
-    counted = record.client_output_tokens
-    tokens = counted if counted is not None else record.usage.completion_tokens
+    tokens, prompt = client_counts(record)
     latency = float(record.end_ns - start)
     waited = float(text[-1].at_ns - start) if text else 0.0
     times = {
@@ -39,8 +39,6 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
     rates = {}
     if tokens is not None and latency > 0:
         rates["request_output_throughput_token_per_s"] = tokens * 1e9 / latency
-    counted = record.client_prompt_tokens
-    prompt = counted if counted is not None else record.usage.prompt_tokens
     return Measures(times, {}, tokens, prompt, rates)
 
 

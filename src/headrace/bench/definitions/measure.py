@@ -8,7 +8,7 @@ says so, and what a record cannot reproduce. Helpers here are what several defin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -70,9 +70,10 @@ class Measures:
 class Definition:
     """How one tool measures.
 
-    measure: None where the tool takes the request for failed. without_tpot: whether an SLO on TPOT
-    is met by a request with one token, which has none. unlike: what it shows otherwise than the
-    tool itself would, each a sentence.
+    measure: None where the tool takes the request for failed. of_completions: the same where the
+    API is that of completions; None where the tool measures both alike. without_tpot: whether an
+    SLO on TPOT is met by a request with one token, which has none. unlike: what it shows otherwise
+    than the tool itself would, each a sentence.
     """
 
     name: str
@@ -83,6 +84,14 @@ class Definition:
     degrees: int
     without_tpot: Literal["met", "missed"]
     unlike: tuple[str, ...] = ()
+    of_completions: Callable[[RequestRecord, Clock], Measures | None] | None = None
+
+    def of_api(self, kind: str | None) -> Definition:
+        """As the tool measures replies of this API (`RunRecord.api`); those of a chat where None:
+        from the replies alone nobody can tell them."""
+        if kind != "openai-completions" or self.of_completions is None:
+            return self
+        return replace(self, measure=self.of_completions)
 
     def metric(self, canonical: str) -> Metric | None:
         """The tool's metric that answers to one of ours."""
@@ -124,6 +133,24 @@ def gaps_ns(chunks: tuple[Chunk, ...]) -> tuple[float, ...]:
     return tuple(float(after.at_ns - before.at_ns) for before, after in pairwise(chunks))
 
 
-def first_answer(chunks: tuple[Chunk, ...]) -> Chunk | None:
-    """The first that is not reasoning: text, or a tool call."""
-    return next((chunk for chunk in chunks if chunk.kind in ("text", "tool")), None)
+def first_times_ns(
+    content: tuple[Chunk, ...], start: int, token: str, answer: str
+) -> dict[str, float]:
+    """From `start` to the first chunk and to the first of text or a tool call.
+
+    token, answer: the tool's names for the two. The second is absent where all is reasoning.
+    """
+    times = {token: float(content[0].at_ns - start)}
+    found = next((chunk for chunk in content if chunk.kind in ("text", "tool")), None)
+    if found is not None:
+        times[answer] = float(found.at_ns - start)
+    return times
+
+
+def client_counts(record: RequestRecord) -> tuple[int | None, int | None]:
+    """Output and prompt tokens as the client counted them, as the server did where it did not."""
+    told, output, prompt = record.usage, record.client_output_tokens, record.client_prompt_tokens
+    return (
+        told.completion_tokens if output is None else output,
+        told.prompt_tokens if prompt is None else prompt,
+    )

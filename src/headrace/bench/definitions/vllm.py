@@ -1,10 +1,12 @@
-"""As `vllm bench serve` measures.
+"""As `vllm bench serve` measures, now and before 0.33.
 
-Source: vLLM 0.33.0, vllm/benchmarks/serve.py (calculate_metrics) and
-vllm/benchmarks/lib/endpoint_request_func.py (async_request_openai_chat_completions and
-_completions). In a chat only events with content, reasoning or a tool call are tokens to it, since
-0.33; in completions every event that has `choices` is, also the empty one that only says why the
-stream ended.
+Source: the packages vllm 0.33.0 (4ba787ec9) and 0.32.0 (5df63a720), vllm/benchmarks/serve.py
+(calculate_metrics) and vllm/benchmarks/lib/endpoint_request_func.py
+(async_request_openai_chat_completions and _completions, _choice_has_streamed_output). Of
+completions every event that has `choices` is a token to both, also the empty one that only says why
+the stream ended. Of a chat 0.33 takes those with content, reasoning or a tool call; before, it was
+as in completions: the event that only names the role, which servers send before they have computed
+anything, stopped the clock of TTFT.
 """
 
 from __future__ import annotations
@@ -18,14 +20,22 @@ from headrace.bench.definitions.measure import (
     gaps_ns,
     tool_start_ns,
 )
-from headrace.bench.record import RequestRecord
+from headrace.bench.record import Chunk, RequestRecord
 
 
-def measure(record: RequestRecord, clock: Clock) -> Measures | None:
-    """None for a failed request, and for one that never got an event that counts."""
-    # Only a chat opens with a role.
-    chat = any(chunk.kind == "role" for chunk in record.chunks)
-    chunks = record.content if chat else tuple(c for c in record.chunks if c.kind != "usage")
+def measure_content(record: RequestRecord, clock: Clock) -> Measures | None:
+    """None for a failed request, and for one that never got an event with content."""
+    return _measure(record, clock, record.content)
+
+
+def measure_choices(record: RequestRecord, clock: Clock) -> Measures | None:
+    """None for a failed request, and for one that never got an event with choices."""
+    chunks = tuple(chunk for chunk in record.chunks if chunk.kind != "usage")
+    return _measure(record, clock, chunks)
+
+
+def _measure(record: RequestRecord, clock: Clock, chunks: tuple[Chunk, ...]) -> Measures | None:
+    """By the events that count."""
     if not completed(record) or not chunks:
         return None
     start = tool_start_ns(record, clock)
@@ -35,14 +45,28 @@ def measure(record: RequestRecord, clock: Clock) -> Measures | None:
     times = {"ttft": ttft, "e2el": latency}
     if tokens > 1:
         times["tpot"] = (latency - ttft) / (tokens - 1)
-    told = record.usage.prompt_tokens
-    prompt = told if told is not None else record.client_prompt_tokens
-    return Measures(times, {"itl": gaps_ns(chunks)}, tokens, prompt)
+    return Measures(times, {"itl": gaps_ns(chunks)}, tokens, record.prompt_tokens)
 
+
+_TPOT = Metric(
+    "tpot",
+    "tpot",
+    "(e2el − ttft) / (n − 1) of each request with n ≥ 2 tokens; n from usage, else counted "
+    "by the client, hidden reasoning included",
+)
+_E2EL = Metric("e2el", "e2e", "last event that counts − start")
+_DURATION = (
+    "vllm divides by the time from its first sleep to its last response; a record by that from "
+    "the first request sent to the last response."
+)
+_USAGE = (
+    "An event that has choices without content and usage, too, is no token here; to vllm it is "
+    "one where events with choices are."
+)
 
 VLLM = Definition(
     name="vllm",
-    source="vllm bench serve, vLLM 0.33.0",
+    source="vllm bench serve, vLLM 0.33.0 (4ba787ec9)",
     metrics=(
         Metric(
             "ttft",
@@ -50,12 +74,7 @@ VLLM = Definition(
             "chat: first event with content; completions: first event with choices, even an empty "
             "one",
         ),
-        Metric(
-            "tpot",
-            "tpot",
-            "(e2el − ttft) / (n − 1) of each request with n ≥ 2 tokens; n from usage, else counted "
-            "by the client, hidden reasoning included",
-        ),
+        _TPOT,
         Metric(
             "itl",
             "itl_chunk",
@@ -63,16 +82,46 @@ VLLM = Definition(
             "gap, and so is, in completions, the empty one at the end",
             "gap",
         ),
-        Metric("e2el", "e2e", "last event that counts − start"),
+        _E2EL,
     ),
-    measure=measure,
+    measure=measure_content,
+    of_completions=measure_choices,
     interpolation="linear",
     degrees=0,
     without_tpot="met",
     unlike=(
-        "vllm divides by the time from its first sleep to its last response; a record by that from "
-        "the first request sent to the last response.",
-        "vllm takes a chat's event with an empty text for a token; a record cannot tell it from an "
-        "event without any. Before 0.33 it took every event with choices of a chat for one.",
+        _DURATION,
+        "vllm takes a chat's event with an empty text and no role for a token; a record cannot "
+        "tell it from an event without any text.",
+        "vllm does not see reasoning that is named reasoning_content, as older servers do; here it "
+        "is content.",
+        _USAGE,
+    ),
+)
+
+VLLM_BEFORE_0_33 = Definition(
+    name="vllm-0.32",
+    source="vllm bench serve before vLLM 0.33, as in 0.32.0 (5df63a720)",
+    metrics=(
+        Metric("ttft", "ttft", "first event with choices, even one that only names the role"),
+        _TPOT,
+        Metric(
+            "itl",
+            "itl_chunk",
+            "every gap between events with choices, of all requests, those of the role and of the "
+            "empty event at the end included; an event of five tokens is one gap",
+            "gap",
+        ),
+        _E2EL,
+    ),
+    measure=measure_choices,
+    interpolation="linear",
+    degrees=0,
+    without_tpot="met",
+    unlike=(
+        _DURATION,
+        _USAGE,
+        "Versions before that (vllm-project/vllm 3aee4a4f) end a chat's e2el with the event of "
+        "usage.",
     ),
 )

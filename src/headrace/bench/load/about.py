@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
 from headrace import __version__
 from headrace.bench.client.endpoints import Endpoint, without_secrets
-from headrace.bench.client.failure_text import BLOT
+from headrace.bench.client.secrets import BLOT, blotted, long_ones
 from headrace.bench.load.prompt_options import RunPrompts
 from headrace.bench.record import About
 from headrace.telemetry.machine import this_machine
+
+# The value may be the next word, or part of this one, after other letters that are switches.
+_HEADER = re.compile(r"(--header(?:=|$)|-q*H)(.*)", re.DOTALL)
+_PATHS_ON_HOST = ("--endpoint", "--custom-endpoint", "--metrics-path")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def about_run(
@@ -30,12 +36,12 @@ def about_run(
     started: datetime,
     open_loop: bool | None = None,
 ) -> About:
-    """load: in words. open_loop: whether requests come whatever comes back. command: as it was
-    typed; values that may be secret are blotted out."""
+    """load: in words. open_loop: whether requests come whatever comes back. command: the words that
+    were typed; it is kept as a shell would take it, with values that may be secret blotted out."""
     cpu, cpus, memory_bytes = this_machine()
     return {
         "version": __version__,
-        "command": " ".join(_shown(command, endpoint)),
+        "command": shlex.join(_shown(command, endpoint)),
         "started": started.isoformat(timespec="seconds"),
         "endpoint": without_secrets(endpoint.base_url),
         "endpoint_kind": endpoint.kind,
@@ -63,24 +69,30 @@ def about_run(
 def _shown(command: Sequence[str], endpoint: Endpoint) -> list[str]:
     """Headers by their names alone, addresses without passwords, files without their folders."""
     told: list[str] = []
+    before = ""
     hide = False
+    # What is short may be a word of the command, too, and a short secret is typed only where it is
+    # taken out by its place.
+    secrets = long_ones(endpoint.secrets)
     for word in command:
         if hide:
             told.append(f"{_name(word)}:{BLOT}")
             hide = False
             continue
-        hide = word in ("--header", "-H")
-        if word.startswith("--header="):
-            word = f"--header={_name(word.removeprefix('--header='))}:{BLOT}"
+        header = _HEADER.match(word)
+        if header is not None:
+            hide = not header[2]
+            told.append(f"{header[1]}{_name(header[2])}:{BLOT}" if header[2] else word)
+            continue
         flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-        if "://" in value:
+        if _ADDRESS.match(value):
             value = without_secrets(value)
+        elif (flag or before) in _PATHS_ON_HOST:
+            value = value.partition("?")[0]
         elif os.sep in value and value.startswith((os.sep, "~", ".")):
             value = value.rstrip(os.sep).rpartition(os.sep)[2]
-        word = flag + equals + value
-        for secret in endpoint.secrets:
-            word = word.replace(secret, BLOT)
-        told.append(word)
+        told.append(blotted(flag + equals + value, secrets))
+        before = word
     return told
 
 

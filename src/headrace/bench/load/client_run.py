@@ -13,14 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.bench.client.endpoints import Endpoint, build_request
+from headrace.bench.client.endpoints import Endpoint, get_request
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.journal import client_file
-from headrace.bench.load.conversations import Conversation
+from headrace.bench.load.conversations import Conversation, share
 from headrace.bench.load.health import CollectionWatch
 from headrace.bench.load.plan import LoadPlan
-from headrace.bench.load.progress import READ_AT_ONCE, Progress, progress
+from headrace.bench.load.progress import Progress, progress
+from headrace.bench.load.replies import SHOWN_AT_ONCE
 from headrace.bench.load.runner import Ending, LoadRunner
 from headrace.bench.record import ClientHealth, RequestRecord
 
@@ -29,7 +30,8 @@ _OPENED_AT_ONCE = 128
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
-    """All that client number `worker` of `workers` needs. `plan` is the whole run's.
+    """All that client number `worker` of `workers` needs. `plan` is the whole run's; conversations
+    and warmup are the client's share, of `in_all` conversations; None: they are all.
 
     journal: folder in which replies are kept while the run goes on; None: nowhere.
     """
@@ -41,7 +43,20 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     limits: ClientLimits = ClientLimits()
     worker: int = 0
     workers: int = 1
+    in_all: int | None = None
     journal: str | None = None
+
+    def share(self, worker: int, workers: int) -> ClientJob:
+        """The part of client number `worker` of so many."""
+        first = self.plan.first_conversation(worker, workers)
+        return msgspec.structs.replace(
+            self,
+            conversations=tuple(share(self.conversations, first, workers)),
+            warmup=tuple(share(self.warmup, worker, workers)),
+            worker=worker,
+            workers=workers,
+            in_all=len(self.conversations),
+        )
 
 
 class ClientOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +73,7 @@ class ClientRun:
 
     def __init__(self, job: ClientJob, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._job = job
-        first = (job.conversations or job.warmup)[0][0]
-        origin = build_request(job.endpoint, first.prompt).origin
+        origin = get_request(job.endpoint, "/").origin
         self._collections = CollectionWatch(clock_ns)
         self._client = LoadClient(origin, job.limits, clock_ns=clock_ns)
         self._runner = LoadRunner(
@@ -70,6 +84,7 @@ class ClientRun:
             job.warmup,
             worker=job.worker,
             workers=job.workers,
+            in_all=job.in_all,
             journal_path=None
             if job.journal is None
             else client_file(Path(job.journal), job.worker),
@@ -77,7 +92,9 @@ class ClientRun:
         )
 
     async def open(self) -> None:
-        """Connect for the users of a closed loop, and tidy up, so that no request waits for it."""
+        """Make requests, connect for the users of a closed loop, and tidy up, so that no request
+        waits for it."""
+        self._runner.prepare()
         # Later collections look at none of what is there now: they would delay sends.
         gc.collect()
         gc.freeze()
@@ -112,6 +129,10 @@ class ClientRun:
         """End the run before its time; what there is, is kept."""
         self._runner.stop(ending)
 
-    def progress(self, read: int = READ_AT_ONCE) -> Progress:
-        """How it stands; 0: without reading any reply."""
-        return progress(self._runner.counts, self._runner.read(read))
+    async def progress(self, read: int = SHOWN_AT_ONCE) -> Progress:
+        """How it stands, by so many replies, one in a round of the loop; 0: without any."""
+        found: list[RequestRecord] = []
+        while len(found) < read and (record := self._runner.show()) is not None:
+            found.append(record)
+            await asyncio.sleep(0)
+        return progress(self._runner.counts, found)

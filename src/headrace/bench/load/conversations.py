@@ -32,32 +32,54 @@ def conversations(items: Iterable[WorkItem]) -> list[Conversation]:
     return [tuple(sorted(turns, key=lambda item: item.turn)) for turns in found.values()]
 
 
-class Supply:
-    """Gives conversations without end; `repeats` once one was given again."""
+def share(items: Sequence[Conversation], worker: int, workers: int) -> Sequence[Conversation]:
+    """What client number `worker` of so many takes: every workers-th one, and where there are fewer
+    than clients one that another takes too."""
+    if workers == 1 or not items:
+        return items
+    return items[worker::workers] or items[worker % len(items) :][:1]
 
-    def __init__(self, items: Sequence[Conversation], *, worker: int = 0, workers: int = 1) -> None:
+
+class Supply:
+    """Gives the conversations of a client's share without end; `repeats` once one was given again.
+
+    in_all: how many conversations all clients have; None: these.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Conversation],
+        *,
+        worker: int = 0,
+        workers: int = 1,
+        in_all: int | None = None,
+    ) -> None:
         self._items = items
         self._next = worker
         self._step = workers
+        self._taken = 0
+        self._in_all = len(items) if in_all is None else in_all
 
     @property
     def repeats(self) -> bool:
-        """Whether a conversation was given a second time."""
-        return self._next - self._step >= len(self._items)
+        """Whether a conversation was given a second time, by this client or another."""
+        return self._taken > 0 and self._next - self._step >= self._in_all
 
     def take(self) -> Taken | None:
         """The next one; None where there are none at all."""
         if not self._items:
             return None
         number = self._next
+        found = self._items[self._taken % len(self._items)]
         self._next += self._step
-        return Taken(number, self._items[number % len(self._items)])
+        self._taken += 1
+        return Taken(number, found)
 
 
 def with_answers(item: WorkItem, answers: Sequence[str]) -> WorkItem:
     """A turn with the answers to those before it in the places that were kept for them."""
     messages = item.prompt.messages
-    if messages is None or not any(_waits(message) for message in messages):
+    if messages is None or not waits_for_answers(item):
         return item
     left = iter(answers)
     filled: list[dict[str, Any]] = [
@@ -66,6 +88,11 @@ def with_answers(item: WorkItem, answers: Sequence[str]) -> WorkItem:
     ]
     prompt = msgspec.structs.replace(item.prompt, messages=tuple(filled))
     return msgspec.structs.replace(item, prompt=prompt)
+
+
+def waits_for_answers(item: WorkItem) -> bool:
+    """Whether a turn has places for the answers to those before it."""
+    return any(_waits(message) for message in item.prompt.messages or ())
 
 
 def _waits(message: dict[str, Any]) -> bool:

@@ -10,35 +10,63 @@ from __future__ import annotations
 import msgspec
 
 from headrace.bench.goodput import Goodput, judge
-from headrace.bench.load.search import Share
-from headrace.bench.record import RunRecord
+from headrace.bench.load.evidence import Outcomes
+from headrace.bench.load.search import Judged, Trial
+from headrace.bench.record import RequestRecord, RunRecord
 from headrace.bench.slo import POOLED, RATES, Condition, Slo
 from headrace.errors import ConfigError
 
+FILLING, ENDING = 0.2, 0.05
+"""Parts of a trial, at its begin and its end, whose requests are not judged: the queue is not full
+yet, and the last to come have the server for themselves."""
 
-def check_demands(slo: Slo) -> None:
-    """Raises ConfigError for a condition that no share of requests can tell."""
+
+def check_demands(slo: Slo, attainment: float = 0.0) -> None:
+    """Raises ConfigError for a condition that no share of requests can tell, or no number shows."""
     for condition in slo.of_all:
         if condition.over == "mean" or condition.metric in POOLED:
             raise ConfigError(
                 f"--search with {condition.text}: it is not a matter of how many requests meet it; "
                 "write ttft:500 or tpot:p95<50ms"
             )
+    if strictest(slo, attainment) >= 1:
+        raise ConfigError(
+            "--search for all of the requests: no number of requests that were good shows that "
+            "all will be; ask for less than 1, such as --attainment 0.99"
+        )
 
 
-def shares(slo: Slo, attainment: float, run: RunRecord) -> list[Share]:
-    """How a run stands: one of all conditions of each request, one for each percentile."""
-    found = []
-    if slo.of_each:
-        found.append(_share("each request", attainment, Slo(slo.of_each), run))
-    for condition in slo.of_all:
-        found.append(_share(condition.text, _wanted(condition), Slo((_each(condition),)), run))
-    return found
+def strictest(slo: Slo, attainment: float) -> float:
+    """The greatest share of requests that any demand wants good."""
+    each = [attainment] if slo.of_each else []
+    return max([*each, *(_wanted(one) for one in slo.of_all)], default=attainment)
 
 
-def _share(name: str, wanted: float, slo: Slo, run: RunRecord) -> Share:
-    got = judge(slo, [record for record in run.requests if record.measured], 0.0)
-    return Share(name=name, wanted=wanted, good=got.good or 0, judged=got.judged)
+def judged_trial(slo: Slo, attainment: float, run: RunRecord, *, saturated: bool) -> Trial:
+    """How a trial went: one demand of all conditions of each request, one for each percentile."""
+    records = sorted((one for one in run.requests if one.measured), key=lambda one: one.intended_ns)
+    if not records:
+        return Trial((), saturated)
+    first, last = records[0].intended_ns, records[-1].intended_ns
+    begin = first + FILLING * (last - first)
+    end = last - ENDING * (last - first)
+    came = [one for one in records if begin <= one.intended_ns <= end]
+    ended = sum(one.end_ns is not None and begin <= one.end_ns <= end for one in records)
+    waited = sum((one.end_ns or last) - one.intended_ns for one in came)
+    in_flight = waited / (end - begin) if end > begin else 1.0
+    demands = [("each request", attainment, Slo(slo.of_each))] if slo.of_each else []
+    demands += [(one.text, _wanted(one), Slo((_each(one),))) for one in slo.of_all]
+    judged = tuple(
+        Judged(name, wanted, Outcomes(_good(demand, came), in_flight))
+        for name, wanted, demand in demands
+    )
+    return Trial(judged, saturated, len(came), ended)
+
+
+def _good(slo: Slo, records: list[RequestRecord]) -> tuple[bool, ...]:
+    """Of those that met or missed it, in the same order."""
+    one_by_one = (judge(slo, [record], 0.0) for record in records)
+    return tuple(bool(one.good) for one in one_by_one if one.judged)
 
 
 def _each(condition: Condition) -> Condition:

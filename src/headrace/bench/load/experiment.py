@@ -31,6 +31,7 @@ from headrace.bench.load.tokenization import ClientTokenization, counted
 from headrace.bench.record import About, RunRecord
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary, summarize
+from headrace.bench.vllm_result import vllm_keys
 
 # Between the seeds of runs of one command; a prime, so that neighbouring seeds share no run.
 _SEED_STEP = 1_000_003
@@ -38,11 +39,12 @@ _NO_PRICES = Prices()
 
 
 class Done(NamedTuple):
-    """One run and what it comes to."""
+    """One run and what it comes to. options: the load that it had."""
 
     run: RunRecord
     summary: Summary
     ending: Ending
+    options: LoadOptions
 
 
 class Experiment:
@@ -72,7 +74,7 @@ class Experiment:
         self._options = options
         self._prompts = prompts
         self._tokenization = tokenization
-        self._limits = limits
+        self.limits = limits
         self._view = view
         self._command = command
         self._now = now
@@ -108,14 +110,16 @@ class Experiment:
             for item in turns:
                 build_request(self.endpoint, item.prompt)
         about = self._about(options, requests, prompts.seed)
-        kept = None if keep is None else journal.begin(keep, journal.begun(about, self._slo_text))
+        keys = vllm_keys(about, rate=options.rate, concurrency=options.concurrency)
+        begun = journal.begun(about, self._slo_text, msgspec.to_builtins(self.prices), keys)
+        kept = None if keep is None else journal.begin(keep, begun)
         source = random.Random(f"{prompts.seed}:arrivals")
         job = ClientJob(
             endpoint=self.endpoint,
             plan=make_plan(options, source, requests.times_ns),
             conversations=tuple(requests.conversations),
             warmup=tuple(requests.warmup),
-            limits=self._limits,
+            limits=self.limits,
             journal=None if kept is None else str(kept),
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -133,7 +137,7 @@ class Experiment:
             records = counted(run.requests, self._tokenization, prompts=requests.exact)
             run = msgspec.structs.replace(run, requests=records)
         summary = summarize(run, definition=self.definition, slo=self.slo, prices=self.prices)
-        return Done(run, summary, measured.ending)
+        return Done(run, summary, measured.ending, options)
 
     @property
     def _slo_text(self) -> str | None:

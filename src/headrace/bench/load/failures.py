@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headrace.bench.client.refused_field import refused_field
 from headrace.bench.record import Failure, RequestRecord
 
 KEY_VARIABLES = ("HEADRACE_BENCH_API_KEY", "OPENAI_API_KEY")
@@ -51,4 +52,7 @@ def _remedy(record: RequestRecord, failure: Failure) -> str:
         return f"set {' or '.join(KEY_VARIABLES)}"
     if record.status == 429:
         return "lower -c or --rate"
+    refused = refused_field(record.status, failure.message)
+    if refused is not None:
+        return f"measure it with {refused.flag}"
     return _LOG if record.status >= 500 else ""

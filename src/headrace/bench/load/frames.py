@@ -71,7 +71,8 @@ class _Writable(Protocol):
 def send(pipe: _Writable, message: ToClient | FromClient) -> None:
     """Hand a message to a pipe."""
     body = msgspec.msgpack.encode(message)
-    pipe.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+    pipe.write(len(body).to_bytes(_LENGTH_BYTES, "big"))
+    pipe.write(body)
 
 
 async def read_to_client(pipe: asyncio.StreamReader) -> ToClient:

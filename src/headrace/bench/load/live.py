@@ -1,12 +1,13 @@
 """The run as it goes: rate, requests in flight, TTFT and TPOT so far, errors.
 
 On a terminal one block that is drawn anew, elsewhere a line every LINE_EVERY_S seconds, both on
-stderr. Latencies are of the replies that were read so far, the latest SHOWN_SAMPLES of them: the
-summary at the end is of all.
+stderr. Latencies are of some replies, the latest SHOWN_SAMPLES of those: the summary at the end is
+of all.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TextIO
@@ -16,11 +17,14 @@ from headrace.bench.statistics import percentile
 
 REFRESH_S = 0.5
 LINE_EVERY_S = 5.0
-SHOWN_SAMPLES = 2000
+SHOWN_SAMPLES = 1000
+# ECMA-48, and DEC's for the cursor.
+_LINE_UP, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"
+_HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 class View(Protocol):
-    """Whoever shows a run. reads: whether it wants latencies, for which replies are decoded."""
+    """Whoever shows a run. reads: whether it wants latencies, for which replies are looked at."""
 
     reads: bool
 
@@ -110,33 +114,47 @@ class Lines:
 
 
 class Block:
-    """For terminals."""
+    """For terminals: two lines, names and values, drawn over the ones before.
+
+    Written as plain text, in microseconds: it is drawn on the loop that stamps chunks.
+    """
 
     reads = True
 
-    def __init__(self, figures: Figures, file: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
+    def __init__(
+        self,
+        figures: Figures,
+        file: TextIO,
+        columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+    ) -> None:
         self._figures = figures
-        # Drawn when `show` is called: a thread of its own would take the client's time.
-        self._live = Live(console=Console(file=file), auto_refresh=False, transient=True)
-        self._live.start()
+        self._file = file
+        self._columns = columns
+        self._drawn = False
 
     def show(self, elapsed_s: float, progress: Progress) -> None:
         """Draw it."""
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False)
         told = self._figures.add(elapsed_s, progress)
-        for name, _ in told:
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_row(*[value for _, value in told])
-        self._live.update(table, refresh=True)
+        widths = [max(len(name), len(value)) for name, value in told]
+        # A line that the terminal wraps would be two, and the next drawing begin too low.
+        most = max(1, self._columns() - 1)
+        lines = [
+            "  ".join(one.rjust(width) for one, width in zip(row, widths, strict=True))[:most]
+            for row in zip(*told, strict=True)
+        ]
+        self._file.write(self._start + f"{_CLEAR_LINE}\n".join(lines) + _CLEAR_LINE)
+        self._file.flush()
+        self._drawn = True
+
+    @property
+    def _start(self) -> str:
+        """To where the first line begins."""
+        return f"\r{_LINE_UP}" if self._drawn else _HIDE_CURSOR
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        self._live.stop()
+        self._file.write(f"{self._start}{_CLEAR_BELOW}{_SHOW_CURSOR}")
+        self._file.flush()
 
 
 def make_view(file: TextIO, *, quiet: bool, requests: int | None, duration_s: float | None) -> View:

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 
 from headrace.bench.load.client_run import ClientJob, ClientOutcome, ClientRun
 from headrace.bench.load.live import REFRESH_S, View
-from headrace.bench.load.progress import READ_AT_ONCE, Progress
+from headrace.bench.load.progress import Progress
+from headrace.bench.load.replies import SHOWN_AT_ONCE
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.server_metrics import MetricsWatch
 from headrace.bench.load.workers import LEAD_NS, Workers
@@ -27,7 +28,7 @@ class _Client(Protocol):
 
     def stop(self, ending: Ending = "interrupted") -> None: ...
 
-    def progress(self, read: int = READ_AT_ONCE) -> Progress: ...
+    async def progress(self, read: int = SHOWN_AT_ONCE) -> Progress: ...
 
 
 class Measured(NamedTuple):
@@ -89,5 +90,5 @@ async def _look(client: _Client, view: View, clock_ns: Callable[[], int]) -> Non
     began_ns = clock_ns()
     while True:
         await asyncio.sleep(REFRESH_S)
-        told = client.progress(READ_AT_ONCE if view.reads else 0)
+        told = await client.progress(SHOWN_AT_ONCE if view.reads else 0)
         view.show((clock_ns() - began_ns) / 1e9, told)

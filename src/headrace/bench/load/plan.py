@@ -52,6 +52,13 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Number of the first measured one in the times; a drained warm-up is no part of them."""
         return 0 if self.warmup_drained else self.warmup_requests
 
+    def first_conversation(self, worker: int, workers: int) -> int:
+        """Number of the first one that client number `worker` of so many takes.
+
+        Requests are numbered with the warm-up first, conversations are not.
+        """
+        return (worker - self.first_measured) % workers
+
     def share(self, worker: int, workers: int) -> LoadPlan:
         """The part of client number `worker` of so many: every workers-th time and request."""
 

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.bench.client.endpoints import Endpoint, get_request, split_url, without_secrets
+from headrace.bench.client.endpoints import (
+    Endpoint,
+    EndpointKind,
+    get_request,
+    split_url,
+    without_secrets,
+)
 from headrace.bench.client.failure_text import one_line, status_message
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
@@ -15,6 +21,8 @@ from headrace.errors import HeadraceError, shown
 
 _TIMEOUT_S = 10.0
 _SHOWN_MODELS = 10
+# Of `owned_by`: the server's, and the mock's.
+_OURS = ("headrace", "headrace-mock")
 
 
 class UnreachableError(HeadraceError):
@@ -22,10 +30,16 @@ class UnreachableError(HeadraceError):
 
 
 class Found(NamedTuple):
-    """models: names that the endpoint lists. why_none: where it lists none."""
+    """models: names that the endpoint lists. why_none: where it lists none. is_headrace: whether
+    the list says that the server is ours, or its mock, which knows what only ours does."""
 
     models: tuple[str, ...]
     why_none: str = ""
+    is_headrace: bool = False
+
+    def tells_metrics(self, kind: EndpointKind) -> bool:
+        """Whether a request of this kind may ask for its own times."""
+        return self.is_headrace and kind in ("openai-chat", "openai-completions")
 
 
 async def look(endpoint: Endpoint) -> Found:
@@ -57,9 +71,11 @@ async def look(endpoint: Endpoint) -> Found:
         told = msgspec.json.decode(raw.body)
     except (msgspec.DecodeError, RecursionError):
         kind = raw.headers.get("content-type", "no content type")
-        return Found((), f"{_path(endpoint)} is {one_line(kind)}, not JSON: is that an API's URL?")
+        kind = one_line(kind, endpoint.secrets)
+        return Found((), f"{_path(endpoint)} is {kind}, not JSON: is that an API's URL?")
     models = _names(told)
-    return Found(models, "" if models else f"{_path(endpoint)} lists none")
+    why_none = "" if models else f"{_path(endpoint)} lists none"
+    return Found(models, why_none, is_headrace=_is_headrace(told))
 
 
 def choose_model(found: Found, asked: str | None) -> str:
@@ -83,11 +99,19 @@ def _path(endpoint: Endpoint) -> str:
     return base.removesuffix("/v1") + "/v1/models"
 
 
-def _names(told: Any) -> tuple[str, ...]:
+def _listed(told: Any) -> list[dict[str, Any]]:
     listed = told.get("data", told.get("models")) if isinstance(told, dict) else None
-    if not isinstance(listed, list):
-        return ()
-    models = [one for one in listed if isinstance(one, dict)]
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _is_headrace(told: Any) -> bool:
+    """All of them: a gateway that lists others' models, too, may refuse what ours alone knows."""
+    owners = [one.get("owned_by") for one in _listed(told)]
+    return bool(owners) and all(owner in _OURS for owner in owners)
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    models = _listed(told)
     # A model under several names has one root, in vLLM's list and in ours: the first will do.
     roots = {one["root"] for one in models if isinstance(one.get("root"), str)}
     names = []

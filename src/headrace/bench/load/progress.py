@@ -10,9 +10,6 @@ from headrace.bench.definitions import DEFINITIONS
 from headrace.bench.load.runner import Counts
 from headrace.bench.record import RequestRecord
 
-# Replies read for one look at the run: a few milliseconds of work.
-READ_AT_ONCE = 10
-
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Of one client. ttft_ms (from the intended time), tpot_ms: of some requests that ended since
@@ -24,7 +21,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def progress(counts: Counts, read: Iterable[RequestRecord]) -> Progress:
-    """read: the records that were decoded for this look."""
+    """read: the records of this look, of which the first and the last chunks count."""
     measure = DEFINITIONS["headrace"].measure
     found = [got for one in read if (got := measure(one, "intended")) is not None]
     return Progress(

@@ -8,7 +8,7 @@ cache for those that are measured.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,7 @@ import msgspec
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.load.conversations import Conversation, conversations
 from headrace.bench.prompts.exact import PromptWriter
-from headrace.bench.prompts.files import read_prompts
+from headrace.bench.prompts.files import has_prompts, read_prompts
 from headrace.bench.prompts.images import parse_image_sizes, with_images
 from headrace.bench.prompts.lengths import Independent, Lengths, parse_lengths
 from headrace.bench.prompts.made import MadeWorkload
@@ -35,6 +35,9 @@ from headrace.errors import ConfigError
 
 # Where only a duration ends the run: prompts beyond it are the first ones again, which is told.
 PROMPTS_OF_A_DURATION = 1000
+# Characters, of ASCII as many bytes. A run has all of its prompts in memory: made while it is on,
+# they would take the time in which chunks come.
+MAX_TRACE_CHARACTERS = 2 * 2**30
 
 FileKind = Literal["jsonl", "sharegpt"]
 
@@ -91,16 +94,16 @@ def make_requests(
     _check(options, kind)
     writer = PromptWriter(tokenization)
     workload = _workload(options, writer, kind, requests, trace_s)
-    items: Sequence[WorkItem] = tuple(workload)
+    items: Sequence[WorkItem] = tuple(_bounded(workload))
     name, fingerprint, notes = workload.name, workload.fingerprint, workload.notes
     missed = [] if isinstance(workload, TraceReplay) else list(workload.missed)
-    if options.images is not None or (options.unique and not _salts_itself(options)):
+    if options.images is not None or (options.unique and not _salts_itself(options, workload)):
         made = MadeWorkload(name, items, notes=notes)
         if options.images is not None:
             sizes = parse_image_sizes(options.images, "--image-size")
             source = random.Random(f"{options.seed}:images")
             made = with_images(made, sizes, source, name=f"{name}, images", notes=notes)
-        if options.unique and not _salts_itself(options):
+        if options.unique and not _salts_itself(options, workload):
             source = random.Random(options.salt_seed)
             made = salted(made, source, name=f"{made.name}, salted", tokenization=tokenization)
         items, name, fingerprint = made.items, made.name, made.fingerprint
@@ -109,8 +112,24 @@ def make_requests(
     warm: list[Conversation] = []
     if warmup_requests:
         warm = conversations(_synthetic(options, writer, kind, warmup_requests, "warm-up"))
-    exact = isinstance(workload, MadeWorkload) and not missed and options.dataset is None
+    from_file = options.dataset is not None or options.trace is not None
+    exact = isinstance(workload, MadeWorkload) and not missed and not from_file
     return RunPrompts(conversations(items), warm, name, fingerprint, tuple(notes), exact)
+
+
+def _bounded(workload: MadeWorkload | TraceReplay) -> Iterator[WorkItem]:
+    """Its requests, of which a trace's are made here."""
+    characters = 0
+    for number, item in enumerate(workload):
+        if isinstance(workload, TraceReplay):
+            characters += len(item.prompt.text or "")
+            if characters > MAX_TRACE_CHARACTERS:
+                raise ConfigError(
+                    f"--trace {workload.name}: its first {number + 1:,} prompts are longer than "
+                    f"{MAX_TRACE_CHARACTERS:,} characters together, and a run has all of them in "
+                    f"memory; send a part, such as --requests {max(1, number)}"
+                )
+        yield item
 
 
 def _workload(
@@ -122,6 +141,20 @@ def _workload(
 ) -> MadeWorkload | TraceReplay:
     source = random.Random(f"{options.seed}:prompts")
     count = requests or PROMPTS_OF_A_DURATION
+    if options.trace is not None and has_prompts(options.trace):
+        if options.block_tokens is not None:
+            raise ConfigError(
+                f"--trace-block-tokens {options.block_tokens}: {options.trace} has prompts and no "
+                "hash ids; leave it away"
+            )
+        tokens = _fixed(options.output_tokens, "--output-tokens", source)
+        return read_prompts(
+            options.trace,
+            limit=requests,
+            output_tokens=tokens,
+            options=options.request,
+            timed=True,
+        )
     if options.trace is not None:
         trace = read_trace(
             options.trace,
@@ -223,10 +256,10 @@ def _prefix_tokens(options: PromptOptions, source: random.Random) -> int:
     return _fixed(options.prefix_tokens, "--prefix-tokens", source)
 
 
-def _salts_itself(options: PromptOptions) -> bool:
+def _salts_itself(options: PromptOptions, workload: MadeWorkload | TraceReplay) -> bool:
     """Makers that count the salt as part of the length that was asked."""
     plain = options.dataset is None and options.turns is None and options.prefix_tokens is None
-    return options.trace is not None or plain
+    return isinstance(workload, TraceReplay) or (plain and options.trace is None)
 
 
 def _check(options: PromptOptions, kind: EndpointKind) -> None:
@@ -241,5 +274,13 @@ def _check(options: PromptOptions, kind: EndpointKind) -> None:
         raise ConfigError("--turns: a trace has requests of one turn; leave it away")
     if options.turns is not None and kind not in ("openai-chat", "anthropic-messages", "ollama"):
         raise ConfigError(f"--turns needs a chat endpoint, not {kind}")
+    if options.turns is None and options.think != "0":
+        raise ConfigError(f"--think {options.think} is between turns; add --turns, or leave it")
+    if options.prefixes != 1 and options.prefix_tokens is None:
+        raise ConfigError(f"--prefixes {options.prefixes} is of --prefix-tokens; add those")
+    if options.prefixes != 1 and options.turns is not None:
+        raise ConfigError(
+            f"--prefixes {options.prefixes}: conversations share one system message; leave it away"
+        )
     if options.unique and options.prefix_tokens is not None:
         raise ConfigError("--unique-prompts ends what --prefix-tokens shares; give one of them")

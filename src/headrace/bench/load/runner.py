@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from headrace.bench.client.decode import Asked
-from headrace.bench.client.endpoints import Endpoint, build_request
+from headrace.bench.client.endpoints import Endpoint
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.raw import RawReply
-from headrace.bench.journal import Journal
 from headrace.bench.load.bookkeeping import asked_of, fails_visibly, unsent_record
 from headrace.bench.load.conversations import Conversation, Supply, with_answers
 from headrace.bench.load.health import LoopWatch
 from headrace.bench.load.plan import NS_PER_S, LoadPlan
+from headrace.bench.load.prepared import Prepared
 from headrace.bench.load.replies import HELD_BYTES, Replies
+from headrace.bench.load.reply_journal import ReplyJournal
 from headrace.bench.load.saturation_watch import SaturationWatch
 from headrace.bench.load.schedule import Schedule, Send, make_schedules
 from headrace.bench.record import RequestRecord
@@ -65,19 +66,22 @@ class LoadRunner:
         *,
         worker: int = 0,
         workers: int = 1,
+        in_all: int | None = None,
         held_bytes: int = HELD_BYTES,
         journal_path: Path | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """plan: the whole one; of several clients each takes its share here.
+        """plan: the whole one; of several clients each takes its share here. conversations, warmup:
+        the client's share already, of `in_all` conversations; None: they are all.
 
         journal_path: where replies are kept while the run goes on; None: nowhere.
         """
         self._journal_path = journal_path
         self.plan = plan.share(worker, workers)
-        # Requests are numbered with the warm-up first, prompts are not.
-        first = (worker - plan.first_measured) % workers
-        self.supply = Supply(conversations, worker=first, workers=workers)
+        first = plan.first_conversation(worker, workers)
+        self.supply = Supply(conversations, worker=first, workers=workers, in_all=in_all)
+        self._workload = (warmup, conversations)
+        self._prepared = Prepared(endpoint)
         self.ending: Ending = "complete"
         self.begun_lag_ns: list[int] = []
         self.replies: Replies | None = None
@@ -112,6 +116,11 @@ class LoadRunner:
     def _failures(self) -> int:
         return self._failed + (0 if self.replies is None else self.replies.late_failures)
 
+    def prepare(self) -> None:
+        """Make the requests that can be made before the run."""
+        for conversations in self._workload:
+            self._prepared.make(conversations)
+
     async def run(self, origin_ns: int | None = None) -> list[RequestRecord]:
         """All records; times count from `origin_ns`, which is now unless given."""
         loop = asyncio.get_running_loop()
@@ -120,7 +129,7 @@ class LoadRunner:
         secrets, kind = self._endpoint.secrets, self._endpoint.kind
         journal = None
         if self._journal_path is not None:
-            journal = Journal(self._journal_path, kind, self._origin_ns, secrets)
+            journal = ReplyJournal(self._journal_path, kind, self._origin_ns, secrets)
         replies = Replies(kind, self._origin_ns, secrets, journal)
         self.replies = replies
         self.watch = LoopWatch(self._timer, self._clock_ns)
@@ -132,7 +141,7 @@ class LoadRunner:
             self._keeps_up.start()
         helpers = [asyncio.create_task(self._relieve(replies))]
         if journal is not None:
-            helpers.append(asyncio.create_task(journal.write()))
+            helpers.append(asyncio.create_task(journal.file.write()))
         try:
             for number, schedule in enumerate(self._schedules):
                 if number:
@@ -146,7 +155,7 @@ class LoadRunner:
             for helper in helpers:
                 helper.cancel()
             if journal is not None:
-                journal.close()
+                journal.file.close()
         if self._error is not None:
             raise self._error
         return sorted([*replies.all(), *self._unsent], key=lambda one: one.index)
@@ -237,7 +246,7 @@ class LoadRunner:
 
     async def _send(self, send: Send, asked: Asked, ready_ns: int) -> None:
         item = with_answers(send.item, self._answers.get(send.conversation, ()))
-        request = build_request(self._endpoint, item.prompt)
+        request = self._prepared.of(item)
         raw = await self.client.send(request)
         assert self.replies is not None
         self._ended += 1
@@ -245,10 +254,9 @@ class LoadRunner:
             self.begun_lag_ns.append(max(0, raw.begun_ns - ready_ns))
         failed = fails_visibly(raw)
         if send.has_next:
-            record = self.replies.add_now(asked, raw, stream=request.stream)
-            failed = record.failure is not None
-            said = "".join(chunk.text for chunk in record.chunks if chunk.kind == "text")
-            self._answers.setdefault(send.conversation, []).append(said)
+            said = await self.replies.add_turn(asked, raw, stream=request.stream)
+            failed = said is None
+            self._answers.setdefault(send.conversation, []).append(said or "")
         else:
             self.replies.add(asked, raw, stream=request.stream, failed=failed)
             self._answers.pop(send.conversation, None)
@@ -311,11 +319,11 @@ class LoadRunner:
         if most is not None and self._failures > most and not self._stopping:
             self.stop("max_errors")
 
-    def read(self, count: int) -> list[RequestRecord]:
-        """Decode a few replies for whoever watches; failures that only bodies show are counted."""
-        records = [] if self.replies is None else self.replies.read(count)
+    def show(self) -> RequestRecord | None:
+        """A reply for whoever watches, as `Replies.show`; failures that it shows are counted."""
+        record = None if self.replies is None else self.replies.show()
         self._count_failure(failed=False)
-        return records
+        return record
 
     async def _relieve(self, replies: Replies) -> None:
         """Decode when too much is held: a reply between two rounds of the loop."""

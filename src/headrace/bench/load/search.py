@@ -1,69 +1,65 @@
 """The highest rate at which an SLO is met, by bisection.
 
-At each rate requests are judged one by one: what is to be met is that a share of all requests the
-server would get at this rate is good. A rate is met or missed once the exact binomial interval
-(Clopper and Pearson, 1934) of the good share lies on one side of the wanted one; until then its
-trial is repeated, and the trials are pooled. Looking several times would decide too often, so the
-error is divided among the looks. A rate whose trials end undecided counts as not met, and the
-result says so. Knows no requests: a trial is a function; clock and limits are handed in.
+What is to be met is that a share of all requests the server would get at this rate is good. A rate
+is met or missed once the interval of the good share lies on one side of the wanted one; until then
+its trial is repeated, and the trials are pooled. Requests in one queue are not independent:
+`evidence` says how many independent ones they are worth. A rate at which the server does not keep
+up is missed, whatever the shares are: they would fall if the trial went on. A rate whose trials end
+undecided counts as not met, and the result says so.
+
+The confidence is of the whole search. A quarter of the error is spent on the rates before there is
+a bracket, 1 / (i (i + 1)) of it on the i-th; the rest, evenly, on the rates within it, whose number
+the precision bounds; half of a rate's on its last look, where most is known, the other half evenly
+on those before. Then the error of all is no more than what was allowed (Bonferroni). A rate whose
+share is below what is wanted is given up after two trials: it would take many to be met, and the
+search goes on below it, which makes no rate met that is not. Knows no requests: a trial is a
+function; clock and limits are handed in.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import NamedTuple
 
-import msgspec
-
-from headrace.bench.proportion import proportion_interval
+from headrace.bench.load.evidence import Outcomes, effective_number, share_interval
+from headrace.bench.search_result import SearchResult, Share, Standing, Step
 from headrace.bench.statistics import CONFIDENCE
-
-Standing = Literal["met", "missed", "undecided"]
 
 DEFAULT_ATTAINMENT = 0.9
 DEFAULT_PRECISION = 0.05
-MOST_TRIALS = 5
+MOST_TRIALS = 10
+_GIVEN_UP_AFTER = 2
 # Doublings of the first rate: a factor of a million.
 _MOST_STEPS_UP = 20
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """One demand and how it stands: good of judged requests, where `wanted` of all are to be."""
+# Where a queue grows: more came than ended, by this share and by more than chance explains.
+_GROWS = 0.05
+_DEVIATIONS = 3.0
+# Part of the error that is spent before there is a bracket.
+_BEFORE = 0.25
+
+
+class Judged(NamedTuple):
+    """One demand in one trial: `wanted` of all requests are to be good."""
 
     name: str
     wanted: float
-    good: int
-    judged: int
+    outcomes: Outcomes
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One rate: its trials pooled. low, high: the interval of the good share that decided."""
+class Trial(NamedTuple):
+    """saturated: as `saturation` has it. came, ended: requests, in the time that is judged."""
 
-    rate: float
-    standing: Standing
-    trials: int
-    shares: tuple[Share, ...]
-    low: float
-    high: float
-
-
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """highest_met: None where no rate met it. lowest_not_met: missed or undecided; None: none.
-
-    decided: both ends of the bracket are, and it is as narrow as was asked. told: in a sentence.
-    """
-
-    highest_met: float | None
-    lowest_not_met: float | None
-    decided: bool
-    confidence: float
-    steps: tuple[Step, ...]
-    told: str
+    judged: Sequence[Judged]
+    saturated: bool = False
+    came: int = 0
+    ended: int = 0
 
 
 def search(
-    trial: Callable[[float], Sequence[Share]],
+    trial: Callable[[float], Trial],
     first_rate: float,
     *,
     highest_rate: float = math.inf,
@@ -77,7 +73,7 @@ def search(
     """From the first rate up by doubling while it is met, down by halving while it is not, and then
     between, until the bracket is narrower than `precision` of its lower end.
 
-    trial: runs a load at a rate and tells each demand's share. No trial begins after the budget.
+    trial: runs a load at a rate and tells how it went. No trial begins after the budget.
     """
     ends_s = clock_s() + budget_s
     steps: list[Step] = []
@@ -85,18 +81,20 @@ def search(
     def may() -> bool:
         return go_on() and clock_s() < ends_s
 
-    def at(rate: float) -> Step:
-        step = _decide(trial, rate, confidence, most_trials, may)
+    inside = max(1, math.ceil(math.log2(1 / precision)))
+
+    def at(rate: float, part: float) -> Step:
+        step = _decide(trial, rate, (1 - confidence) * part, most_trials, may)
         steps.append(step)
         return step
 
     met: Step | None = None
     missed: Step | None = None
     rate = min(first_rate, highest_rate)
-    for _ in range(_MOST_STEPS_UP):
+    for number in range(1, _MOST_STEPS_UP + 1):
         if not may():
             break
-        step = at(rate)
+        step = at(rate, _BEFORE / (number * (number + 1)))
         if step.standing == "met":
             met = step
             if missed is not None or rate >= highest_rate:
@@ -110,7 +108,7 @@ def search(
     while met is not None and missed is not None and may():
         if missed.rate - met.rate <= precision * met.rate:
             break
-        step = at((met.rate + missed.rate) / 2)
+        step = at((met.rate + missed.rate) / 2, (1 - _BEFORE) / inside)
         if step.standing == "met":
             met = step
         else:
@@ -145,7 +143,7 @@ def _result(
         if not narrow:
             told += "; time ended before it was known more closely"
         elif not decided:
-            told += ": more requests a trial would decide it"
+            told += ": longer trials, or more of them, would decide it"
     return SearchResult(
         highest_met=None if met is None else met.rate,
         lowest_not_met=None if missed is None else missed.rate,
@@ -157,45 +155,59 @@ def _result(
 
 
 def _decide(
-    trial: Callable[[float], Sequence[Share]],
+    trial: Callable[[float], Trial],
     rate: float,
-    confidence: float,
+    miss: float,
     most_trials: int,
     may: Callable[[], bool],
 ) -> Step:
-    pooled: dict[str, Share] = {}
-    trials = 0
-    # Either side may be decided wrongly at each look.
-    miss = (1 - confidence) / 2 / most_trials
+    """miss: the error that all looks together may have on either side."""
+    trials: list[Trial] = []
     while True:
-        for share in trial(rate):
-            before = pooled.get(share.name)
-            pooled[share.name] = share if before is None else _pooled(before, share)
-        trials += 1
-        step = _step(rate, trials, tuple(pooled.values()), miss)
-        if step.standing != "undecided" or trials >= most_trials or not may():
+        trials.append(trial(rate))
+        looks_before = max(1, most_trials - 1)
+        step = _step(rate, trials, miss / 2 / (1 if len(trials) == most_trials else looks_before))
+        if step.standing != "undecided" or len(trials) >= most_trials or not may():
+            return step
+        below = any(share.good < share.wanted * share.judged for share in step.shares)
+        if below and len(trials) >= _GIVEN_UP_AFTER:
             return step
 
 
-def _pooled(before: Share, share: Share) -> Share:
-    return msgspec.structs.replace(
-        before, good=before.good + share.good, judged=before.judged + share.judged
-    )
-
-
-def _step(rate: float, trials: int, shares: tuple[Share, ...], miss: float) -> Step:
+def _step(rate: float, trials: Sequence[Trial], miss: float) -> Step:
     """All demands are to be met; the interval shown is of the one that stands worst."""
     found: list[tuple[Standing, float, float]] = []
-    for share in shares:
-        low, high = proportion_interval(share.good, share.judged, miss)
+    shares: list[Share] = []
+    for parts in zip(*(one.judged for one in trials), strict=True):
+        outcomes = [part.outcomes for part in parts]
+        good = sum(sum(one.good) for one in outcomes)
+        judged = sum(len(one.good) for one in outcomes)
+        number = effective_number(outcomes, miss)
+        wanted = parts[0].wanted
+        low, high = share_interval(good / judged if judged else 0.0, number, miss)
         standing: Standing = "undecided"
-        if low >= share.wanted:
+        if low >= wanted:
             standing = "met"
-        elif high < share.wanted:
+        elif high < wanted:
             standing = "missed"
         found.append((standing, low, high))
+        shares.append(
+            Share(name=parts[0].name, wanted=wanted, good=good, judged=judged, effective=number)
+        )
     order: tuple[Standing, ...] = ("missed", "undecided", "met")
     worst = min(found, key=lambda one: order.index(one[0]), default=("undecided", 0.0, 1.0))
+    kept_up = not (any(one.saturated for one in trials) or _grows(trials))
     return Step(
-        rate=rate, standing=worst[0], trials=trials, shares=shares, low=worst[1], high=worst[2]
+        rate=rate,
+        standing=worst[0] if kept_up else "missed",
+        trials=len(trials),
+        shares=tuple(shares),
+        low=worst[1],
+        high=worst[2],
+        kept_up=kept_up,
     )
+
+
+def _grows(trials: Sequence[Trial]) -> bool:
+    came, ended = sum(one.came for one in trials), sum(one.ended for one in trials)
+    return came - ended > max(_GROWS * came, _DEVIATIONS * math.sqrt(came))

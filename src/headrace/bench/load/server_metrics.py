@@ -1,4 +1,5 @@
-"""What the server says of itself, read before, during and after a run and kept as it was said.
+"""What the server says of itself, read before, during and after a run and kept as it was said, but
+for secrets.
 
 A server without /metrics is no failure: then there are no readings. Readings go over a connection
 of their own. What is kept is bounded: where the texts exceed KEPT_BYTES every second one is dropped
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from headrace.bench.client.endpoints import Endpoint, get_request
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
+from headrace.bench.client.secrets import blotted_metrics
 
 METRICS_PATH = "/metrics"
 READ_EVERY_S = 1.0
@@ -37,6 +39,7 @@ class MetricsWatch:
     ) -> None:
         self.readings: list[tuple[int, str]] = []
         self._request = get_request(endpoint, path)
+        self._secrets = endpoint.secrets
         self._every_s = every_s
         self._kept_bytes = kept_bytes
         self._held_bytes = 0
@@ -76,6 +79,7 @@ class MetricsWatch:
         text = raw.body.decode("utf-8", errors="replace")
         if raw.failure is not None or raw.status != 200 or not text or "html" in kind:
             return False
+        text = blotted_metrics(text, self._secrets)
         self.readings.append((raw.end_ns, text))
         self._held_bytes += len(text)
         if self._held_bytes > self._kept_bytes and len(self.readings) > 2:

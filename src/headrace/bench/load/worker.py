@@ -52,7 +52,7 @@ async def serve(reader: asyncio.StreamReader, output: BinaryIO) -> None:
         elif isinstance(message, Stop):
             client.stop(message.ending)
         elif isinstance(message, Look):
-            _say(output, Standing(client.progress(message.read)))
+            _say(output, Standing(await client.progress(message.read)))
     if task is not None:
         await task
 

@@ -8,6 +8,7 @@ what they have is kept, and `lost` says how many died.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -29,7 +30,8 @@ from headrace.bench.load.frames import (
     read_from_client,
     send,
 )
-from headrace.bench.load.progress import READ_AT_ONCE, Progress, added
+from headrace.bench.load.progress import Progress, added
+from headrace.bench.load.replies import SHOWN_AT_ONCE
 from headrace.bench.load.runner import Counts, Ending
 from headrace.bench.record import ClientHealth, RequestRecord
 from headrace.errors import ConfigError, HeadraceError
@@ -53,6 +55,13 @@ class _Worker:
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             send(self._process.stdin, message)
+
+    async def start(self, job: ClientJob) -> None:
+        """Hand over a job, of which nothing is kept here."""
+        self.say(Start(job))
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):  # it has died, which `hear` finds
+            await self._process.stdin.drain()
 
     @property
     def ending(self) -> Ending | None:
@@ -116,7 +125,7 @@ class Workers:
 
     async def open(self) -> None:
         """Start the processes and have them connect."""
-        for number in range(self._processes):
+        for _ in range(self._processes):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -126,10 +135,10 @@ class Workers:
                 # Ctrl-C is for this process, which tells the others.
                 start_new_session=True,
             )
-            worker = _Worker(process)
-            self._workers.append(worker)
-            job = msgspec.structs.replace(self._job, worker=number, workers=self._processes)
-            worker.say(Start(job))
+            self._workers.append(_Worker(process))
+        for number, worker in enumerate(self._workers):
+            # One at a time: the text of all of them would be in memory once more.
+            await worker.start(self._job.share(number, self._processes))
         for number, worker in enumerate(self._workers, start=1):
             if not isinstance(await worker.hear(), Ready):
                 await self._close()
@@ -169,7 +178,7 @@ class Workers:
             if worker.finished is None:
                 worker.say(Stop(ending))
 
-    def progress(self, read: int = READ_AT_ONCE) -> Progress:
+    async def progress(self, read: int = SHOWN_AT_ONCE) -> Progress:
         """As they said last; asks them for the next time, and ends a run with too many errors."""
         found = []
         for worker in self._workers:

@@ -2,9 +2,10 @@
 
 A line has `prompt` (a text or token ids), `messages`, or `input` (texts to embed), and may have
 `max_tokens` (or max_completion_tokens, output_tokens), `min_tokens`, `ignore_eos`, `extra_body` and
-`timestamp` in milliseconds. A line with `body` is one of OpenAI's batches: what its body has beyond
-those fields is sent along, but for the model and the stream, which the run decides. Fields of other
-lines that mean nothing here are not sent, and the notes name them.
+`timestamp`, in milliseconds, which is read where the file is a trace. A line with `body` is one of
+OpenAI's batches: what its body has beyond those fields is sent along, but for the model and the
+stream, which the run decides. Fields of other lines that mean nothing here are not sent, and the
+notes name them.
 """
 
 from __future__ import annotations
@@ -39,26 +40,47 @@ def read_prompts(
     limit: int | None = None,
     output_tokens: int | None = None,
     options: RequestOptions = NO_OPTIONS,
+    timed: bool = False,
 ) -> MadeWorkload:
     """The first `limit` requests of a file, in its order.
 
-    output_tokens: the longest answer where a line does not say. Raises ConfigError with file and
-    line for whatever cannot be sent.
+    output_tokens: the longest answer where a line does not say. timed: the file is a trace, every
+    line of which has a `timestamp`; otherwise those are not read, and the notes say so. Raises
+    ConfigError with file and line for whatever cannot be sent.
     """
     items: list[WorkItem] = []
     unused: dict[str, None] = {}
+    ignored = 0
     for line in read_lines(path):
         if limit is not None and len(items) >= limit:
             break
-        items.append(_item(line, output_tokens, options))
+        at_ns = line.whole("timestamp", 0, MAX_TIMESTAMP_MS) * _NS_PER_MS if timed else None
+        ignored += not timed and "timestamp" in line.fields
+        items.append(_item(line, output_tokens, options, at_ns))
         unused |= dict.fromkeys(sorted(line.fields.keys() - _KNOWN - _DECIDED))
     if not items:
         raise ConfigError(f"{path}: has no prompts; write one JSON object in each line")
     notes = [f"{path.name}: fields that are not sent: {', '.join(unused)}"] if unused else []
+    if ignored:
+        notes.append(
+            f"{path.name}: the timestamp of {ignored} lines is not used; name the file as --trace "
+            "to send them at those times"
+        )
     return MadeWorkload(path.name, items, notes=notes)
 
 
-def _item(line: Line, output_tokens: int | None, options: RequestOptions) -> WorkItem:
+def has_prompts(path: Path) -> bool:
+    """Whether a trace is one of prompts, by the first line of its JSONL. Raises ConfigError for a
+    .jsonl file that cannot be read."""
+    if path.suffix != ".jsonl":
+        return False
+    first = next(read_lines(path), None)
+    return first is not None and not {*_PROMPTS, "body"}.isdisjoint(first.fields)
+
+
+def _item(
+    line: Line, output_tokens: int | None, options: RequestOptions, at_ns: int | None
+) -> WorkItem:
     told = line
     extra: dict[str, Any] = {}
     if "body" in line.fields:
@@ -70,12 +92,11 @@ def _item(line: Line, output_tokens: int | None, options: RequestOptions) -> Wor
             for name, value in told.fields.items()
             if name not in _KNOWN and name not in _DECIDED
         }
-    at_ms = line.optional_whole("timestamp", 0, MAX_TIMESTAMP_MS)
     prompt, tokens = _prompt(told, output_tokens, options, extra)
     forced = prompt.ignore_eos or prompt.min_tokens is not None
     return WorkItem(
         prompt=prompt,
-        at_ns=None if at_ms is None else at_ms * _NS_PER_MS,
+        at_ns=at_ns,
         prompt_tokens_asked=len(prompt.token_ids) if prompt.token_ids is not None else None,
         # A limit alone is no aim: answers may well be shorter.
         output_tokens_asked=tokens if forced else None,

@@ -207,6 +207,8 @@ class Campaign:
         tally.requests += len(ended)
         tally.failed += sum(row.error is not None for row in ended)
         self._tell(f"round {number}: {name}: {visit_line(visit.outcome, visit.message, rows)}")
+        if visit.remedy is not None:
+            self._tell(f"{name}: write {visit.remedy.key} for it in the file")
         if visit.outcome == "refused":
             tally.paused = visit.message
             self._tell(f"{name} is paused: {self._remedy(name)}, and start the command again")

@@ -47,6 +47,8 @@ def make_endpoint(provider: Provider, environ: Mapping[str, str]) -> Endpoint:
         headers={**provider.headers, **secret},
         max_tokens_field=provider.max_tokens_field,
         include_usage=provider.include_usage,
+        continuous_usage=provider.continuous_usage,
+        return_metrics=provider.return_metrics,
     )
 
 

@@ -47,6 +47,9 @@ def provider_facts(of: Provider) -> Facts:
         "path": of.path,
         "max_tokens_field": of.max_tokens_field,
         "include_usage": of.include_usage,
+        # Left out where they are not asked for: databases from before they were there go on.
+        **({"continuous_usage": True} if of.continuous_usage else {}),
+        **({"return_metrics": True} if of.return_metrics else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""A figure of every provider over the rounds, in wall-clock time.
+"""A plot of every provider over the rounds, in wall-clock time.
 
 A line breaks where a visit gave no figure, and a cross at the foot marks visits of which nothing or
 not all succeeded: an outage is no straight line.
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, tzinfo
 
 from headrace.bench.report.markup import Markup, join, tag
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.scale import Scale, suited
 
 WIDTH, HEIGHT = 1080, 300
@@ -73,7 +73,7 @@ def over_rounds(
     zone: tzinfo | None,
     y_title: str,
     y_label: Callable[[float], str],
-) -> Figure | None:
+) -> Plot | None:
     """None where no line has two figures."""
     if not any(sum(one.value is not None for one in places) > 1 for _, places in lines):
         return None
@@ -90,9 +90,9 @@ def over_rounds(
         parts += _line(key, places, x, y, y_label, dots=dots)
     crosses = any(one.failed for _, places in lines for one in places)
     keys = [key for key, _ in lines]
-    return Figure(
+    return Plot(
         title=title,
-        svg=frame.plot(WIDTH, HEIGHT, f"{title} of each provider over time", parts),
+        svg=frame.svg(WIDTH, HEIGHT, f"{title} of each provider over time", parts),
         caption="Crosses at the foot: rounds in which requests failed." if crosses else "",
         keys=tuple(keys),
         wide=True,
@@ -111,7 +111,7 @@ def _line(
     parts: list[Markup] = []
     for piece in _pieces(places):
         spots = [(x.at(at), y.at(value)) for at, value in piece]
-        parts.append(frame.curve(spots, key.colour, dash=key.dash, title=key.name))
+        parts.append(frame.curve(spots, key, title=key.name))
     if dots:
         marks = [
             tag(

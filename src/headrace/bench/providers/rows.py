@@ -63,7 +63,6 @@ def request_row(phase: Phase, record: RequestRecord) -> RequestRow:
     measured = _HEADRACE.measure(record, "sent")
     times = {} if measured is None else measured.times_ns
     failure, usage = record.failure, record.usage
-    told = usage.prompt_tokens
     content = record.content
     return RequestRow(
         phase=phase,
@@ -82,7 +81,7 @@ def request_row(phase: Phase, record: RequestRecord) -> RequestRow:
         chunks=len(content),
         characters=sum(len(chunk.text) for chunk in content),
         first_characters=len(content[0].text) if content else 0,
-        prompt_tokens=told if told is not None else record.client_prompt_tokens,
+        prompt_tokens=record.prompt_tokens,
         output_tokens=record.output_tokens,
         told_tokens=usage.completion_tokens,
         reasoning_tokens=usage.reasoning_tokens,

@@ -7,11 +7,11 @@ only the names of the environment variables that hold them. Knows no files.
 from __future__ import annotations
 
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
-from headrace.bench.client.endpoints import EndpointKind, split_url
+from headrace.bench.client.endpoints import Endpoint, EndpointKind, split_url
+from headrace.bench.client.secrets import SECRET_WORDS
 from headrace.bench.cost import TokenPrice
 from headrace.errors import ConfigError, shown
 
@@ -31,7 +31,6 @@ SHORTEST_INTERVAL_S = 1.0
 SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 0.1, 3600.0
 """A provider that hangs holds up the round for as long."""
 MAX_NAME_CHARACTERS = 80
-_SECRET_WORDS = ("auth", "key", "token", "cookie", "secret")
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -61,6 +60,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     api_key_env, headers_env: names of environment variables. usd_per_hour: of a machine that is
     paid by the hour. extra_body: fields of every request's body. path: in place of the API's own.
+    max_tokens_field, include_usage, continuous_usage, return_metrics: as of `Endpoint`.
     """
 
     name: str
@@ -76,6 +76,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     path: str | None = None
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     include_usage: bool = True
+    continuous_usage: bool = False
+    return_metrics: bool = False
     region: str = ""
     notes: str = ""
 
@@ -88,15 +90,21 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.model:
             raise ConfigError("model: is empty; write the name that the API has for it")
         split_url(self.base_url)
-        url = urlsplit(self.base_url)
-        if url.username is not None or url.password is not None:
-            raise ConfigError("base_url: has a user or password; give it with headers_env")
         if self.price is not None and self.usd_per_hour is not None:
             raise ConfigError("price and usd_per_hour are two ways to be paid; give one")
         if self.usd_per_hour is not None and not 0 <= self.usd_per_hour < 1e6:
             raise ConfigError(f"usd_per_hour: {self.usd_per_hour:g} is not in 0 to 1000000")
+        Endpoint(
+            kind=KINDS[self.type],
+            base_url=self.base_url,
+            model=self.model,
+            max_tokens_field=self.max_tokens_field,
+            include_usage=self.include_usage,
+            continuous_usage=self.continuous_usage,
+            return_metrics=self.return_metrics,
+        )
         for header in self.headers:
-            if any(word in header.lower() for word in _SECRET_WORDS):
+            if any(word in header.lower() for word in SECRET_WORDS):
                 raise ConfigError(
                     f"headers.{header}: may be a secret, which belongs in no file; write the name "
                     "of the environment variable that has it under headers_env"

@@ -18,6 +18,7 @@ from headrace.bench.client.endpoints import Endpoint, HttpRequest, build_request
 from headrace.bench.client.limits import ClientLimits
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.raw import RawReply
+from headrace.bench.client.refused_field import Remedy, refused_field
 from headrace.bench.load.health import LoopWatch
 from headrace.bench.providers.prompts import RoundPrompts
 from headrace.bench.record import ClientHealth, Failure, RequestRecord
@@ -56,6 +57,13 @@ class Visit(NamedTuple):
         """What the first failure said; empty without one."""
         failures = [one.failure.message for one in self.records if one.failure is not None]
         return failures[0] if failures else ""
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """Of the first request that was refused for a field that another could stand for."""
+        failed = [(one.status, one.failure) for one in self.records if one.failure is not None]
+        found = (refused_field(status, failure.message) for status, failure in failed)
+        return next((remedy for remedy in found if remedy is not None), None)
 
 
 class Visitor:

@@ -1,30 +1,35 @@
 """Runs side by side: figures of each, how many times the first's they are, and how sure that is.
 
-Intervals of ratios are from samples that stand for themselves: one value of each request, each
-request's gaps together, each second for throughput. What the runs did not have in common is said: a
+Values are those of the summaries. Intervals of ratios are from samples that stand for themselves:
+one value of each request, with its weight where the definition weighs them, each request's gaps
+together, each second for throughput. What the runs did not have in common is said: a
 ratio between runs of different workloads is no comparison of servers.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from headrace.bench.definitions import DEFINITIONS, Clock, Definition
 from headrace.bench.goodput import judge
+from headrace.bench.pooled import PooledSamples
 from headrace.bench.ratio import RESAMPLES, Ratio, ratio_of_means, ratio_of_percentiles
 from headrace.bench.record import RunRecord
 from headrace.bench.report.caveats import Caveat, caveats
-from headrace.bench.report.clustered import PooledGaps, ratios_of_pooled_percentiles
+from headrace.bench.report.clustered import (
+    ratio_of_pooled_means,
+    ratios_of_pooled_percentiles,
+)
 from headrace.bench.report.samples import RunSamples
 from headrace.bench.report.shares import ratio_of_shares
 from headrace.bench.report.threshold import Outcome, Threshold, judged, quantile_of
+from headrace.bench.server_figures import ServerFigures
 from headrace.bench.slo import Slo
-from headrace.bench.statistics import Samples, percentile
+from headrace.bench.statistics import Samples
 from headrace.bench.summary import Summary, summarize
 from headrace.errors import ConfigError
 
@@ -88,6 +93,7 @@ _LATENCIES: tuple[tuple[str, str, tuple[Clock, ...]], ...] = (
 METRICS = (
     *(name for name, _, _ in _LATENCIES),
     *("tps", "rps", "offered", "in_flight", "failed", "good", "goodput"),
+    *("mbu", "mfu", "kv", "hits", "preemptions"),
 )
 """What lines are called: where people choose some of them."""
 
@@ -185,10 +191,10 @@ class _Sides:
         if metric is None or metric.each == "rate":
             return []
         paced = canonical in ("tpot", "stall") or metric.each == "gap"
-        if metric.each == "gap":
-            figures = self._of_gaps(canonical, statistics)
-        else:
-            figures = self._of_requests(canonical, clock, statistics)
+        every = [one.values_ms(canonical, clock) for one in self.samples]
+        sides = [one for one in every if one is not None]
+        alone = metric.each == "request" and all(one.weights is None for one in sides)
+        figures = self._of_requests(sides, statistics) if alone else self._pooled(sides, statistics)
         return [
             Line(
                 name=name,
@@ -204,9 +210,9 @@ class _Sides:
         ]
 
     def _of_requests(
-        self, canonical: str, clock: Clock, statistics: Sequence[str]
+        self, sides: Sequence[PooledSamples], statistics: Sequence[str]
     ) -> list[tuple[list[float | None], list[Ratio | None]]]:
-        sides = [np.sort(np.asarray(one.values_ms(canonical, clock))) for one in self.samples]
+        """Of one value a request, each as good as another."""
         return [
             (
                 [_statistic(one, statistic) for one in sides],
@@ -215,27 +221,38 @@ class _Sides:
             for statistic in statistics
         ]
 
-    def _ratio(self, ours: Samples, base: Samples, statistic: str) -> Ratio | None:
+    def _ratio(self, ours: PooledSamples, base: PooledSamples, statistic: str) -> Ratio | None:
         if statistic == "mean":
-            return ratio_of_means(ours, base)
+            return ratio_of_means(ours.ordered, base.ordered)
         return ratio_of_percentiles(
-            ours, base, quantile_of(statistic), source=self._source, resamples=self._resamples
+            ours.ordered,
+            base.ordered,
+            quantile_of(statistic),
+            source=self._source,
+            resamples=self._resamples,
+            interpolation=base.interpolation,
         )
 
-    def _of_gaps(
-        self, canonical: str, statistics: Sequence[str]
+    def _pooled(
+        self, sides: Sequence[PooledSamples], statistics: Sequence[str]
     ) -> list[tuple[list[float | None], list[Ratio | None]]]:
-        sides = [PooledGaps(one.gaps_by_request(canonical)) for one in self.samples]
-        quantiles = [quantile_of(one) for one in statistics]
+        """Of several values a request, or of such as weigh unlike."""
+        quantiles = [quantile_of(one) for one in statistics if one != "mean"]
         by_run = [
             ratios_of_pooled_percentiles(
                 one, sides[0], quantiles, source=self._source, resamples=self._resamples
             )
             for one in sides[1:]
         ]
+        percentiles = [iter(ratios) for ratios in by_run]
         return [
-            ([one.percentile(quantile) for one in sides], [ratios[at] for ratios in by_run])
-            for at, quantile in enumerate(quantiles)
+            (
+                [_statistic(one, statistic) for one in sides],
+                [ratio_of_pooled_means(one, sides[0]) for one in sides[1:]]
+                if statistic == "mean"
+                else [next(ratios) for ratios in percentiles],
+            )
+            for statistic in statistics
         ]
 
     def rates(self) -> list[Line]:
@@ -259,15 +276,27 @@ class _Sides:
             ]
             lines.append(_of_shares("good", "good", good, "more"))
             lines.append(_plain("goodput", "goodput", "requests/s", per_s, "more"))
+        lines += _of_servers([one.server for one in self.summaries])
         return [line for line in lines if any(value is not None for value in line.values)]
 
 
-def _statistic(ordered: Samples, statistic: str) -> float | None:
-    if not ordered.size:
-        return None
-    if statistic == "mean":
-        return float(ordered.mean())
-    return percentile(ordered, quantile_of(statistic))
+def _statistic(of: PooledSamples, statistic: str) -> float | None:
+    return of.mean if statistic == "mean" else of.percentile(quantile_of(statistic))
+
+
+def _of_servers(told: Sequence[ServerFigures | None]) -> list[Line]:
+    """What the servers said of themselves, one figure a run."""
+
+    def of(field: Callable[[ServerFigures], float | None]) -> list[float | None]:
+        return [None if one is None else field(one) for one in told]
+
+    return [
+        _plain("mbu", "MBU, told by server", "share", of(lambda one: one.mbu)),
+        _plain("mfu", "MFU, told by server", "share", of(lambda one: one.mfu)),
+        _plain("kv", "KV use, most", "share", of(lambda one: one.kv_use_most)),
+        _plain("hits", "prefix hits", "share", of(lambda one: one.prefix_hit_share), "more"),
+        _plain("preemptions", "preemptions", "", of(lambda one: one.preemptions), "less"),
+    ]
 
 
 def _of_samples(name: str, metric: str, unit: str, sides: Sequence[Samples], better: str) -> Line:

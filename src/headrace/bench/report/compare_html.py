@@ -12,7 +12,7 @@ from headrace.bench.report.markup import tag
 from headrace.bench.report.page import page, section, sheet_markup
 from headrace.bench.report.plots.cdf import Curve, cdf
 from headrace.bench.report.plots.frame import key_at
-from headrace.bench.report.run_figures import limit_ms
+from headrace.bench.report.run_plots import limit_ms
 from headrace.bench.report.samples import RunSamples
 from headrace.bench.report.sheet import about
 from headrace.bench.slo import Slo
@@ -31,14 +31,14 @@ def comparison_page(of: Comparison, runs: Sequence[NamedRun], *, slo: Slo | None
     """The whole document; `runs` are those that `of` compares."""
     under = definition_named(of.definition)
     samples = [RunSamples(one.run, under) for one in runs]
-    figures = []
+    plots = []
     for title, canonical, clock in _PLOTS:
         curves = [
             Curve(key_at(at, one.name), got.values_ms(canonical, clock))
             for at, (one, got) in enumerate(zip(runs, samples, strict=True))
         ]
-        figures.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))
-    plots = [one.markup for one in figures if one is not None]
+        plots.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))
+    drawn = [one.markup for one in plots if one is not None]
     parts: list[str] = [
         tag("h1", "headrace bench compare"),
         tag("p", f"{' · '.join(of.names)}; ratios to {of.names[0]}", class_="sub"),
@@ -47,7 +47,7 @@ def comparison_page(of: Comparison, runs: Sequence[NamedRun], *, slo: Slo | None
             for one in of.caveats
         ],
         section("Ratios", [sheet_markup(one) for one in comparison_sheets(of)]),
-        section("Distributions", [tag("div", *plots, class_="plots")] if plots else []),
+        section("Distributions", [tag("div", *drawn, class_="plots")] if drawn else []),
         section(
             "Provenance",
             [sheet_markup(about(one.run.about)._replace(title=one.name)) for one in runs],

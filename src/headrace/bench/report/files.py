@@ -8,13 +8,14 @@ server said of itself. A file has its name only once it is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from headrace.atomic_file import atomic_file
 from headrace.bench.definitions import DEFINITIONS, Definition
 from headrace.bench.record import About, ClientHealth, RequestRecord, RunRecord
 from headrace.bench.report.csv_rows import csv_lines
@@ -22,7 +23,6 @@ from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary
 from headrace.bench.vllm_result import Value, vllm_result
 from headrace.errors import ConfigError, shown
-from headrace.weights.atomic_file import atomic_file
 
 FORMAT = 1
 """Of the "headrace" object and its neighbours; a reader refuses what is newer."""
@@ -36,7 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What result.json holds of ours.
 
     requests, readings: lines of requests.jsonl and metrics.jsonl, by which one that was cut short
-    is found out.
+    is found out. vllm_keys: as they were given to `write_run`.
     """
 
     format: int
@@ -46,6 +46,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     health: ClientHealth
     requests: int
     readings: int
+    vllm_keys: About = {}
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ def write_run(
     *,
     slo: Slo | None = None,
     definition: Definition = DEFINITIONS["headrace"],
-    vllm_keys: Mapping[str, Value] | None = None,
+    vllm_keys: About | None = None,
     percentiles: Sequence[float] = (50.0, 90.0, 95.0, 99.0),
     vllm_metrics: Sequence[str] | None = None,
     detailed: bool = False,
@@ -69,14 +70,14 @@ def write_run(
     """Write all files of a run into `folder`, which is made; files of those names are replaced.
 
     result.json comes last: where it stands, the others are complete. vllm_keys: what vLLM takes
-    from its command line (model_id, request_rate, …). vllm_metrics: as `vllm_result` takes them.
+    from its command line (`vllm_result.vllm_keys`). vllm_metrics: as `vllm_result` takes them.
     definition: of the columns of requests.csv.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / REQUESTS) as file:
         write_requests(file, run.requests)
     with atomic_file(folder / CSV) as file:
-        for line in csv_lines(run.requests, definition, slo):
+        for line in csv_lines(run.requests, definition.of_api(run.api), slo):
             file.write(line)
     with atomic_file(folder / METRICS) as file:
         for reading in run.server_metrics:
@@ -89,6 +90,7 @@ def write_run(
         health=run.health,
         requests=len(run.requests),
         readings=len(run.server_metrics),
+        vllm_keys=vllm_keys or {},
     )
     whole: dict[str, Value | Result] = {**(vllm_keys or {})}
     whole |= vllm_result(

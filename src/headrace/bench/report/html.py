@@ -10,23 +10,23 @@ from collections.abc import Sequence
 
 from headrace.bench.definitions import Definition
 from headrace.bench.definitions import definition as definition_named
-from headrace.bench.load.search import SearchResult
+from headrace.bench.load_point import LoadPoint
 from headrace.bench.record import RunRecord
 from headrace.bench.report import sheet
 from headrace.bench.report.figures import DASH, count, duration, figure, share
 from headrace.bench.report.load_sheets import loads, search_steps
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.page import page, section, sheet_markup
-from headrace.bench.report.plots.frame import Figure
-from headrace.bench.report.plots.load_curve import LoadPoint
-from headrace.bench.report.run_figures import (
-    latency_figures,
-    load_figures,
-    server_figures,
-    time_figures,
+from headrace.bench.report.plots.frame import Plot
+from headrace.bench.report.run_plots import (
+    latency_plots,
+    load_plots,
+    server_plots,
+    time_plots,
 )
 from headrace.bench.report.samples import RunSamples
-from headrace.bench.report.server import server_series
+from headrace.bench.search_result import SearchResult
+from headrace.bench.server_history import server_history
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Spread, Summary
 
@@ -50,7 +50,7 @@ def report_page(
     """
     under: Definition = definition_named(summary.definition)
     samples = RunSamples(run, under)
-    server = server_series(run.server_metrics)
+    server = server_history(run.server_metrics)
     parts: list[str] = [
         tag("h1", title),
         tag("p", _subtitle(run), class_="sub"),
@@ -60,10 +60,10 @@ def report_page(
         _verdict(summary),
         _backlog(summary),
         _clocks(summary, under),
-        section("Latency", _figures(latency_figures(samples, slo))),
+        section("Latency", _plots(latency_plots(samples, slo))),
         section("Throughput and latency over load", _load(sweep, search, slo, attainment)),
-        section("Over time", _figures(time_figures(samples, slo))),
-        section("The server", _figures(server_figures(server, samples))),
+        section("Over time", _plots(time_plots(samples, slo))),
+        section("The server", _plots(server_plots(server, samples))),
         section("All figures", _all_figures(run, summary)),
         section(
             "What was measured, and how",
@@ -89,7 +89,7 @@ def _load(
     attainment: float | None,
 ) -> list[Markup]:
     wanted = attainment if slo is not None and slo.of_each else None
-    parts = _figures(load_figures(sweep, slo, wanted))
+    parts = _plots(load_plots(sweep, slo, wanted))
     if len(sweep) > 1:
         parts.append(sheet_markup(loads(sweep)))
     if search is not None:
@@ -123,8 +123,8 @@ def _all_figures(run: RunRecord, summary: Summary) -> list[Markup]:
     return parts
 
 
-def _figures(figures: Sequence[Figure]) -> list[Markup]:
-    return [tag("div", *[one.markup for one in figures], class_="plots")] if figures else []
+def _plots(plots: Sequence[Plot]) -> list[Markup]:
+    return [tag("div", *[one.markup for one in plots], class_="plots")] if plots else []
 
 
 _SUBTITLE = ("model", "endpoint", "load", "started")

@@ -9,11 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from headrace.bench.cost import Prices
-from headrace.bench.journal import FOLDER, is_journal, read_journal
-from headrace.bench.record import ClientHealth, RunRecord
+from headrace.bench.journal import FOLDER, is_journal
+from headrace.bench.load.reply_journal import read_reply_journal
+from headrace.bench.record import About, ClientHealth, RunRecord
 from headrace.bench.report.files import REQUESTS, RESULT, read_requests, read_result, read_run
-from headrace.bench.report.series import SERIES, Series, read_series
+from headrace.bench.series import SERIES, Series, read_series
 from headrace.bench.slo import Slo, parse_slo
 from headrace.errors import ConfigError, shown
 
@@ -24,7 +27,7 @@ PARTIAL = "partial"
 class Kept(NamedTuple):
     """slo: as the run had it. partial: what is missing; "" where nothing is.
 
-    series_folder: of `series`, where there is one.
+    series_folder: of `series`, where there is one. vllm_keys: as they were when it was made.
     """
 
     run: RunRecord
@@ -33,6 +36,7 @@ class Kept(NamedTuple):
     partial: str = ""
     series: Series | None = None
     series_folder: Path | None = None
+    vllm_keys: About = {}  # noqa: RUF012 - never changed
 
 
 def read_kept(path: Path) -> Kept:
@@ -68,7 +72,7 @@ def _of_folder(folder: Path) -> Kept:
 def _whole(path: Path) -> Kept:
     result = read_result(path)
     slo = parse_slo(result.slo) if result.slo else None
-    return Kept(read_run(path), slo, result.summary.cost.prices)
+    return Kept(read_run(path), slo, result.summary.cost.prices, vllm_keys=result.vllm_keys)
 
 
 def _of_unfinished(folder: Path, series: Series) -> Kept:
@@ -87,7 +91,7 @@ def _of_unfinished(folder: Path, series: Series) -> Kept:
 
 
 def _of_journal(folder: Path) -> Kept:
-    begun, records = read_journal(folder)
+    begun, records = read_reply_journal(folder)
     run = RunRecord(
         about={**begun.about, "ending": PARTIAL},
         requests=tuple(records),
@@ -97,7 +101,9 @@ def _of_journal(folder: Path) -> Kept:
         f"The client did not come to its end: here are the {len(records)} requests that had ended "
         "by then. What was in flight is not, nor how the client fared, nor the server's /metrics."
     )
-    return Kept(run, parse_slo(begun.slo) if begun.slo else None, Prices(), told)
+    slo = parse_slo(begun.slo) if begun.slo else None
+    prices = msgspec.convert(begun.prices, Prices)
+    return Kept(run, slo, prices, told, vllm_keys=begun.vllm_keys)
 
 
 def _of_requests(path: Path) -> Kept:

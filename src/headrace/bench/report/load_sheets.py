@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.bench.load.search import SearchResult
-from headrace.bench.load.sweep import efficiencies
+from headrace.bench.load_point import LoadPoint, by_load, efficiencies
 from headrace.bench.report.figures import DASH, count, figure, share
-from headrace.bench.report.plots.load_curve import LoadPoint, by_load, knee
+from headrace.bench.report.plots.load_curve import knee
 from headrace.bench.report.sheet import Cell, Sheet
+from headrace.bench.search_result import SearchResult, Step
 from headrace.bench.statistics import Distribution
 
 
 def loads(points: Sequence[LoadPoint]) -> Sheet:
-    """A row for each run, in order of what was offered, or completed; milliseconds."""
-    points = sorted(points, key=by_load)
+    """A row for each run, in order of what was offered, or of users; milliseconds."""
+    points = sorted(points, key=by_load(points))
     bend = knee(points)
     alone = _alone(points)
     judged = any(one.goodput_fraction is not None for one in points)
@@ -68,16 +68,27 @@ def search_steps(of: SearchResult) -> Sheet:
     rows = tuple(
         (
             Cell(f"{figure(step.rate)}/s"),
-            Cell(step.standing, verdict={"met": True, "missed": False}.get(step.standing)),
+            Cell(_standing(step), verdict={"met": True, "missed": False}.get(step.standing)),
             Cell(f"{share(step.low)} – {share(step.high)}"),
             Cell(count(sum(one.judged for one in step.shares[:1]))),
+            Cell(_effective(step)),
             Cell(count(step.trials)),
         )
         for step in of.steps
     )
     notes = (
-        f"{of.told[:1].upper()}{of.told[1:]}. Each rate at {of.confidence:.0%} confidence over all "
-        "looks.",
+        f"{of.told[:1].upper()}{of.told[1:]}. {of.sure}.",
+        "Worth: as many independent requests would say as much; those in one queue are not.",
+        *([f"{of.trial_rule}."] if of.trial_rule else []),
     )
-    columns = ("rate", "SLO", "good, of all there would be", "requests", "runs")
+    columns = ("rate", "SLO", "good, of all there would be", "requests judged", "worth", "runs")
     return Sheet("Search", columns, rows, notes, names=2)
+
+
+def _standing(step: Step) -> str:
+    return "missed, did not keep up" if step.kept_up is False else step.standing
+
+
+def _effective(step: Step) -> str:
+    known = [one.effective for one in step.shares if one.effective is not None]
+    return count(int(min(known))) if known else DASH

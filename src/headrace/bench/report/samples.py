@@ -15,11 +15,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from headrace.bench.concurrency import flights, steady_window, whole_window
+from headrace.bench import throughput
+from headrace.bench.collected import collected
+from headrace.bench.concurrency import flights, steady_window_of, whole_window
 from headrace.bench.definitions import DEFINITIONS, Clock, Definition, Measures
-from headrace.bench.definitions.tokens import chunk_tokens, streamed_tokens
+from headrace.bench.pooled import PooledSamples
 from headrace.bench.record import RequestRecord, RunRecord
 from headrace.bench.statistics import Samples
+from headrace.bench.verdict import LEAST_ALLOWED_LAG_NS
 
 _NS_PER_MS = 1e6
 _NS_PER_S = 1e9
@@ -41,7 +44,9 @@ class RunSamples:
     """The measured requests of a run. `began_s` is when the first was wanted or sent."""
 
     def __init__(self, run: RunRecord, definition: Definition = DEFINITIONS["headrace"]) -> None:
+        definition = definition.of_api(run.api)
         self.definition = definition
+        self._run = run
         self.records = [record for record in run.requests if record.measured]
         self.samples: list[Sample] = []
         for record in self.records:
@@ -63,31 +68,13 @@ class RunSamples:
         moments += [record.intended_ns for record in self.records]
         return max(moments, default=0) / _NS_PER_S
 
-    def values_ms(self, canonical: str, clock: Clock) -> list[float]:
-        """Of a metric of ours, under the definition's own; pooled where it is one of gaps."""
+    def values_ms(self, canonical: str, clock: Clock) -> PooledSamples | None:
+        """Of a metric of ours, under the definition's own, as the summary has them; None where the
+        definition has no such metric, or one that is no time."""
         metric = self.definition.metric(canonical)
         if metric is None or metric.each == "rate":
-            return []
-        measured = [sample.of(clock) for sample in self.samples]
-        if metric.each == "gap":
-            return [
-                gap / _NS_PER_MS for one in measured for gap in one.gaps_ns.get(metric.name, ())
-            ]
-        return [
-            one.times_ns[metric.name] / _NS_PER_MS
-            for one in measured
-            if metric.name in one.times_ns
-        ]
-
-    def gaps_by_request(self, canonical: str) -> list[list[float]]:
-        """Of a metric of gaps: those of each completed request, in milliseconds."""
-        metric = self.definition.metric(canonical)
-        if metric is None or metric.each != "gap":
-            return []
-        return [
-            [gap / _NS_PER_MS for gap in sample.sent.gaps_ns.get(metric.name, ())]
-            for sample in self.samples
-        ]
+            return None
+        return collected([one.of(clock) for one in self.samples], self.definition, metric)
 
     def by_request(self, canonical: str, clock: Clock) -> list[tuple[Sample, float]]:
         """Of a metric of which a request has one value: who had which, in milliseconds."""
@@ -101,8 +88,12 @@ class RunSamples:
         ]
 
     def has_two_clocks(self) -> bool:
-        """Whether any request left later than the schedule wanted."""
-        return any(one.record.sent_ns != one.record.intended_ns for one in self.samples)
+        """Whether any request left notably later than the schedule wanted: by more than the lag
+        that a client is allowed. No request ever leaves in the very nanosecond."""
+        return any(
+            (one.record.sent_ns or 0) - one.record.intended_ns > LEAST_ALLOWED_LAG_NS
+            for one in self.samples
+        )
 
     @cached_property
     def failures(self) -> list[RequestRecord]:
@@ -132,37 +123,22 @@ class RunSamples:
     @cached_property
     def token_moments(self) -> tuple[Samples, Samples]:
         """When content came [s], and how many tokens, failed streams' included."""
-        at: list[float] = []
-        tokens: list[float] = []
-        for record in self.records:
-            content = record.content
-            for chunk, held in zip(
-                content, chunk_tokens(content, streamed_tokens(record)), strict=True
-            ):
-                at.append(chunk.at_ns / _NS_PER_S)
-                tokens.append(held)
-        return np.asarray(at, dtype=float), np.asarray(tokens, dtype=float)
+        at_ns, tokens = self._token_moments
+        return at_ns / _NS_PER_S, tokens
+
+    @cached_property
+    def _token_moments(self) -> tuple[Samples, Samples]:
+        return throughput.token_moments(self.records)
 
     def steady_tokens_per_s(self) -> Samples:
-        """Output tokens in each whole second of the steady window; of the whole run without one."""
-        return self._steady_per_s(*self.token_moments)
+        """Output tokens a second in each slot of about a second of the steady window, of the whole
+        run where there is none; their mean is the summary's."""
+        return self._steady_per_s(self._token_moments)
 
     def steady_requests_per_s(self) -> Samples:
-        """Completed requests in each of the same seconds, by their ends."""
-        ends = [one.record.end_ns for one in self.samples if one.record.end_ns is not None]
-        at = np.asarray(ends, dtype=float) / _NS_PER_S
-        return self._steady_per_s(at, np.ones(at.size))
+        """Completed requests a second in each of the same slots, by their ends."""
+        return self._steady_per_s(throughput.answer_moments(self.records))
 
-    def _steady_per_s(self, at: Samples, weights: Samples) -> Samples:
-        flown = flights(self.records)
-        window = steady_window(flown) or whole_window(flown)
-        if window is None:
-            return np.empty(0)
-        seconds = int(window.seconds)
-        start = window.start_ns / _NS_PER_S
-        inside = (at >= start) & (at < start + seconds)
-        if not seconds:
-            return np.empty(0)
-        slots = (at[inside] - start).astype(np.int64)
-        counted = np.bincount(slots, weights=weights[inside], minlength=seconds)
-        return counted[:seconds].astype(np.float64)
+    def _steady_per_s(self, moments: tuple[Samples, Samples]) -> Samples:
+        window = steady_window_of(self._run) or whole_window(flights(self.records))
+        return np.empty(0) if window is None else throughput.per_s(moments, window)

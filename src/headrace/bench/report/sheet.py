@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from headrace.bench.record import About, RequestRecord
 from headrace.bench.report.figures import DASH, count, figure, share
+from headrace.bench.server_figures import ServerFigures
 from headrace.bench.statistics import CONFIDENCE, FEWEST_FOR_P99, Distribution, Interval
 from headrace.bench.summary import Spread, Summary
 from headrace.bench.token_count import DISAGREES_BEYOND
+from headrace.bench.verdict import ALLOWED_SHARE_OF_TTFT, LEAST_ALLOWED_LAG_NS
 
 MARK = "*"
 """Behind a percentile of too few samples."""
@@ -40,24 +42,32 @@ class Sheet(NamedTuple):
 
 def sheets(summary: Summary) -> list[Sheet]:
     """Every figure of a summary, apart from the definitions and what the run was."""
-    made = [latencies(summary), rates(summary), requests(summary)]
+    return [latencies(summary), rates(summary), *beside(summary), client(summary)]
+
+
+def beside(summary: Summary) -> list[Sheet]:
+    """The small tables: requests, goodput, tokens, server, cost, as far as there are any."""
+    made = [requests(summary)]
     if summary.goodput is not None:
         made.append(goodput(summary))
     made.append(tokens(summary))
+    if summary.server is not None:
+        made.append(server(summary.server))
     if summary.cost.basis != "unknown":
         made.append(cost(summary))
-    return [*made, client(summary)]
+    return made
 
 
 def latencies(summary: Summary) -> Sheet:
-    """A row for each metric and clock; one row where both clocks give the same."""
+    """A row for each metric and clock; one row, from the actual send time, where both give nearly
+    the same."""
     rows = [
         (Cell(name), Cell(clock), Cell(spread.unit), *_figures(spread.distribution))
         for name, clock, spread in _spreads(summary)
     ]
     notes = (
-        f"Below a figure: where the true one lies with {CONFIDENCE:.0%} confidence. Pooled gaps of "
-        "one stream depend on each other; their intervals are too narrow.",
+        f"Below a figure: where the true one lies with {CONFIDENCE:.0%} confidence; of pooled gaps "
+        "by drawing requests, whose gaps depend on each other.",
         *_marked(rows),
     )
     columns = ("metric", "from", "unit", *_FIGURES)
@@ -82,6 +92,8 @@ def narrow_latencies(summary: Summary) -> Sheet:
 
 _FIGURES = ("count", "mean", "p50", "p90", "p95", "p99", "most")
 
+_ALLOWED_LAG_MS = LEAST_ALLOWED_LAG_NS / 1e6
+
 _MS_TO = 100_000
 """From so many milliseconds on a narrow table is in seconds."""
 
@@ -89,9 +101,10 @@ _MS_TO = 100_000
 def _spreads(summary: Summary) -> list[tuple[str, str, Spread]]:
     """Name, clock and spread, row by row."""
     found: list[tuple[str, str, Spread]] = []
+    two = _two_clocks(summary)
     for name in dict.fromkeys([*summary.from_intended, *summary.from_sent]):
         wanted, sent = summary.from_intended.get(name), summary.from_sent.get(name)
-        if wanted is not None and sent is not None and wanted == sent:
+        if wanted is not None and sent is not None and (wanted == sent or not two):
             found.append((name, "", sent))
             continue
         found += [
@@ -107,6 +120,25 @@ def _spreads(summary: Summary) -> list[tuple[str, str, Spread]]:
     return [*found, *((name, "", spread) for name, spread in others if spread is not None)]
 
 
+def _two_clocks(summary: Summary) -> bool:
+    """Whether any latency differs notably by them: by more than the lag that a client is allowed,
+    or by more than a tenth of itself. No request ever leaves in the very nanosecond."""
+    pairs = [
+        (summary.from_intended[name].distribution, sent.distribution)
+        for name, sent in summary.from_sent.items()
+        if sent.unit == "ms" and name in summary.from_intended
+    ]
+    return any(
+        abs(later - earlier) > min(_ALLOWED_LAG_MS, ALLOWED_SHARE_OF_TTFT * earlier)
+        for wanted, sent in pairs
+        for later, earlier in zip(_shown(wanted), _shown(sent), strict=True)
+    )
+
+
+def _shown(of: Distribution) -> tuple[float, ...]:
+    return of.mean, of.p50, of.p90, of.p95, of.p99, of.most
+
+
 def _figures(of: Distribution, scale: float = 1.0) -> tuple[Cell, ...]:
     return (Cell(count(of.count)), *statistics(of, scale))
 
@@ -114,7 +146,10 @@ def _figures(of: Distribution, scale: float = 1.0) -> tuple[Cell, ...]:
 def _marked(rows: Sequence[tuple[Cell, ...]]) -> tuple[str, ...]:
     if not any(cell.text.endswith(MARK) for row in rows for cell in row):
         return ()
-    return (f"{MARK} Of fewer than {FEWEST_FOR_P99:,} samples: little more than the most.",)
+    return (
+        f"{MARK} Of fewer than {FEWEST_FOR_P99:,} samples (of gaps: requests): little more than "
+        "the most.",
+    )
 
 
 def statistics(of: Distribution, scale: float = 1.0) -> tuple[Cell, ...]:
@@ -162,7 +197,7 @@ def rates(summary: Summary) -> Sheet:
     if stall is not None:
         where = f"longest stall (request {stall.request}, at {figure(stall.at_s)} s)"
         lines.append((where, figure(stall.gap_ms), "ms"))
-    notes = ["Steady: between the first end and the last start, neither filling nor draining."]
+    notes = ["Steady: from the first answer's end to the last start, neither filling nor draining."]
     if summary.saturation is not None:
         notes.append(summary.saturation.told)
     return _plain("Rates", lines, notes)
@@ -233,7 +268,7 @@ def _between(of: Interval | None) -> str:
     """Of shares; empty where it is not known."""
     if of is None or of.low is None or of.high is None:
         return ""
-    return f"; of all there would be {share(of.low)} to {share(of.high)}"
+    return f", the true share {share(of.low)} to {share(of.high)} with {CONFIDENCE:.0%} confidence"
 
 
 def tokens(summary: Summary) -> Sheet:
@@ -263,11 +298,28 @@ def tokens(summary: Summary) -> Sheet:
     return Sheet("Tokens", ("tokens", "server", "client", "differ"), rows, tuple(notes))
 
 
-def cost(summary: Summary) -> Sheet:
-    """What it cost, where a price was given."""
-    of = summary.cost
+def server(of: ServerFigures) -> Sheet:
+    """What its /metrics told of the measured span."""
     lines = [
-        ("the run", _usd(of.run_usd), "US$"),
+        ("MBU", share(of.mbu), "of the bandwidth"),
+        ("MFU", share(of.mfu), "of the multiplications"),
+        ("KV blocks in use, most", share(of.kv_use_most), "of the blocks"),
+        ("prefix cache hits", share(of.prefix_hit_share), "of prompt tokens"),
+        ("preemptions", count(of.preemptions), "requests"),
+    ]
+    notes = (
+        f"From {of.readings} readings of /metrics, {figure(of.from_s)} to {figure(of.to_s)} s of "
+        "the run; what else the server did then is in it. MBU, MFU: of the time in steps.",
+    )
+    return _plain("Server, as it says", lines, notes)
+
+
+def cost(summary: Summary) -> Sheet:
+    """What it cost, where a price was given, or that it is unknown, and why."""
+    of = summary.cost
+    known = of.run_usd is not None
+    lines = [
+        ("the run", figure(of.run_usd) if known else "unknown", "US$" if known else ""),
         ("a request", _usd(of.per_request), "US$"),
         ("a million output tokens", _usd(of.per_million_output), "US$"),
         ("a million tokens, prompts too", _usd(of.per_million), "US$"),
@@ -278,7 +330,9 @@ def cost(summary: Summary) -> Sheet:
         "line.",
         "machine": "At the machine's price by the hour, from the first start to the last end.",
     }.get(of.basis, "")
-    notes = [one for one in (basis, of.why and f"Unknown: {of.why}.") if one]
+    notes = [basis] if known and basis else []
+    notes += [f"Prices: {of.prices.source}."] if of.prices.source else []
+    notes += [f"Unknown: {of.why}."] if of.why else []
     return _plain("Cost", lines, notes)
 
 

@@ -32,7 +32,7 @@ _LEAST_NAME = 9
 
 
 class SummaryTable:
-    """Latencies, rates, requests, goodput, tokens, the client's verdict, and what metrics mean."""
+    """Latencies, rates, the small tables, the client's verdict, and what metrics mean."""
 
     def __init__(self, summary: Summary) -> None:
         self._summary = summary
@@ -47,13 +47,8 @@ class SummaryTable:
             yield latencies
         else:
             yield sheet_table(sheet.narrow_latencies(summary), tight=True)
-        beside = [sheet.requests(summary)]
-        if summary.goodput is not None:
-            beside.append(sheet.goodput(summary))
-        beside.append(sheet.tokens(summary))
-        if summary.cost.basis != "unknown":
-            beside.append(sheet.cost(summary))
-        left, right = sheet_table(sheet.rates(summary)), [sheet_table(one) for one in beside]
+        left = sheet_table(sheet.rates(summary))
+        right = [sheet_table(one) for one in sheet.beside(summary)]
         if options.max_width >= SIDE_BY_SIDE:
             grid = Table.grid(padding=(0, 2))
             grid.add_column(ratio=1)

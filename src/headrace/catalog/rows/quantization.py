@@ -37,5 +37,6 @@ class Quantization(Row, frozen=True, kw_only=True):
     quality_share: ShareSpan | None = None
     quality: str | None = None
     method: str | None = None
+    paper: str | None = None
     recommended_for: tuple[str, ...] = ()
     figures: dict[str, Figure] = msgspec.field(default_factory=dict)

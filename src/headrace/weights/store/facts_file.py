@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from headrace import __version__
-from headrace.weights.atomic_file import atomic_file
+from headrace.atomic_file import atomic_file
 from headrace.weights.store.entry import StoredModel, read_facts
 from headrace.weights.user_path import user_path
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headrace.atomic_file import atomic_file
 from headrace.errors import FetchError
-from headrace.weights.atomic_file import atomic_file
 from headrace.weights.hf_names import INDEX
 from headrace.weights.json_file import read_json_object
 from headrace.weights.store.hub_cache import MIN_COMMIT_DIGITS, repo_folder

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from headrace.bench.pooled import PooledSamples
 from headrace.bench.report.figures import duration
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.scale import LOG_BEYOND, Scale, suited
 
 WIDTH, HEIGHT = 520, 300
@@ -31,10 +30,10 @@ _QUANTILES = (
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Samples in milliseconds with the key that names them."""
+    """Samples in milliseconds with the key that names them; None: there are none."""
 
     key: Key
-    values_ms: Sequence[float]
+    samples: PooledSamples | None
 
 
 def cdf(
@@ -43,12 +42,14 @@ def cdf(
     *,
     limit_ms: float | None = None,
     caption: str = "",
-) -> Figure | None:
+) -> Plot | None:
     """None where no curve has samples. limit_ms: of an SLO, drawn upright."""
-    drawn = [one for one in curves if len(one.values_ms)]
+    drawn = [
+        (one.key, one.samples) for one in curves if one.samples is not None and one.samples.size
+    ]
     if not drawn:
         return None
-    ends = [value for one in drawn for value in (min(one.values_ms), max(one.values_ms))]
+    ends = [float(value) for _, one in drawn for value in (one.ordered[0], one.ordered[-1])]
     least = 0.0
     if min(ends) < LEAST_MS and max(ends) > LOG_BEYOND * LEAST_MS:
         least = LEAST_MS
@@ -71,28 +72,25 @@ def cdf(
     )
     if limit_ms is not None:
         parts += frame.limit_upright(x, y, limit_ms, slo)
-    for one in drawn:
-        ordered = np.sort(np.asarray(one.values_ms, dtype=np.float64))
-        values = [max(float(at), least) for at in np.quantile(ordered, _QUANTILES)]
+    for key, of in drawn:
+        values = [max(at, least) for at in of.percentiles(_QUANTILES)]
         places = [
             (x.at(value), y.at(share)) for value, share in zip(values, _QUANTILES, strict=True)
         ]
-        p50, p90, p99 = np.quantile(ordered, (0.5, 0.9, 0.99))
+        p50, p90, p99 = of.percentiles((0.5, 0.9, 0.99))
         parts.append(
             frame.curve(
                 places,
-                one.key.colour,
-                dash=one.key.dash,
-                class_=one.key.class_,
+                key,
                 title=(
-                    f"{one.key.name}: {len(ordered):,} samples, p50 {duration(p50)}, "
-                    f"p90 {duration(p90)}, p99 {duration(p99)}, most {duration(ordered[-1])}"
+                    f"{key.name}: {of.size:,} samples, p50 {duration(p50)}, "
+                    f"p90 {duration(p90)}, p99 {duration(p99)}, most {duration(of.ordered[-1])}"
                 ),
             )
         )
-    return Figure(
+    return Plot(
         title=title,
-        svg=frame.plot(WIDTH, HEIGHT, f"Cumulative distribution of {title}", parts),
+        svg=frame.svg(WIDTH, HEIGHT, f"Cumulative distribution of {title}", parts),
         caption=caption,
-        keys=tuple(one.key for one in drawn),
+        keys=tuple(key for key, _ in drawn),
     )

@@ -48,7 +48,7 @@ def key_at(place: int, name: str) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Plot:
     """A finished plot with what is written around it."""
 
     title: str
@@ -100,7 +100,7 @@ def beyond(limit: float | None, values: Sequence[float], name: str) -> str:
     return f"{name} lies outside of the plot."
 
 
-def plot(width: int, height: int, label: str, parts: Sequence[str]) -> Markup:
+def svg(width: int, height: int, label: str, parts: Sequence[str]) -> Markup:
     """The element itself. label: what it shows, for those who cannot see it."""
     return tag(
         "svg",
@@ -146,15 +146,8 @@ def axes(
     return parts
 
 
-def curve(
-    spots: Sequence[tuple[float, float]],
-    colour: str,
-    *,
-    title: str = "",
-    dash: str | None = None,
-    class_: str | None = None,
-) -> Markup:
-    """A line through places in pixels."""
+def curve(spots: Sequence[tuple[float, float]], key: Key, *, title: str = "") -> Markup:
+    """A line through places in pixels, with the look of its key."""
     if not spots:
         return Markup("")
     d = "M" + "L".join(f"{shortest(a)} {shortest(b)}" for a, b in spots)
@@ -162,9 +155,9 @@ def curve(
         "path",
         *([tag("title", title)] if title else []),
         d=d,
-        class_=" ".join(filter(None, ("curve", class_))),
-        stroke=f"var(--{colour})",
-        stroke_dasharray=dash,
+        class_=" ".join(filter(None, ("curve", key.class_))),
+        stroke=f"var(--{key.colour})",
+        stroke_dasharray=key.dash,
     )
 
 

@@ -14,7 +14,7 @@ from headrace.bench.report.figures import compact, count, duration
 from headrace.bench.report.markup import Markup, shortest, tag
 from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.cdf import LEAST_MS
-from headrace.bench.report.plots.frame import Figure
+from headrace.bench.report.plots.frame import Plot
 from headrace.bench.report.plots.over_time import time_axis
 from headrace.bench.report.plots.scale import Scale, logarithmic
 from headrace.bench.statistics import Samples
@@ -25,7 +25,7 @@ COLUMNS, ROWS, LEVELS = 120, 36, 7
 
 def heat_map(
     at_s: Samples, gaps_ms: Samples, span_s: tuple[float, float], *, limit_ms: float | None = None
-) -> Figure | None:
+) -> Plot | None:
     """None without gaps."""
     if not gaps_ms.size:
         return None
@@ -54,9 +54,9 @@ def heat_map(
     ]
     if limit_ms is not None and y.low <= limit_ms <= y.high:
         parts += frame.limit_across(x, y, limit_ms, f"SLO {duration(limit_ms)}")
-    return Figure(
+    return Plot(
         title="Gaps between chunks (ITL) over time",
-        svg=frame.plot(WIDTH, HEIGHT, "Heat map of the gaps between chunks over time", parts),
+        svg=frame.svg(WIDTH, HEIGHT, "Heat map of the gaps between chunks over time", parts),
         caption=(
             f"{count(gaps_ms.size)} gaps between content chunks of completed streams in "
             f"{COLUMNS} slices of time; colours by the logarithm of their number."

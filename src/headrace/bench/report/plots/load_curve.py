@@ -8,81 +8,17 @@ it load costs little, beyond it latency grows faster than throughput.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from headrace.bench.definitions import definition as definition_named
+from headrace.bench.load_point import LoadPoint, by_load
 from headrace.bench.report.figures import DASH, compact, duration, figure, share
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.scale import linear, suited
 from headrace.bench.statistics import Distribution
-from headrace.bench.summary import Summary
 
 WIDTH, HEIGHT = 520, 320
-
-
-@dataclass(frozen=True, slots=True)
-class LoadPoint:
-    """One run of a sweep: what was offered, what came of it. None: not measured.
-
-    ttft: from the intended send time. goodput_fraction, met: None without an SLO. good, judged:
-    requests that met its limits of each request, of those that met or missed them.
-    """
-
-    name: str
-    offered_per_s: float | None
-    rps: float
-    tps_system: float
-    ttft: Distribution | None
-    tpot: Distribution | None
-    e2e: Distribution | None
-    in_flight: float | None
-    goodput_fraction: float | None
-    met: bool | None
-    good: int | None = None
-    judged: int = 0
-
-
-_SCHEDULED: float = -1.0
-
-
-def load_point(
-    name: str, summary: Summary, offered_per_s: float | None = _SCHEDULED
-) -> LoadPoint | None:
-    """None of a run in which nothing was completed.
-
-    offered_per_s: None of a closed loop, which offers no rate; by default that of the schedule.
-    """
-    if not summary.rps:
-        return None
-    under = definition_named(summary.definition)
-    got = {}
-    for canonical in ("ttft", "tpot", "e2e"):
-        metric = under.metric(canonical)
-        spread = None if metric is None else summary.from_intended.get(metric.name)
-        got[canonical] = None if spread is None else spread.distribution
-    good = summary.goodput
-    return LoadPoint(
-        name=name,
-        offered_per_s=summary.offered_per_s if offered_per_s == _SCHEDULED else offered_per_s,
-        rps=summary.rps,
-        tps_system=summary.tps_system or 0.0,
-        ttft=got["ttft"],
-        tpot=got["tpot"],
-        e2e=got["e2e"],
-        in_flight=summary.concurrency.mean,
-        goodput_fraction=None if good is None else good.fraction,
-        met=None if good is None else good.met,
-        good=None if good is None else good.good,
-        judged=0 if good is None else good.judged,
-    )
-
-
-def by_load(of: LoadPoint) -> tuple[float, float]:
-    """To sort by: not by throughput, for past saturation the curve turns back on itself."""
-    return of.offered_per_s or of.rps, of.rps
 
 
 def knee(points: Sequence[LoadPoint]) -> LoadPoint | None:
@@ -107,7 +43,7 @@ def load_curve(
     *,
     limit_ms: float | None = None,
     over: Literal["requests", "tokens", "in flight"] = "requests",
-) -> Figure | None:
+) -> Plot | None:
     """Of at least two points, in order of what was offered.
 
     over: requests or output tokens completed per second, or requests in flight in the mean.
@@ -119,7 +55,8 @@ def load_curve(
     ]
     if len(known) < 2:
         return None
-    known.sort(key=lambda pair: by_load(pair[0]))
+    key = by_load([point for point, _ in known])
+    known.sort(key=lambda pair: key(pair[0]))
 
     def across(point: LoadPoint) -> float:
         if over == "in flight":
@@ -152,15 +89,15 @@ def load_curve(
     keys = []
     for name, colour, dash, value in _LINES:
         places = [(x.at(across(point)), y.at(value(got))) for point, got in known]
-        parts.append(frame.curve(places, colour, dash=dash))
+        keys.append(Key(name, colour, dash))
+        parts.append(frame.curve(places, keys[-1]))
         parts += [
             _dot(place, colour, f"{point.name}, {name} {duration(value(got))}. {_told(point)}")
             for place, (point, got) in zip(places, known, strict=True)
         ]
-        keys.append(Key(name, colour, dash))
-    return Figure(
+    return Plot(
         title=whole,
-        svg=frame.plot(WIDTH, HEIGHT, whole, parts),
+        svg=frame.svg(WIDTH, HEIGHT, whole, parts),
         caption=(
             "Each point is a run, joined in order of offered load."
             + (" Knee: most throughput over median end-to-end latency." if bend else "")
@@ -192,9 +129,10 @@ def _dot(place: tuple[float, float], colour: str, told: str) -> Markup:
 
 def _told(point: LoadPoint) -> str:
     offered = DASH if point.offered_per_s is None else figure(point.offered_per_s)
-    told = (
-        f"Offered {offered}/s, completed {figure(point.rps)}/s, {figure(point.tps_system)} tokens/s"
-    )
+    load = f"Offered {offered}/s"
+    if point.offered_per_s is None and point.users is not None:
+        load = "1 user" if point.users == 1 else f"{point.users} users"
+    told = f"{load}, completed {figure(point.rps)}/s, {figure(point.tps_system)} tokens/s"
     if point.goodput_fraction is not None:
         told += f", {share(point.goodput_fraction)} good"
     return told

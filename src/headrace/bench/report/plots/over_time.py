@@ -1,4 +1,4 @@
-"""Figures over time: lines of what was counted in each slice, or read from the server."""
+"""Lines over time: of what was counted in each slice, or read from the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.bench.report.figures import compact
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.scale import Scale, exact, linear
 from headrace.bench.report.plots.thin import evenly
 from headrace.bench.statistics import Samples
@@ -36,7 +36,7 @@ def over_time(
     y_label: Callable[[float], str] = compact,
     least: float = 0.0,
     caption: str = "",
-) -> Figure | None:
+) -> Plot | None:
     """None where no line has two places. least: what the y axis reaches at least."""
     drawn = [one for one in lines if len(one.places) > 1]
     if not drawn:
@@ -51,18 +51,16 @@ def over_time(
         parts.append(
             frame.curve(
                 [(x.at(at), y.at(value)) for at, value in kept],
-                one.key.colour,
-                dash=one.key.dash,
-                class_=one.key.class_,
+                one.key,
                 title=(
                     f"{one.key.name}: least {y_label(min(heights))}, "
                     f"mean {y_label(sum(heights) / len(heights))}, most {y_label(max(heights))}"
                 ),
             )
         )
-    return Figure(
+    return Plot(
         title=title,
-        svg=frame.plot(WIDTH, HEIGHT, f"{title} over time", parts),
+        svg=frame.svg(WIDTH, HEIGHT, f"{title} over time", parts),
         caption=caption,
         keys=tuple(one.key for one in drawn),
     )

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from headrace.bench.report.figures import compact, figure, share
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.heat import LEVELS
 from headrace.bench.report.plots.scale import logarithmic
 from headrace.bench.report.plots.thin import evenly, thinned_note
-from headrace.bench.report.server import Stretch
+from headrace.bench.server_history import Stretch
 
 WIDTH, HEIGHT = 520, 320
 MOST_POINTS = 200
@@ -23,7 +23,7 @@ MOST_POINTS = 200
 
 def roofline_path(
     intervals: Sequence[Stretch], *, bytes_per_s: float, ops_per_s: float
-) -> Figure | None:
+) -> Plot | None:
     """None without an interval in which steps were done. Limits are above 0."""
     shown = evenly(intervals, MOST_POINTS)
     if not shown:
@@ -46,8 +46,8 @@ def roofline_path(
         f"{figure(bytes_per_s / 1e9)} GB/s of memory, {figure(ops_per_s / 1e9)} · 10⁹ "
         f"operations/s, ridge at {figure(ridge)}"
     )
-    roof = [(x.at(a), y.at(b)) for a, b in corners]
-    parts.append(frame.curve(roof, "ink2", title=told))
+    roof = Key("roof", "ink2")
+    parts.append(frame.curve([(x.at(a), y.at(b)) for a, b in corners], roof, title=told))
     parts += [
         _dot(
             one,
@@ -58,14 +58,14 @@ def roofline_path(
         )
         for place, one in enumerate(shown)
     ]
-    return Figure(
+    return Plot(
         title="Roofline over time",
-        svg=frame.plot(WIDTH, HEIGHT, "Roofline with the run's intervals", parts),
+        svg=frame.svg(WIDTH, HEIGHT, "Roofline with the run's intervals", parts),
         caption=(
             f"Limits measured on the server's machine: {told}. The later an interval, the stronger "
             "its colour. " + thinned_note(len(shown), len(intervals), "intervals", "every n-th")
         ).strip(),
-        keys=(Key("roof", "ink2"), Key("intervals", f"h{LEVELS}")),
+        keys=(roof, Key("intervals", f"h{LEVELS}")),
     )
 
 

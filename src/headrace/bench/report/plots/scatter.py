@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from headrace.bench.report.figures import duration
 from headrace.bench.report.markup import Markup, tag
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.scale import Scale, suited
 from headrace.bench.report.plots.thin import Spot, by_slices, thinned_note
 
 WIDTH, HEIGHT = 1080, 320
 
 MOST_SPOTS = 1500
-"""Of each series; at about 75 bytes a mark."""
+"""Of each kind; at about 75 bytes a mark."""
 
 SHOWN_FAILURES = 300
 
@@ -23,8 +23,8 @@ _RULE = "of each of 100 slices of the x axis the lowest, the highest and some be
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Marks of one kind."""
+class Marks:
+    """Those of one kind."""
 
     key: Key
     spots: Sequence[Spot]
@@ -32,7 +32,7 @@ class Series:
 
 def scatter(
     title: str,
-    series: Sequence[Series],
+    marks: Sequence[Marks],
     x: Callable[[float, float], Scale],
     *,
     x_title: str,
@@ -41,12 +41,12 @@ def scatter(
     failures: Sequence[float] = (),
     limit_ms: float | None = None,
     caption: str = "",
-) -> Figure | None:
+) -> Plot | None:
     """x: makes the axis between two ends. failures: places on it of requests that have no height.
 
     Heights are milliseconds. None where there are no marks.
     """
-    drawn = [one for one in series if one.spots]
+    drawn = [one for one in marks if one.spots]
     if not drawn:
         return None
     heights = [spot.y for one in drawn for spot in one.spots]
@@ -75,9 +75,9 @@ def scatter(
     keys = [one.key for one in drawn]
     if failures:
         keys.append(Key("errors, at the foot", "bad", mark="cross"))
-    return Figure(
+    return Plot(
         title=title,
-        svg=frame.plot(WIDTH, HEIGHT, title, parts),
+        svg=frame.svg(WIDTH, HEIGHT, title, parts),
         caption=" ".join(note for note in notes if note),
         keys=tuple(keys),
         wide=True,

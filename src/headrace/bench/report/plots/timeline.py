@@ -13,7 +13,7 @@ from headrace.bench.record import RequestRecord
 from headrace.bench.report.figures import compact, duration
 from headrace.bench.report.markup import Markup, shortest, tag
 from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.over_time import time_axis
 from headrace.bench.report.plots.scale import Scale
 from headrace.bench.report.plots.thin import evenly, thinned_note
@@ -32,7 +32,7 @@ _KEYS = (
 )
 
 
-def timeline(records: Sequence[RequestRecord], span_s: tuple[float, float]) -> Figure | None:
+def timeline(records: Sequence[RequestRecord], span_s: tuple[float, float]) -> Plot | None:
     """Of requests in order of the time at which they were wanted; None without any."""
     ordered = _ordered(records)
     shown = evenly(ordered, MOST_ROWS)
@@ -41,7 +41,7 @@ def timeline(records: Sequence[RequestRecord], span_s: tuple[float, float]) -> F
     return _drawn("Timeline of chunks", shown, span_s, "seconds of the run", note)
 
 
-def close_up(records: Sequence[RequestRecord]) -> Figure | None:
+def close_up(records: Sequence[RequestRecord]) -> Plot | None:
     """The neighbours of the longest stall, row by row; None where all fit in the whole view."""
     ordered = _ordered(records)
     if len(ordered) <= MOST_ROWS:
@@ -78,7 +78,7 @@ def _drawn(
     span_s: tuple[float, float],
     x_title: str,
     note: str,
-) -> Figure | None:
+) -> Plot | None:
     if not shown:
         return None
     row = 7 if len(shown) > 40 else 12
@@ -110,9 +110,9 @@ def _drawn(
                 tag("text", f"#{record.index}", x=x.start - 7, y=at + 4, text_anchor="end")
             )
         parts.append(_row(record, x, at, row * 0.66, span_s[0]))
-    return Figure(
+    return Plot(
         title=title,
-        svg=frame.plot(WIDTH, height, title, parts),
+        svg=frame.svg(WIDTH, height, title, parts),
         caption=f"A row is a request, a stroke a chunk with content. {note}".strip(),
         keys=_KEYS,
         wide=True,

@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from headrace.bench.definitions import Clock
+from headrace.bench.load_point import LoadPoint
 from headrace.bench.record import RequestRecord
 from headrace.bench.report.figures import compact, duration, share
 from headrace.bench.report.plots.cdf import Curve, cdf
-from headrace.bench.report.plots.frame import Figure, Key
+from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.good_share import good_share
 from headrace.bench.report.plots.heat import heat_map
-from headrace.bench.report.plots.load_curve import LoadPoint, load_curve
+from headrace.bench.report.plots.load_curve import load_curve
 from headrace.bench.report.plots.over_time import Line, over_time, per_second, time_axis
 from headrace.bench.report.plots.roofline_path import roofline_path
 from headrace.bench.report.plots.scale import linear
-from headrace.bench.report.plots.scatter import Series, scatter
+from headrace.bench.report.plots.scatter import Marks, scatter
 from headrace.bench.report.plots.thin import Spot
 from headrace.bench.report.plots.timeline import close_up, timeline
 from headrace.bench.report.samples import RunSamples
-from headrace.bench.report.server import Series as ServerLine
-from headrace.bench.report.server import ServerSeries
+from headrace.bench.server_history import History, ServerHistory
 from headrace.bench.slo import Slo
 from headrace.bench.verdict import LEAST_ALLOWED_LAG_NS
 
@@ -47,14 +47,14 @@ def limit_ms(slo: Slo | None, canonical: str) -> float | None:
     return min((one.limit for one in slo.conditions if one.metric == canonical), default=None)
 
 
-def _some(figures: Sequence[Figure | None]) -> list[Figure]:
-    return [one for one in figures if one is not None]
+def _some(plots: Sequence[Plot | None]) -> list[Plot]:
+    return [one for one in plots if one is not None]
 
 
-def latency_figures(samples: RunSamples, slo: Slo | None) -> list[Figure]:
+def latency_plots(samples: RunSamples, slo: Slo | None) -> list[Plot]:
     """Cumulative distributions, from both clocks where they differ."""
     two = samples.has_two_clocks()
-    figures = []
+    plots = []
     for canonical, title in _TITLES.items():
         clocks: list[tuple[Key, Clock]] = [(SENT, "sent")]
         if two and canonical not in _PACES:
@@ -67,13 +67,13 @@ def latency_figures(samples: RunSamples, slo: Slo | None) -> list[Figure]:
             )
             for key, clock in clocks
         ]
-        figures.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))
-    return _some(figures)
+        plots.append(cdf(title, curves, limit_ms=limit_ms(slo, canonical)))
+    return _some(plots)
 
 
-def load_figures(
+def load_plots(
     points: Sequence[LoadPoint], slo: Slo | None, wanted: float | None = None
-) -> list[Figure]:
+) -> list[Plot]:
     """Throughput–latency curves of a sweep. wanted: share of requests that are to be good."""
     return _some(
         [
@@ -101,7 +101,7 @@ def load_figures(
     )
 
 
-def time_figures(samples: RunSamples, slo: Slo | None) -> list[Figure]:
+def time_plots(samples: RunSamples, slo: Slo | None) -> list[Plot]:
     """TTFT over time and load, rates, the timeline of chunks, the heat map of gaps."""
     span = (samples.began_s, samples.ended_s)
     limit = limit_ms(slo, "ttft")
@@ -123,7 +123,7 @@ _LATE_SENT = Key("sent late, from actual send time", "c3", class_="sent", mark="
 _LATE_INTENDED = Key("sent late, from intended send time", "c2", class_="intended", mark="dot")
 
 
-def _ttft_series(samples: RunSamples, across: Callable[[RequestRecord], float]) -> list[Series]:
+def _ttft_marks(samples: RunSamples, across: Callable[[RequestRecord], float]) -> list[Marks]:
     """One mark of a request sent on time, two of one sent late: with its wait and without it."""
     spots: dict[Key, list[Spot]] = {_ON_TIME: [], _LATE_SENT: [], _LATE_INTENDED: []}
     sent = {one.record.index: value for one, value in samples.by_request("ttft", "sent")}
@@ -134,7 +134,7 @@ def _ttft_series(samples: RunSamples, across: Callable[[RequestRecord], float]) 
         spots[key].append(Spot(across(record), sent[record.index], record.index))
         if late:
             spots[_LATE_INTENDED].append(Spot(across(record), value, record.index))
-    return [Series(key, found) for key, found in spots.items()]
+    return [Marks(key, found) for key, found in spots.items()]
 
 
 _FEWEST_ON_AXIS = 10.0
@@ -144,10 +144,10 @@ _LATE_NOTE = f"A point is a request; late is more than {LEAST_ALLOWED_LAG_NS / 1
 
 def _ttft_over_time(
     samples: RunSamples, span: tuple[float, float], limit: float | None
-) -> Figure | None:
+) -> Plot | None:
     return scatter(
         "Time to first token over time",
-        _ttft_series(samples, lambda record: record.intended_ns / 1e9 - span[0]),
+        _ttft_marks(samples, lambda record: record.intended_ns / 1e9 - span[0]),
         lambda start, end: time_axis(span, start, end),
         x_title="second at which the schedule wanted the request",
         x_label=compact,
@@ -158,14 +158,14 @@ def _ttft_over_time(
     )
 
 
-def _ttft_over_load(samples: RunSamples, limit: float | None) -> Figure | None:
+def _ttft_over_load(samples: RunSamples, limit: float | None) -> Plot | None:
     sent = [one.record for one in samples.samples]
     beside = samples.in_flight_at([record.sent_ns or 0 for record in sent])
     running = {record.index: float(many) for record, many in zip(sent, beside, strict=True)}
     most = max(running.values(), default=0.0)
     return scatter(
         "Time to first token over load",
-        _ttft_series(samples, lambda record: running[record.index]),
+        _ttft_marks(samples, lambda record: running[record.index]),
         # Ticks at whole requests.
         lambda start, end: linear([max(most, _FEWEST_ON_AXIS)], start, end),
         x_title="requests in flight when it was sent",
@@ -176,7 +176,7 @@ def _ttft_over_load(samples: RunSamples, limit: float | None) -> Figure | None:
     )
 
 
-def _rates(samples: RunSamples, span: tuple[float, float]) -> list[Figure | None]:
+def _rates(samples: RunSamples, span: tuple[float, float]) -> list[Plot | None]:
     wanted = np.asarray([one.intended_ns / 1e9 for one in samples.records])
     done = [one.record.end_ns for one in samples.samples if one.record.end_ns is not None]
     failed = [one.end_ns for one in samples.failures if one.end_ns is not None]
@@ -231,11 +231,11 @@ def _in_flight(samples: RunSamples, span: tuple[float, float]) -> Line:
     return Line(Key("in flight", "c1"), places)
 
 
-def server_figures(server: ServerSeries, samples: RunSamples) -> list[Figure]:
+def server_plots(server: ServerHistory, samples: RunSamples) -> list[Plot]:
     """What the server told of itself; none where it told nothing."""
     span = (samples.began_s, samples.ended_s)
 
-    def line(name: str, colour: str, places: ServerLine, dash: str | None = None) -> Line:
+    def line(name: str, colour: str, places: History, dash: str | None = None) -> Line:
         inside = [(at - span[0], value) for at, value in places if span[0] <= at <= span[1]]
         return Line(Key(name, colour, dash), inside)
 

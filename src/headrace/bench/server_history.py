@@ -7,6 +7,7 @@ that falls has begun anew with its server, and counts from 0. Knows no plots.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-Series = list[tuple[float, float]]
+History = list[tuple[float, float]]
 """(second of the run, value), ascending in time."""
 
 
@@ -27,7 +28,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSeries:
+class ServerHistory:
     """Empty where the server does not tell.
 
     kv_use, prefix_hits, mbu, mfu: shares, 0 to 1 (mbu may be above). preemptions: since the first
@@ -35,15 +36,15 @@ class ServerSeries:
     unread: texts that are not Prometheus's format.
     """
 
-    kv_use: Series = field(default_factory=list)
-    running: Series = field(default_factory=list)
-    waiting: Series = field(default_factory=list)
-    prefix_hits: Series = field(default_factory=list)
-    preemptions: Series = field(default_factory=list)
-    prompt_tokens_per_s: Series = field(default_factory=list)
-    output_tokens_per_s: Series = field(default_factory=list)
-    mbu: Series = field(default_factory=list)
-    mfu: Series = field(default_factory=list)
+    kv_use: History = field(default_factory=list)
+    running: History = field(default_factory=list)
+    waiting: History = field(default_factory=list)
+    prefix_hits: History = field(default_factory=list)
+    preemptions: History = field(default_factory=list)
+    prompt_tokens_per_s: History = field(default_factory=list)
+    output_tokens_per_s: History = field(default_factory=list)
+    mbu: History = field(default_factory=list)
+    mfu: History = field(default_factory=list)
     roofline: list[Stretch] = field(default_factory=list)
     read_limit: float | None = None
     compute_limit: float | None = None
@@ -67,10 +68,21 @@ _NAMES = {
     "compute_limit": ("headrace:compute_limit_operations_per_second",),
 }
 
+_COUNTERS = (
+    *("hits", "queries", "preemptions", "prompt", "output", "bytes", "operations", "stepped"),
+)
+_OURS = re.compile(rf"(?:{'|'.join(name for names in _NAMES.values() for name in names)})[\s{{]")
+_SAMPLE = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*[\s{]")
 
-def server_series(texts: Sequence[tuple[int, str]]) -> ServerSeries:
-    """Of (ns of the run, text), in any order. Of several engines sums, and the mean of shares."""
-    readings: list[tuple[float, dict[str, float]]] = []
+
+Reading = tuple[float, dict[str, float]]
+"""(second of the run, values by the names of `_NAMES`)."""
+
+
+def read_texts(texts: Sequence[tuple[int, str]]) -> tuple[list[Reading], int]:
+    """Of (ns of the run, text) in any order: readings in order of time, and how many texts are not
+    Prometheus's format. Of several engines sums, and the mean of shares."""
+    readings: list[Reading] = []
     unread = 0
     for at_ns, text in sorted(texts):
         found = _read(text)
@@ -78,49 +90,60 @@ def server_series(texts: Sequence[tuple[int, str]]) -> ServerSeries:
             unread += 1
         else:
             readings.append((at_ns / 1e9, found))
-    series = ServerSeries(readings=len(readings), unread=unread)
-    gauges = (("kv", series.kv_use), ("running", series.running), ("waiting", series.waiting))
+    return readings, unread
+
+
+def grown(old: dict[str, float], new: dict[str, float]) -> dict[str, float]:
+    """By how much each counter grew from one reading to the next, of those that both have."""
+    return {name: _grown(old, new, name) for name in _COUNTERS if name in old and name in new}
+
+
+def server_history(texts: Sequence[tuple[int, str]]) -> ServerHistory:
+    """Of (ns of the run, text), in any order."""
+    readings, unread = read_texts(texts)
+    history = ServerHistory(readings=len(readings), unread=unread)
+    gauges = (("kv", history.kv_use), ("running", history.running), ("waiting", history.waiting))
     for at, found in readings:
         for name, line in gauges:
             if name in found:
                 line.append((at, found[name]))
     preempted = 0.0
     for (before, old), (after, new) in pairwise(readings):
-        grown = {name: _grown(old, new, name) for name in _NAMES if name in old and name in new}
         if after <= before:
             continue
-        if grown.get("queries"):
-            series.prefix_hits.append((after, grown.get("hits", 0.0) / grown["queries"]))
-        if "preemptions" in grown:
-            preempted += grown["preemptions"]
-            series.preemptions.append((after, preempted))
+        more = grown(old, new)
+        if more.get("queries"):
+            history.prefix_hits.append((after, more.get("hits", 0.0) / more["queries"]))
+        if "preemptions" in more:
+            preempted += more["preemptions"]
+            history.preemptions.append((after, preempted))
         for name, line in (
-            ("prompt", series.prompt_tokens_per_s),
-            ("output", series.output_tokens_per_s),
+            ("prompt", history.prompt_tokens_per_s),
+            ("output", history.output_tokens_per_s),
         ):
-            if name in grown:
-                line.append((after, grown[name] / (after - before)))
-        _use(series, after, grown, new)
+            if name in more:
+                line.append((after, more[name] / (after - before)))
+        _use(history, after, more, new)
     last = readings[-1][1] if readings else {}
     return replace(
-        series,
+        history,
         read_limit=last.get("read_limit") or None,
         compute_limit=last.get("compute_limit") or None,
     )
 
 
-def _use(series: ServerSeries, at: float, grown: dict[str, float], new: dict[str, float]) -> None:
+def _use(history: ServerHistory, at: float, more: dict[str, float], new: dict[str, float]) -> None:
     """Of the time that steps took, not of the time that passed: idling is not inefficiency."""
-    seconds = grown.get("stepped", 0.0)
+    seconds = more.get("stepped", 0.0)
     if seconds <= 0:
         return
-    moved, done = grown.get("bytes", 0.0), grown.get("operations", 0.0)
+    moved, done = more.get("bytes", 0.0), more.get("operations", 0.0)
     if new.get("read_limit"):
-        series.mbu.append((at, moved / seconds / new["read_limit"]))
+        history.mbu.append((at, moved / seconds / new["read_limit"]))
     if new.get("compute_limit"):
-        series.mfu.append((at, done / seconds / new["compute_limit"]))
+        history.mfu.append((at, done / seconds / new["compute_limit"]))
     if moved > 0 and done > 0:
-        series.roofline.append(Stretch(at, done / moved, done / seconds))
+        history.roofline.append(Stretch(at, done / moved, done / seconds))
 
 
 def _grown(old: dict[str, float], new: dict[str, float], name: str) -> float:
@@ -129,9 +152,14 @@ def _grown(old: dict[str, float], new: dict[str, float], name: str) -> float:
 
 def _read(text: str) -> dict[str, float] | None:
     """The values by our short names; None of what is not Prometheus's format."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not all(_SAMPLE.match(line) for line in lines):
+        return None
+    # A server tells hundreds of others in each of thousands of texts.
+    ours = "".join(f"{line}\n" for line in lines if _OURS.match(line))
     values: dict[str, list[float]] = {}
     try:
-        for family in text_string_to_metric_families(text):
+        for family in text_string_to_metric_families(ours):
             for sample in family.samples:
                 if math.isfinite(sample.value):
                     values.setdefault(sample.name, []).append(sample.value)

@@ -1,10 +1,10 @@
-"""Series from the server's own metrics."""
+"""History from the server's own metrics."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.bench.report.server import server_series
+from headrace.bench.server_history import server_history
 from tests.bench.report.synthetic import METRICS, S
 
 BASE = {
@@ -29,7 +29,7 @@ def test_counters_become_rates_and_shares() -> None:
     later = reading(
         2, prompt=2000, hits=350, output=250, bytes=22e9, ops=120e9, busy=2, preempted=5
     )
-    got = server_series([later, reading(0)])
+    got = server_history([later, reading(0)])
     assert got.readings == 2 and got.unread == 0
     assert got.kv_use == [(0, 0.5), (2, 0.5)] and got.running[-1] == (2, 3)
     assert got.prefix_hits == [(2, 0.25)] and got.preemptions == [(2, 3)]
@@ -42,14 +42,14 @@ def test_counters_become_rates_and_shares() -> None:
 
 
 def test_a_server_that_began_anew_counts_from_nothing() -> None:
-    got = server_series([reading(0, output=500), reading(1, output=30)])
+    got = server_history([reading(0, output=500), reading(1, output=30)])
     assert got.output_tokens_per_s == [(1, 30)]
 
 
 def test_what_is_not_prometheus_is_counted() -> None:
-    got = server_series([(0, "<html>no</html>"), (1, ""), reading(1)])
+    got = server_history([(0, "<html>no</html>"), (1, ""), reading(1)])
     assert got.unread == 1 and got.readings == 2 and got.kv_use == [(1, 0.5)]
-    assert server_series([]).readings == 0
+    assert server_history([]).readings == 0
 
 
 def test_engines_add_up_and_shares_do_not() -> None:
@@ -58,9 +58,9 @@ def test_engines_add_up_and_shares_do_not() -> None:
         for name, value in (("vllm:num_requests_running", 4), ("vllm:kv_cache_usage_perc", 0.6))
         for engine in (0, 1)
     )
-    got = server_series([(0, text)])
+    got = server_history([(0, text)])
     assert got.running == [(0, 8)] and got.kv_use == [(0, pytest.approx(0.6))]
 
 
 def test_values_that_are_no_numbers_are_left_out() -> None:
-    assert server_series([(0, "vllm:num_requests_running NaN\n")]).running == []
+    assert server_history([(0, "vllm:num_requests_running NaN\n")]).running == []

@@ -1,0 +1,52 @@
+"""The files of a run on disk, with what vLLM's keys say of its load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from headrace.bench import journal
+from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.report.files import RESULT, write_run
+from headrace.bench.vllm_result import vllm_keys
+from headrace.errors import HeadraceError
+
+_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+
+
+class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """folder: of the run, or of a sweep or search, whose runs get folders below it. percentiles,
+    vllm_metrics (None: all), detailed: of vLLM's keys in result.json. result_filename: of a copy of
+    it beside it."""
+
+    folder: Path
+    percentiles: tuple[float, ...] = _PERCENTILES
+    vllm_metrics: tuple[str, ...] | None = None
+    detailed: bool = False
+    result_filename: str | None = None
+
+
+def save_run(done: Done, experiment: Experiment, how: SaveOptions) -> None:
+    """The files of one run but its page; what was kept of it while it went on is gone then.
+
+    Raises HeadraceError where one cannot be written.
+    """
+    options, folder = done.options, how.folder
+    try:
+        write_run(
+            folder,
+            done.run,
+            done.summary,
+            slo=experiment.slo,
+            definition=experiment.definition,
+            vllm_keys=vllm_keys(done.run.about, rate=options.rate, concurrency=options.concurrency),
+            percentiles=how.percentiles,
+            vllm_metrics=how.vllm_metrics,
+            detailed=how.detailed,
+        )
+        if how.result_filename is not None:
+            (folder / how.result_filename).write_bytes((folder / RESULT).read_bytes())
+    except OSError as error:
+        raise HeadraceError(f"--save {folder}: {error.strerror}") from error
+    journal.discard(folder)

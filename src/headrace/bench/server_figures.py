@@ -1,0 +1,77 @@
+"""What a server's /metrics tell of the measured span of a run, in one figure each.
+
+From the last reading before its first request to the first after its last answer, so that nothing
+of it is missed; what the server did for others, or for the warm-up between these readings, is in
+it, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from headrace.bench.concurrency import Window
+from headrace.bench.server_history import Reading, grown, read_texts
+
+
+class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """None: the server does not tell, or told it once.
+
+    from_s, to_s: first and last reading that is looked at, of `readings`. mbu, mfu: shares of the
+    bandwidth and of the multiplications that the machine was measured to have, over the time of
+    steps. kv_use_most: share of the blocks. prefix_hit_share: of the prompt tokens that were looked
+    for. preemptions: requests that were set back.
+    """
+
+    from_s: float
+    to_s: float
+    readings: int
+    mbu: float | None = None
+    mfu: float | None = None
+    kv_use_most: float | None = None
+    prefix_hit_share: float | None = None
+    preemptions: float | None = None
+
+
+def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> ServerFigures | None:
+    """texts: (ns of the run, text), in any order. None where none of them tells any of it."""
+    readings = _around(read_texts(texts)[0], measured)
+    if not readings:
+        return None
+    total: Counter[str] = Counter()
+    for (_, old), (_, new) in pairwise(readings):
+        total.update(grown(old, new))
+    last = readings[-1][1]
+    told = ServerFigures(
+        from_s=readings[0][0],
+        to_s=readings[-1][0],
+        readings=len(readings),
+        mbu=_use(total, "bytes", last.get("read_limit")),
+        mfu=_use(total, "operations", last.get("compute_limit")),
+        kv_use_most=max((one["kv"] for _, one in readings if "kv" in one), default=None),
+        prefix_hit_share=_share(total, "hits", "queries"),
+        preemptions=total.get("preemptions"),
+    )
+    figures = (told.mbu, told.mfu, told.kv_use_most, told.prefix_hit_share, told.preemptions)
+    return None if all(one is None for one in figures) else told
+
+
+def _around(readings: Sequence[Reading], measured: Window) -> list[Reading]:
+    start_s, end_s = measured.start_ns / 1e9, measured.end_ns / 1e9
+    first = max((at for at, _ in readings if at <= start_s), default=start_s)
+    last = min((at for at, _ in readings if at >= end_s), default=end_s)
+    return [(at, found) for at, found in readings if first <= at <= last]
+
+
+def _use(total: Counter[str], what: str, limit_per_s: float | None) -> float | None:
+    seconds = total["stepped"]
+    if what not in total or not limit_per_s or seconds <= 0:
+        return None
+    return total[what] / seconds / limit_per_s
+
+
+def _share(total: Counter[str], part: str, whole: str) -> float | None:
+    return total[part] / total[whole] if part in total and total[whole] > 0 else None

@@ -1,0 +1,176 @@
+"""`headrace plan cost`."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.plan_options import (
+    catalog_of,
+    catalog_options,
+    integers,
+    parallel_options,
+    place_options,
+    replica_named,
+    request_options,
+    storage_options,
+)
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from headrace.catalog import Catalog
+    from headrace.plan.replica import Replica
+
+MOST_DEFAULT_BATCH = 32
+
+
+@click.command()
+@click.argument("model")
+@place_options
+@request_options
+@click.option(
+    "--batch", type=int, help="Requests decoded together. [default: as many as fit, at most 32]"
+)
+@storage_options
+@parallel_options
+@click.option(
+    "--tokens-per-s",
+    type=float,
+    help="What a replica serves when busy, prompt and output together, in place of the prediction.",
+)
+@click.option(
+    "--utilization",
+    type=float,
+    default=0.5,
+    help="Share of hours in which the hardware has work. [default: 0.5]",
+)
+@click.option("--rent", type=float, help="USD an hour of a device. [default: the catalog's]")
+@click.option(
+    "--vendor", help="Whose rent of the catalog is taken. [default: the lowest of the newest]"
+)
+@click.option(
+    "--rent-overhead",
+    type=float,
+    default=1.0,
+    help="What comes with the rent, as a multiple of it. [default: 1]",
+)
+@click.option("--price", type=float, help="USD to buy a device. [default: the catalog's]")
+@click.option(
+    "--lifetime",
+    type=float,
+    help="Years over which it is written off. [default: the catalog's, 3.5]",
+)
+@click.option("--power", type=float, help="W of a device at full load. [default: the catalog's]")
+@click.option(
+    "--pue",
+    type=float,
+    help="Energy of the site over that of the machines. [default: the catalog's, 1.4]",
+)
+@click.option(
+    "--usd-per-kwh", type=float, default=0.15, help="Price of electricity. [default: 0.15]"
+)
+@click.option(
+    "--operations",
+    type=float,
+    default=0.0,
+    help="USD an hour for people, racks and network of a replica. [default: 0]",
+)
+@click.option(
+    "--idle-power",
+    type=float,
+    default=1.0,
+    help="Share of the power that is drawn without work, 0 to 1. [default: 1]",
+)
+@click.option("--api-model", help="Model whose API prices are compared. [default: MODEL]")
+@click.option(
+    "--provider",
+    "providers",
+    multiple=True,
+    help="Provider to compare with. [may be repeated; default: all with a price]",
+)
+@click.option("--batch-api", is_flag=True, help="Use the providers' batch APIs and discounts.")
+@click.option(
+    "--on",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Day of which prices are taken, YYYY-MM-DD. [default: today]",
+)
+@click.option(
+    "--volumes",
+    callback=integers,
+    help="Tokens a month of the break-even, such as 10m,1g. [default: 1 M to 1 T]",
+)
+@catalog_options
+def cost(model: str, **options: Any) -> None:
+    """Compare what MODEL costs on own hardware, rented and by API, and where they break even.
+
+    Costs are in US dollars for a million tokens, prompt and output together. MODEL is named as for
+    `headrace plan fit`; a model without open weights is compared among APIs alone.
+    """  # fmt: skip
+    from headrace.plan.cost_plan import CURVE_TOKENS_PER_MONTH, ApiChoice, cost_plan
+    from headrace.plan.cost_terms import CostTerms
+    from headrace.plan.speed import Load
+
+    known = catalog_of(options["folders"])
+    day: dt.date = (options["on"] or datetime.now(UTC)).date()
+    name, replica = _replica(known, model, options)
+    batch = options["batch"]
+    if batch is None:
+        most = 1 if replica is None else replica.most_batch(options["prompt"] + options["output"])
+        batch = max(1, min(MOST_DEFAULT_BATCH, most))
+    load = Load(
+        prompt_tokens=options["prompt"],
+        output_tokens=options["output"],
+        batch=batch,
+        cached_prompt_share=options["cached"],
+    )
+    terms = CostTerms(
+        utilization=options["utilization"],
+        rent_usd_per_hour=options["rent"],
+        vendor=options["vendor"],
+        rent_overhead=options["rent_overhead"],
+        price_usd=options["price"],
+        lifetime_years=options["lifetime"],
+        power_w=options["power"],
+        pue=options["pue"],
+        usd_per_kwh=options["usd_per_kwh"],
+        operations_usd_per_hour=options["operations"],
+        idle_power_share=options["idle_power"],
+    )
+    apis = ApiChoice(
+        model=options["api_model"] or name,
+        on=day,
+        providers=options["providers"],
+        batch=options["batch_api"],
+    )
+    found = cost_plan(
+        known, name, replica, load, terms, apis,
+        tokens_per_s=options["tokens_per_s"],
+        volumes=options["volumes"] or CURVE_TOKENS_PER_MONTH,
+    )  # fmt: skip
+    if options["as_json"]:
+        import json
+
+        click.echo(json.dumps(found.as_dict(), indent=2))
+        return
+    from headrace.cli.plan_cost_tables import print_cost
+
+    print_cost(found, every_volume=options["volumes"] is not None)
+
+
+def _replica(known: Catalog, model: str, options: dict[str, Any]) -> tuple[str, Replica | None]:
+    """The model's name and its replica; None for a model that only APIs have."""
+    from headrace.plan.model_named import shape_named
+
+    row = known.models.find(model)
+    try:
+        shape = shape_named(known, model, os.environ)
+    except ConfigError:
+        if not known.prices_of(model):
+            raise
+        return (model if row is None else row.name), None
+    return shape.name, replica_named(known, shape, options)

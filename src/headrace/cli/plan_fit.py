@@ -1,0 +1,72 @@
+"""`headrace plan fit`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from headrace.cli.options import integer
+from headrace.cli.plan_options import (
+    catalog_of,
+    catalog_options,
+    place_options,
+    step_tokens_option,
+    storage_of,
+    storage_options,
+)
+
+DEFAULT_CONTEXT_TOKENS = 8192
+
+
+@click.command()
+@click.argument("model")
+@place_options
+@click.option(
+    "--context",
+    metavar="INTEGER",
+    callback=integer,
+    help="Tokens of a request, prompt and output together. [default: 8192, or the model's own "
+    "length if less]",
+)
+@click.option("--users", type=int, default=1, help="Requests at once. [default: 1]")
+@storage_options
+@step_tokens_option
+@catalog_options
+def fit(
+    model: str,
+    hardware: str,
+    count: int,
+    context: int | None,
+    users: int,
+    quantization: str | None,
+    kv_type: str,
+    block_size: int,
+    step_tokens: int,
+    folders: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Tell whether MODEL fits, the most context and users, and what would make it fit.
+
+    MODEL is a GGUF file, a folder with safetensors, a config.json, a name of the hub or of Ollama
+    that is on this disk, or a model of the catalog. Weights are not read, only headers.
+    """
+    from headrace.plan.fit import fit as fit_of
+    from headrace.plan.hardware_memory import place_of
+    from headrace.plan.memory import Load
+    from headrace.plan.model_named import shape_named
+
+    known = catalog_of(folders)
+    shape = shape_named(known, model, os.environ)
+    tokens = context or min(shape.context_tokens or DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOKENS)
+    storage = storage_of(known, shape, quantization, kv_type, block_size)
+    load = Load(tokens if context is None else context, users, step_tokens)
+    found = fit_of(known, shape, place_of(known, hardware, count), storage, load)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(found.as_dict(), indent=2))
+        return
+    from headrace.cli.plan_fit_tables import print_fit
+
+    print_fit(found)

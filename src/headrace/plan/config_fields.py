@@ -1,0 +1,215 @@
+"""A Hugging Face config.json under the names that the catalog's models have.
+
+Configs spell one thing in many ways; each field here lists the keys that say it, first wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import ConfigError, shown
+
+# Where multimodal configs keep the language model.
+_TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+_SIZES = {
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden_size": ("hidden_size", "n_embd", "d_model"),
+    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
+    "num_kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
+    "head_dim": ("head_dim", "attention_head_dim", "kv_channels"),
+    "value_head_dim": ("v_head_dim",),
+    "intermediate_size": ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"),
+    "vocabulary_tokens": ("vocab_size",),
+    "context_tokens": (
+        "max_position_embeddings", "n_positions", "seq_length", "max_sequence_length",
+    ),
+    "num_experts": ("num_experts", "n_routed_experts", "num_local_experts"),
+    "experts_per_token": (
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_top_k",
+    ),
+    "shared_experts": ("n_shared_experts", "num_shared_experts"),
+    "moe_intermediate_size": ("moe_intermediate_size",),
+    "shared_expert_intermediate_size": (
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
+    ),
+    "routed_expert_hidden_size": ("routed_expert_hidden_size", "moe_latent_size"),
+    "kv_lora_rank": ("kv_lora_rank",),
+    "q_lora_rank": ("q_lora_rank",),
+    "qk_rope_head_dim": ("qk_rope_head_dim",),
+    "qk_nope_head_dim": ("qk_nope_head_dim",),
+    "sliding_window_tokens": ("sliding_window",),
+    "linear_key_heads": ("linear_num_key_heads",),
+    "linear_value_heads": ("linear_num_value_heads",),
+    "linear_key_head_dim": ("linear_key_head_dim",),
+    "linear_value_head_dim": ("linear_value_head_dim",),
+    "linear_conv_tokens": ("linear_conv_kernel_dim",),
+    "state_space_heads": ("mamba_num_heads", "mamba_n_heads"),
+    "state_space_head_dim": ("mamba_head_dim", "mamba_d_head"),
+    "state_size": ("ssm_state_size", "mamba_d_state", "state_size"),
+    "state_groups": ("n_groups", "mamba_n_groups"),
+}  # fmt: skip
+_NEVER_ZERO = {
+    "num_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_kv_heads",
+    "vocabulary_tokens",
+}
+# What a letter of hybrid_override_pattern stands for.
+_PATTERN = {"M": "state_space_layers", "*": "full_attention_layers", "E": "expert_layers"}
+_LAYER_TYPES = {
+    "full_attention": "full_attention_layers",
+    "deepseek_sparse_attention": "full_attention_layers",
+    "attention": "full_attention_layers",
+    "global": "full_attention_layers",
+    "sliding_attention": "sliding_layers",
+    "sliding_window_attention": "sliding_layers",
+    "linear_attention": "linear_attention_layers",
+    "mamba": "state_space_layers",
+    "moe": "expert_layers",
+}
+# Layers of these kinds keep nothing and have no experts.
+_PLAIN_LAYERS = ("mlp", "dense")
+
+
+def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The catalog's fields that `config` gives.
+
+    Raises ConfigError naming a key that is no size, or the keys of which one is required.
+    """
+    text = text_part(config)
+    if isinstance(text.get("block_configs"), list):
+        raise ConfigError(
+            "config key 'block_configs' gives each layer a shape of its own, which is not "
+            "implemented; name a GGUF file or the folder of the weights for its size"
+        )
+    fields: dict[str, Any] = {}
+    kinds = text.get("layers_block_type")
+    if isinstance(kinds, list) and text.get("num_hidden_layers") is None:
+        fields["num_layers"] = len(kinds)
+    for field, keys in _SIZES.items():
+        value = next((text[key] for key in keys if text.get(key) is not None), None)
+        if value is None or (value == 0 and field not in _NEVER_ZERO):
+            continue
+        if isinstance(value, list) and field == "intermediate_size" and len(set(value)) == 1:
+            value = value[0]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            key = next(key for key in keys if text.get(key) is not None)
+            raise ConfigError(
+                f"config key {key!r} is {shown(value)}; a whole number >= 1 is needed"
+            )
+        fields[field] = value
+    for field in ("num_layers", "hidden_size"):
+        if field not in fields:
+            raise ConfigError(f"the config has none of {', '.join(map(repr, _SIZES[field]))}")
+    # A nested config that leaves it out takes transformers' default, which differs by model; the
+    # outer one is what its writer saw.
+    tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
+    fields["tied_embeddings"] = bool(tied)
+    fields["architecture"] = text.get("model_type") or config.get("model_type") or ""
+    if text.get("attn_output_gate"):
+        fields["attention_output_gate"] = True
+    _kinds_of_layers(text, fields)
+    _experts(text, fields)
+    return fields
+
+
+def notes_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the config has that is counted in full or not at all, in words."""
+    text = text_part(config)
+    notes = []
+    if "compress_ratios" in text:
+        notes.append("compressed caches (compress_ratios) are counted in full: an upper bound")
+    if text.get("attention_chunk_size") and "sliding_window" not in text:
+        notes.append("chunked attention is counted in full, as runtimes keep it: an upper bound")
+    if text.get("num_kv_shared_layers"):
+        notes.append("layers that share a cache (num_kv_shared_layers) are counted in full")
+    if any(config.get(key) for key in ("vision_config", "audio_config")):
+        notes.append("encoders of images and sound are not counted")
+    return tuple(notes)
+
+
+def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The language model's part of a config; the config itself where it has no parts."""
+    for key in _TEXT_PARTS:
+        part = config.get(key)
+        if isinstance(part, Mapping):
+            return text_part(part)
+    return config
+
+
+def _kinds_of_layers(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
+    types = text.get("layer_types") or text.get("layers_block_type")
+    pattern = text.get("hybrid_override_pattern")
+    linear = text.get("linear_attn_config")
+    windows = text.get("hybrid_layer_pattern")
+    if isinstance(pattern, str):
+        for letter, field in _PATTERN.items():
+            fields[field] = pattern.count(letter)
+        fields["num_layers"] = len(pattern)
+    elif isinstance(types, list):
+        for name in types[: fields["num_layers"]]:
+            if name in _PLAIN_LAYERS:
+                continue
+            if not isinstance(name, str) or name not in _LAYER_TYPES:
+                raise ConfigError(
+                    f"layer_types has {shown(name)}; known: {', '.join(_LAYER_TYPES)}"
+                )
+            field = _LAYER_TYPES[name]
+            fields[field] = fields.get(field, 0) + 1
+    elif isinstance(linear, Mapping):
+        fields["full_attention_layers"] = len(linear.get("full_attn_layers", ()))
+        fields["linear_attention_layers"] = len(linear.get("kda_layers", ()))
+        for field in ("linear_key_heads", "linear_value_heads"):
+            fields[field] = linear.get("num_heads", 0)
+        for field in ("linear_key_head_dim", "linear_value_head_dim"):
+            fields[field] = linear.get("head_dim", 0)
+        fields["linear_conv_tokens"] = linear.get("short_conv_kernel_size", 4)
+    elif isinstance(windows, list):
+        fields["sliding_layers"] = sum(map(bool, windows))
+        fields["full_attention_layers"] = len(windows) - fields["sliding_layers"]
+    elif isinstance(text.get("sliding_window_pattern"), int) and text.get("sliding_window"):
+        every = text["sliding_window_pattern"]
+        fields["full_attention_layers"] = fields["num_layers"] // every
+        fields["sliding_layers"] = fields["num_layers"] - fields["full_attention_layers"]
+    elif text.get("use_sliding_window") is False:
+        fields.pop("sliding_window_tokens", None)
+    for key, field, local in (
+        ("num_global_key_value_heads", "global_kv_heads", False),
+        ("global_head_dim", "global_head_dim", False),
+        ("swa_num_key_value_heads", "num_kv_heads", True),
+    ):
+        if isinstance(text.get(key), int):
+            if local and field in fields:
+                fields["global_kv_heads"] = fields[field]
+            fields[field] = text[key]
+
+
+def _experts(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
+    if "num_experts" not in fields:
+        return
+    layers = fields["num_layers"]
+    dense = text.get("first_k_dense_replace") or 0
+    frequency, step = text.get("moe_layer_freq"), text.get("interleave_moe_layer_step")
+    if "expert_layers" not in fields:
+        if isinstance(frequency, list):
+            fields["expert_layers"] = sum(map(bool, frequency))
+        elif isinstance(text.get("moe_layers"), list) and text["moe_layers"]:
+            fields["expert_layers"] = len(text["moe_layers"])
+        elif isinstance(step, int) and step > 0:
+            fields["expert_layers"] = layers // step
+        elif isinstance(text.get("expert_layer_period"), int):
+            fields["expert_layers"] = layers // text["expert_layer_period"]
+        else:
+            only_dense = len(text.get("mlp_only_layers") or ())
+            fields["expert_layers"] = layers - dense - only_dense
+    if "moe_intermediate_size" not in fields and "intermediate_size" in fields:
+        fields["moe_intermediate_size"] = fields["intermediate_size"]
+        if isinstance(text.get("intermediate_size_mlp"), int):
+            fields["intermediate_size"] = text["intermediate_size_mlp"]
+    if fields["architecture"].startswith("llama4"):
+        fields.setdefault("shared_experts", 1)
+    if "shared_expert_intermediate_size" in fields:
+        fields.setdefault("shared_experts", 1)

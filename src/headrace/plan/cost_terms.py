@@ -1,0 +1,180 @@
+"""What own and rented hardware costs: as people say it, else as rows of the catalog do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.catalog import Catalog
+from headrace.catalog.fact import Confidence
+from headrace.catalog.rows.hardware import Hardware
+from headrace.errors import ConfigError
+from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.cost import OwnedHardware
+from headrace.plan.hardware_memory import constant, constant_span
+from headrace.plan.quantity import Input, input_of_fact
+
+DEFAULT_USD_PER_KWH = 0.15
+DEFAULT_UTILIZATION = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostTerms:
+    """What people say of their costs; None is to be taken from the catalog.
+
+    rent_usd_per_hour, price_usd, power_w: of one device. vendor: whose rent is taken.
+    operations_usd_per_hour: of a whole replica. As OwnedHardware and rented_cost for the rest.
+    """
+
+    utilization: float = DEFAULT_UTILIZATION
+    rent_usd_per_hour: float | None = None
+    vendor: str | None = None
+    rent_overhead: float = 1.0
+    price_usd: float | None = None
+    lifetime_years: float | None = None
+    power_w: float | None = None
+    pue: float | None = None
+    usd_per_kwh: float = DEFAULT_USD_PER_KWH
+    operations_usd_per_hour: float = 0.0
+    idle_power_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        above_zero("utilization", self.utilization, "hardware never busy has no price per token")
+        share("utilization", self.utilization, "it is the share of hours with work")
+        for name in ("rent_usd_per_hour", "price_usd", "power_w"):
+            value = getattr(self, name)
+            if value is not None:
+                not_below(name, value, 0, "it is of one device")
+        not_below("rent_overhead", self.rent_overhead, 1, "1 is the rent alone")
+        if self.pue is not None:
+            not_below("pue", self.pue, 1, "1 is no cooling at all; 1.3 to 1.5 is usual")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rent:
+    """USD an hour of one device, with the ends of a range that is stated."""
+
+    name: str
+    low: float
+    value: float
+    high: float
+    input: Input
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owned:
+    """Of one replica: as planned with, and with the terms that cost least and most."""
+
+    value: OwnedHardware
+    best: OwnedHardware
+    worst: OwnedHardware
+    inputs: tuple[Input, ...]
+
+
+def rent_of(row: Hardware | None, terms: CostTerms) -> Rent:
+    """The rent of one device: as given, of a vendor, or the lowest of the newest that are stated.
+
+    Raises ConfigError where there is none, naming the vendors that the row has.
+    """
+    if terms.rent_usd_per_hour is not None:
+        usd = terms.rent_usd_per_hour
+        return Rent(name="given", low=usd, value=usd, high=usd,
+                    input=Input("rent of a device", usd, "USD/h", "--rent", "given"))  # fmt: skip
+    name = "this machine" if row is None else row.name
+    known = [] if row is None else [one for one in _vendors(row) if one[1] is not None]
+    if terms.vendor is not None:
+        chosen = [one for one in known if one[0] == terms.vendor]
+        if not chosen:
+            there = ", ".join(vendor for vendor, _ in known) or "none"
+            raise ConfigError(
+                f"vendor is {terms.vendor!r}; the catalog has rents of {name} at: {there}: choose "
+                "one of them, or give --rent"
+            )
+        known = chosen
+    if row is None or not known:
+        raise ConfigError(f"the rent of {name} is not known: give --rent in USD an hour")
+    newest = max(row.facts[f"price_usd_per_hour.{vendor}"].as_of for vendor, _ in known)
+    now = [one for one in known if row.facts[f"price_usd_per_hour.{one[0]}"].as_of == newest]
+    vendor, middle = min(now, key=lambda one: one[1] or 0.0)
+    span = row.price_usd_per_hour[vendor]
+    assert middle is not None
+    assert span.low is not None
+    assert span.high is not None
+    path = f"price_usd_per_hour.{vendor}"
+    return Rent(
+        name=vendor,
+        low=span.low,
+        value=middle,
+        high=span.high,
+        input=input_of_fact(row, path, row.facts[path], middle),
+    )
+
+
+def owned(catalog: Catalog, row: Hardware | None, terms: CostTerms, devices: int) -> Owned:
+    """`devices` bought. Raises ConfigError naming what neither terms nor the catalog say."""
+    name = "this machine" if row is None else row.name
+    price, price_input = _price(row, terms, name)
+    power, power_input = _power(row, terms, name)
+    pue, pue_input = constant(catalog, "pue")
+    years, years_input = constant(catalog, "amortization")
+    least_pue, most_pue = constant_span(catalog, "pue")
+    least_years, most_years = constant_span(catalog, "amortization")
+    if terms.pue is not None:
+        pue = least_pue = most_pue = terms.pue
+        pue_input = _given("PUE", pue, "x", "--pue")
+    if terms.lifetime_years is not None:
+        years = least_years = most_years = terms.lifetime_years
+        years_input = _given("lifetime", years, "year", "--lifetime")
+
+    def hardware(pue: float, years: float) -> OwnedHardware:
+        return OwnedHardware(
+            price_usd=price * devices,
+            lifetime_years=years,
+            power_w=power * devices,
+            pue=pue,
+            usd_per_kwh=terms.usd_per_kwh,
+            operations_usd_per_hour=terms.operations_usd_per_hour,
+            idle_power_share=terms.idle_power_share,
+        )
+
+    return Owned(
+        value=hardware(pue, years),
+        best=hardware(least_pue, most_years),
+        worst=hardware(most_pue, least_years),
+        inputs=(
+            price_input, power_input, pue_input, years_input,
+            _given("electricity", terms.usd_per_kwh, "USD/kWh", "--usd-per-kwh"),
+            _given("operations", terms.operations_usd_per_hour, "USD/h", "--operations"),
+            _given("power when idle", terms.idle_power_share, "share", "--idle-power"),
+        ),
+    )  # fmt: skip
+
+
+def _vendors(row: Hardware) -> list[tuple[str, float | None]]:
+    return [
+        (vendor, span.middle)
+        for vendor, span in row.price_usd_per_hour.items()
+        if row.facts[f"price_usd_per_hour.{vendor}"].confidence is not Confidence.CLAIM
+    ]
+
+
+def _price(row: Hardware | None, terms: CostTerms, name: str) -> tuple[float, Input]:
+    if terms.price_usd is not None:
+        return terms.price_usd, _given("price of a device", terms.price_usd, "USD", "--price")
+    for seller, span in ({} if row is None else row.price_usd).items():
+        assert row is not None
+        fact = row.facts[f"price_usd.{seller}"]
+        if span.middle is not None and fact.confidence is not Confidence.CLAIM:
+            return span.middle, input_of_fact(row, f"price_usd.{seller}", fact, span.middle)
+    raise ConfigError(f"the price of {name} is not known: give --price in USD")
+
+
+def _power(row: Hardware | None, terms: CostTerms, name: str) -> tuple[float, Input]:
+    if terms.power_w is not None:
+        return terms.power_w, _given("power of a device", terms.power_w, "W", "--power")
+    if row is None or row.power_w is None:
+        raise ConfigError(f"power_w of {name} is not known: give --power in W")
+    return row.power_w, input_of_fact(row, "power_w", row.facts["power_w"])
+
+
+def _given(name: str, value: float, unit: str, option: str) -> Input:
+    return Input(name, value, unit, option, "given")

@@ -1,0 +1,132 @@
+"""Shares of a data sheet's peaks that are reached: from the catalog, or from a calibration.
+
+What the catalog states is a range, and the range is the error band of every time computed with it:
+its middle is planned with, its ends are the best and the worst that were seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from headrace.catalog import Catalog
+from headrace.catalog.rows.hardware import Hardware
+from headrace.errors import CatalogError
+from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.quantity import Basis, Input, input_of_fact
+
+_MICROSECONDS = 1e-6
+
+End = Literal["best", "worst"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiency:
+    """A share from `low` to `high`, planned with at `value`; all above 0 and at most 1.
+
+    source: the id of the catalog's constant, or what measured it. basis, as_of: as of an Input.
+    """
+
+    low: float
+    value: float
+    high: float
+    source: str
+    basis: Basis = "given"
+    as_of: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("low", "value", "high"):
+            end = getattr(self, name)
+            above_zero(name, end, "it is the share of the peak that is reached, as 0.7")
+            share(name, end, "nothing is faster than its data sheet")
+        not_below("value", self.value, self.low, "low <= value <= high")
+        not_below("high", self.high, self.value, "low <= value <= high")
+
+    def as_input(self, name: str) -> Input:
+        """For a figure that is computed with it."""
+        return Input(
+            name=name,
+            value=self.value,
+            unit="share",
+            source=self.source,
+            basis=self.basis,
+            as_of=self.as_of,
+            note="" if self.low == self.high else f"{self.low:g} to {self.high:g}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiencies:
+    """bandwidth: MBU of decode. compute: MFU of products. operation_s: each kernel launched."""
+
+    bandwidth: Efficiency
+    compute: Efficiency
+    operation_s: float = 0.0
+
+    def at(self, end: End) -> Efficiencies:
+        """The same with both shares at their best or their worst end, without a band."""
+
+        def one(share: Efficiency) -> Efficiency:
+            value = share.high if end == "best" else share.low
+            return replace(share, low=value, value=value, high=value)
+
+        return replace(self, bandwidth=one(self.bandwidth), compute=one(self.compute))
+
+
+def exactly(value: float, source: str) -> Efficiency:
+    """A share without a band, as a calibration or a person states it."""
+    return Efficiency(low=value, value=value, high=value, source=source)
+
+
+def stated_efficiencies(catalog: Catalog, hardware: Hardware) -> Efficiencies:
+    """What to plan with on that device where nothing was measured on it.
+
+    Devices with HBM have the range of server GPUs, those with any other memory that of consumer
+    ones; where the row names no memory, chips for phones and laptops and processors are the latter.
+    `operation_s` is a GPU's and 0 for others.
+    """
+    if hardware.memory_type is not None:
+        consumer = not hardware.memory_type.startswith("HBM")
+    else:
+        consumer = hardware.category in ("soc", "npu", "cpu")
+    is_gpu = hardware.category == "gpu"
+    return Efficiencies(
+        bandwidth=_stated(catalog, "mbu-decode-consumer" if consumer else "mbu-decode-server"),
+        compute=_stated(catalog, "mfu-prefill"),
+        operation_s=_middle(catalog, "operation-latency") * _MICROSECONDS if is_gpu else 0.0,
+    )
+
+
+def consumer_efficiencies(catalog: Catalog) -> Efficiencies:
+    """What to plan with where limits were measured and no row of hardware stands for them."""
+    return Efficiencies(
+        bandwidth=_stated(catalog, "mbu-decode-consumer"), compute=_stated(catalog, "mfu-prefill")
+    )
+
+
+def _stated(catalog: Catalog, name: str) -> Efficiency:
+    middle = _middle(catalog, name)
+    figure = catalog.constants[name].figure
+    assert figure is not None
+    assert figure.low is not None
+    assert figure.high is not None
+    fact = catalog.constants[name].fact("figure")
+    return Efficiency(
+        low=figure.low,
+        value=middle,
+        high=figure.high,
+        source=name,
+        basis="assumed",  # whatever its confidence: it was seen elsewhere, not here
+        as_of=fact.as_of.isoformat(),
+    )
+
+
+def _middle(catalog: Catalog, name: str) -> float:
+    row = catalog.constants[name]
+    middle = row.figure.middle if row.figure else None
+    if middle is None:
+        raise CatalogError(
+            f"constant {name} has no figure with both ends; a plan needs them: write [0.6, 0.8]"
+        )
+    input_of_fact(row, "figure", row.fact("figure"))  # refuses a claim
+    return middle

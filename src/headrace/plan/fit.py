@@ -1,0 +1,275 @@
+"""Does it fit, how much more would, and which changes make it fit.
+
+A change is tried by planning memory again with it, so its saving is the difference of two plans
+and not a rule. They are ranked by whether one alone is enough, then by what is lost: bits of the
+cache first, then bits of the weights, then users and context, then money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from headrace.catalog import Catalog
+from headrace.plan.hardware_memory import Place
+from headrace.plan.kv_cache import kv_kind
+from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
+from headrace.plan.model_shape import ModelShape
+from headrace.plan.quantity import Input, Quantity
+
+Verdict = Literal["fits", "fits with changes", "does not fit"]
+
+# From the least loss to the most; those of the catalog that a checkpoint can be had in.
+_WEIGHT_KINDS = ("q8-0", "q6-k", "q5-k-m", "q4-k-m", "iq4-xs", "q3-k-m", "q2-k-mix", "iq2-m")
+_KV_KINDS = ("Q8_0", "Q4_0")
+_MOST_DEVICES = 64
+_UNLIMITED = 1 << 34
+
+Try: TypeAlias = Callable[..., "Change | None"]
+"""Text, option and what is new, to the change with what it saves."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing to do. option: what to add to the command. saving_bytes: on each device.
+
+    enough: whether it fits then, with nothing else changed.
+    """
+
+    text: str
+    option: str
+    saving_bytes: float
+    enough: bool
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The answer. most_context: for the users asked for; most_users: at the context asked for.
+
+    context_limit: what ends the context first: "memory" or "model". changes: best first; none
+    where it fits.
+    """
+
+    shape: ModelShape
+    load: Load
+    memory: MemoryPlan
+    verdict: Verdict
+    most_context: Quantity
+    most_users: Quantity
+    context_limit: Literal["memory", "model"]
+    changes: tuple[Change, ...]
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Every figure, by which `plan explain` finds them."""
+        memory = self.memory
+        parts = (memory.all_weights, *memory.components)
+        unique = {one.id: one for one in parts}.values()
+        return (
+            *unique, memory.needed, memory.usable, memory.free_for_kv, self.most_context,
+            self.most_users,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        place = self.memory.place
+        return {
+            "model": self.shape.name,
+            "model_source": self.shape.source,
+            "hardware": place.name,
+            "devices": place.devices,
+            "context_tokens": self.load.context_tokens,
+            "users": self.load.users,
+            "verdict": self.verdict,
+            "fits": self.memory.fits,
+            "missing_bytes": round(self.memory.missing_bytes),
+            "context_limit": self.context_limit,
+            "quantities": [one.as_dict() for one in self.quantities],
+            "changes": [
+                {
+                    "text": one.text,
+                    "option": one.option,
+                    "saving_bytes": round(one.saving_bytes),
+                    "enough": one.enough,
+                }
+                for one in self.changes
+            ],
+            "notes": list(self.notes),
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of the model's figures and the machine's."""
+        place = (self.memory.place.note,) if self.memory.place.note else ()
+        model = self.shape.context_tokens
+        longer: tuple[str, ...] = ()
+        if model is not None and self.load.context_tokens > model:
+            longer = (
+                f"the context asked for, {self.load.context_tokens:,} tokens, is longer than the "
+                f"{model:,} that {self.shape.name} was made for",
+            )
+        return (*self.shape.notes, *longer, *place)
+
+
+def fit(catalog: Catalog, shape: ModelShape, place: Place, storage: Storage, load: Load) -> Fit:
+    """Whether `shape` under `load` fits into `place`, and what would.
+
+    Raises ConfigError where the storage of the weights is not known.
+    """
+    plan = memory_plan(catalog, shape, place, storage, load)
+    context, limit = _most_context(plan, shape, load)
+    changes: tuple[Change, ...] = ()
+    verdict: Verdict = "fits"
+    if not plan.fits:
+        found = list(_changes(catalog, shape, place, storage, load, plan))
+        found.sort(key=lambda change: not change.enough)  # stable: the rest stays by loss
+        changes = tuple(found)
+        verdict = "fits with changes" if any(one.enough for one in found) else "does not fit"
+    return Fit(shape, load, plan, verdict, context, _most_users(plan, load), limit, changes)
+
+
+def _most_context(
+    plan: MemoryPlan, shape: ModelShape, load: Load
+) -> tuple[Quantity, Literal["memory", "model"]]:
+    ceiling = shape.context_tokens or _UNLIMITED
+    low, value, high = (
+        plan.cache.most_tokens(free, load.users, ceiling) if free > 0 else 0
+        for free in (plan.free_for_kv.band[0], plan.free_for_kv.value, plan.free_for_kv.band[1])
+    )
+    inputs = [
+        Input("free for KV", plan.free_for_kv.value, "byte", "figure free-for-kv", "given"),
+        Input("KV of a token", plan.cache.bytes_per_token, "byte/token", "figure kv", "exact"),
+        Input("users", load.users, "requests", "--users", "given"),
+    ]
+    if shape.context_tokens is not None:
+        made_for = Input(
+            "context of the model", ceiling, "tokens", shape.origin, "exact", shape.as_of
+        )
+        inputs.append(made_for)
+    figure = Quantity(
+        "most-context", f"most context, {load.users:,} at once", value, "tokens", "M5",
+        tuple(inputs), low, high,
+    )  # fmt: skip
+    return figure, "model" if value == ceiling else "memory"
+
+
+def _most_users(plan: MemoryPlan, load: Load) -> Quantity:
+    # The logits of those asked for are in the activations; of more users they are small beside KV.
+    low, value, high = (
+        plan.cache.most_requests(free, load.context_tokens)
+        for free in (plan.free_for_kv.band[0], plan.free_for_kv.value, plan.free_for_kv.band[1])
+    )
+    each = plan.cache.request_bytes(load.context_tokens)
+    return Quantity(
+        "most-users", f"most users, {load.context_tokens:,} tokens each", value, "requests", "M6",
+        (
+            Input("free for KV", plan.free_for_kv.value, "byte", "figure free-for-kv", "given"),
+            Input("KV of a request", each, "byte/request", "figure kv", "exact"),
+        ),
+        low, high,
+    )  # fmt: skip
+
+
+def _changes(
+    catalog: Catalog,
+    shape: ModelShape,
+    place: Place,
+    storage: Storage,
+    load: Load,
+    plan: MemoryPlan,
+) -> Iterator[Change]:
+    def tried(text: str, option: str, **new: Any) -> Change | None:
+        """The change with what it saves; None where it saves nothing."""
+        after = memory_plan(
+            catalog,
+            shape,
+            new.get("place", place),
+            new.get("storage", storage),
+            new.get("load", load),
+        )
+        saving = plan.needed.value - after.needed.value
+        return Change(text, option, saving, after.fits) if saving > 0 else None
+
+    small_kv: tuple[str, Storage] | None = None
+    kv_is_enough = False
+    for name in _KV_KINDS:
+        kind = kv_kind(name, catalog)
+        lighter = replace(storage, keys=kind, values=kind)
+        change = tried(f"keep keys and values as {name}", f"--kv-type {name}", storage=lighter)
+        if change is not None:
+            small_kv = small_kv or (name, lighter)
+            kv_is_enough = kv_is_enough or change.enough
+            yield change
+    beside = None if kv_is_enough else small_kv
+    yield from _lighter_weights(catalog, storage, tried, beside)
+    if 1 <= (users := _users_that_fit(plan, load)) < load.users:
+        fewer = replace(load, users=users)
+        change = tried(f"serve {users:,} at once", f"--users {users}", load=fewer)
+        if change is not None:
+            yield change
+    room = plan.free_for_kv.value
+    tokens = plan.cache.most_tokens(room, load.users, load.context_tokens) if room > 0 else 0
+    tokens -= tokens % plan.cache.block_tokens
+    if 0 < tokens < load.context_tokens:
+        shorter = replace(load, context_tokens=tokens)
+        change = tried(f"end the context at {tokens:,} tokens", f"--context {tokens}", load=shorter)
+        if change is not None:
+            yield change
+    if place.kind == "gpu":
+        yield from _more_devices(place, tried)
+
+
+def _users_that_fit(plan: MemoryPlan, load: Load) -> int:
+    """Requests of the context asked for that what is free holds."""
+    return plan.cache.most_requests(plan.free_for_kv.value, load.context_tokens)
+
+
+def _lighter_weights(
+    catalog: Catalog,
+    storage: Storage,
+    tried: Try,
+    small_kv: tuple[str, Storage] | None,
+) -> Iterator[Change]:
+    """The kinds from the most bits down, to the first that is enough, alone and with a small KV."""
+    together = False
+    for id in _WEIGHT_KINDS:
+        row = catalog.quantizations.find(id)
+        if row is None or row.bits_per_weight is None:
+            continue
+        change = tried(
+            f"store the weights as {row.name}",
+            f"--quantization {row.id}",
+            storage=replace(storage, weights=row),
+        )
+        if change is None:
+            continue
+        yield change
+        if change.enough:
+            return
+        if small_kv is not None and not together:
+            name, lighter = small_kv
+            both = tried(
+                f"store the weights as {row.name}, and keys and values as {name}",
+                f"--quantization {row.id} --kv-type {name}",
+                storage=replace(lighter, weights=row),
+            )
+            if both is not None and both.enough:
+                together = True
+                yield both
+
+
+def _more_devices(place: Place, tried: Try) -> Iterator[Change]:
+    """The next powers of two of the same device, to the first that is enough."""
+    devices = 2
+    while devices <= _MOST_DEVICES:
+        if devices > place.devices:
+            change = tried(
+                f"use {devices} of {place.name}",
+                f"--count {devices}",
+                place=replace(place, devices=devices),
+            )
+            if change is not None and (change.enough or devices * 2 > _MOST_DEVICES):
+                yield change
+                return
+        devices *= 2

@@ -1,0 +1,111 @@
+"""Where a model is to run, as far as memory goes: rows of the catalog, or this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from headrace.catalog import Catalog
+from headrace.catalog.units import SPELLINGS, known_unit
+from headrace.errors import ConfigError
+from headrace.plan.quantity import Input, input_of_fact
+from headrace.telemetry.machine import this_machine
+
+THIS = "this"
+
+
+@dataclass(frozen=True)
+class Place:
+    """`devices` alike, each with `memory_bytes` of which a runtime takes `usable_share`.
+
+    inputs: where both figures come from. note: what people should know, "" for nothing.
+    """
+
+    name: str
+    kind: Literal["gpu", "cpu"]
+    devices: int
+    memory_bytes: int
+    usable_share: float
+    inputs: tuple[Input, ...]
+    note: str = ""
+
+
+def place_of(catalog: Catalog, name: str, count: int = 1) -> Place:
+    """`count` times the hardware called `name`; "this" is the machine this runs on.
+
+    Raises CatalogError for an unknown name with the nearest, ConfigError where its memory is not
+    known or `count` is none.
+    """
+    if count < 1:
+        raise ConfigError(f"count is {count}; a whole number of devices >= 1 is needed")
+    if name == THIS:
+        return _this_place(catalog, count)
+    row = catalog.hardware[name]
+    devices = count
+    title = row.name
+    if row.made_of is not None:
+        devices *= row.count or 1
+        row = catalog.hardware[row.made_of]
+        title = row.name
+    field = "memory_bytes" if row.usable_memory_bytes is None else "usable_memory_bytes"
+    memory = row.usable_memory_bytes or row.memory_bytes
+    if not memory:
+        raise ConfigError(
+            f"memory_bytes of {row.id} is not known; add it to a catalog file of your own"
+        )
+    share, share_input = constant(catalog, "usable-memory-share")
+    inputs = [input_of_fact(row, field, row.facts[field])]
+    if row.unified_memory and row.usable_memory_bytes is not None:
+        share = 1.0  # what the system lets a program have is the limit already
+    else:
+        inputs.append(share_input)
+    return Place(
+        name=title,
+        kind="cpu" if row.category == "cpu" else "gpu",
+        devices=devices,
+        memory_bytes=round(memory),
+        usable_share=share,
+        inputs=tuple(inputs),
+    )
+
+
+def constant(catalog: Catalog, id: str) -> tuple[float, Input]:
+    """A constant of the catalog, in base units, with its input; the middle where it is a range."""
+    low, high = constant_span(catalog, id)
+    row = catalog.constants[id]
+    fact = row.facts["figure"]
+    middle = (low + high) / 2
+    return middle, replace(input_of_fact(row, "figure", fact, middle), unit=_base(fact.unit)[0])
+
+
+def constant_span(catalog: Catalog, id: str) -> tuple[float, float]:
+    """Both ends of a constant in base units; the same number twice where it is one."""
+    row = catalog.constants[id]
+    figure = row.figure
+    if figure is None or figure.low is None or figure.high is None:
+        raise ConfigError(f"constant {id} of the catalog needs a figure with both ends")
+    _, factor = _base(row.facts["figure"].unit)
+    return figure.low * factor, figure.high * factor
+
+
+def _base(unit: str) -> tuple[str, float]:
+    """The base unit of `unit`, and how many of it one is; figures are kept as they are stated."""
+    base = known_unit(unit) or unit
+    return base, SPELLINGS.get(base, {}).get(unit, 1.0)
+
+
+def _this_place(catalog: Catalog, count: int) -> Place:
+    if count != 1:
+        raise ConfigError(f"count is {count}; of this machine there is 1: leave --count out")
+    cpu, cpus, memory = this_machine()
+    share, share_input = constant(catalog, "usable-memory-share")
+    seen = Input("memory of this machine", memory, "byte", "the operating system", "measured")
+    return Place(
+        name=f"this machine ({cpu}, {cpus} CPUs)",
+        kind="cpu",
+        devices=1,
+        memory_bytes=memory,
+        usable_share=share,
+        inputs=(seen, share_input),
+        note="graphics cards are not looked for; name yours with --hardware",
+    )

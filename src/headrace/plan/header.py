@@ -1,0 +1,55 @@
+"""Weights by part and by storage kind, as the tensors of an opened checkpoint say: exactly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headrace.weights.tensor import Tensor
+
+# The first pattern that is in a tensor's name decides, so the order matters.
+_PARTS = (
+    ("head", re.compile(r"(^|\.)(lm_head|output|embed_out)\.")),
+    ("experts", re.compile(r"\.experts\.")),
+    (
+        "embedding",
+        re.compile(r"embed_tokens|embed_in|(^|\.)(wte|wpe|word_embeddings|embeddings?)\."),
+    ),
+    ("other", re.compile(r"norm|(^|\.)ln_")),
+    ("attention", re.compile(r"attn|attention|mixer|mamba|(^|\.)ssm")),
+    ("ffn", re.compile(r"mlp|feed_forward|ffn|block_sparse_moe|(^|\.)fc\d|shared_expert")),
+)
+
+
+class PartCounts(NamedTuple):
+    """Values by part; `total` is their sum."""
+
+    embedding: int
+    head: int
+    attention: int
+    ffn: int
+    experts: int
+    other: int
+    total: int
+
+
+def parameters_by_part(tensors: Iterable[Tensor]) -> PartCounts:
+    """Values of `tensors` by part, told by canonical name; what no name tells is "other"."""
+    counts = dict.fromkeys(("embedding", "head", "attention", "ffn", "experts", "other"), 0)
+    for tensor in tensors:
+        counts[part_of(tensor.name)] += tensor.num_values
+    return PartCounts(**counts, total=sum(counts.values()))
+
+
+def bytes_by_codec(tensors: Iterable[Tensor]) -> dict[str, int]:
+    """Bytes of `tensors` by storage kind, the largest first."""
+    sizes: dict[str, int] = {}
+    for tensor in tensors:
+        sizes[tensor.codec.name] = sizes.get(tensor.codec.name, 0) + tensor.nbytes
+    return dict(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
+def part_of(name: str) -> str:
+    """The part that the tensor called `name` belongs to."""
+    return next((part for part, pattern in _PARTS if pattern.search(name)), "other")

@@ -1,0 +1,65 @@
+"""The shape of what a MODEL argument names: a file, a name on this disk, a row of the catalog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.catalog import Catalog
+from headrace.errors import CheckpointError, ConfigError, FetchError
+from headrace.plan.model_shape import (
+    ModelShape,
+    shape_of_catalog,
+    shape_of_checkpoint,
+    shape_of_config,
+)
+from headrace.weights.store.resolve import locate_model
+
+_MAX_CONFIG_BYTES = 16 << 20
+
+
+def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> ModelShape:
+    """The surest that is known of `model`, without the network.
+
+    A GGUF file, a folder with safetensors, or a name of the hub or of Ollama that is on this disk
+    gives its header; a .json file is read as a config.json; another name is a row of the catalog.
+    Raises ConfigError with the nearest names where it is none of these, and as reading does.
+    """
+    if model.endswith(".json"):
+        path = Path(model).expanduser()
+        return shape_of_config(_config(path), path.parent.name or path.stem, str(path))
+    try:
+        path = locate_model(model, environ).path
+        found = path.exists()
+    except FetchError as error:
+        found, elsewhere = False, str(error)
+    except OSError:
+        found, elsewhere = False, ""
+    else:
+        elsewhere = ""
+    if found:
+        return shape_of_checkpoint(path)
+    row = catalog.models.find(model)
+    if row is not None:
+        return shape_of_catalog(row)
+    meant = catalog.models.meant(model)
+    on_disk = f" ({elsewhere})" if elsewhere and not meant else ""
+    raise ConfigError(
+        f"no model {model!r}: it is no file, nothing of that name is on this disk{on_disk}, and "
+        f"the catalog has none{meant}; `headrace catalog list model` lists those it has"
+    )
+
+
+def _config(path: Path) -> Mapping[str, object]:
+    try:
+        if path.stat().st_size > _MAX_CONFIG_BYTES:
+            raise CheckpointError(f"{path}: above {_MAX_CONFIG_BYTES:,} bytes, no config.json")
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is no JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path}: holds no JSON object; a config.json is one")
+    return config

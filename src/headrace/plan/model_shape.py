@@ -1,0 +1,272 @@
+"""What memory and speed of a model follow from: its layers, its weights by part, its vocabulary.
+
+Three sources say it: a row of the catalog, a config.json, and the header of a checkpoint. Only the
+last knows how the weights are stored; no weight is ever read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.catalog.fact import Confidence
+from headrace.catalog.rows import Model
+from headrace.errors import ConfigError
+from headrace.plan.config_fields import fields_of_config, notes_of_config
+from headrace.plan.header import bytes_by_codec, parameters_by_part
+from headrace.plan.layer_building import layers_of
+from headrace.plan.layer_shape import (
+    AttentionLayers,
+    DenseLayers,
+    ExpertLayers,
+    LayerKind,
+    StateLayers,
+)
+from headrace.weights.open import open_checkpoint
+
+ShapeSource = Literal["catalog", "config.json", "GGUF header", "safetensors header"]
+
+# Beyond this, what a row says and what its shapes give are of two models.
+_AGREES = 0.1
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Counts of weights by part; the parts add up to `total`.
+
+    embedding: of input tokens; 0 in none, and with tied embeddings it is the head as well.
+    head: the output matrix where it is one of its own. attention: mixers of all layers, states
+    included. ffn: dense layers, routers and shared experts. experts: all routed ones.
+    one_expert: a single expert of a single layer. other: norms, and what no shape accounts for.
+    active: that a token meets, the whole embedding among them.
+    """
+
+    embedding: int
+    head: int
+    attention: int
+    ffn: int
+    experts: int
+    one_expert: int
+    other: int
+    total: int
+    active: int
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A model as far as planning goes.
+
+    layers: kinds with counts; a block of a transformer is one of attention (or a state) and one of
+    feed-forward. context_tokens: that it was made for. weight_bytes: by storage kind ("Q4_K"), of
+    a header; None where only shapes are known. nonlayer_bytes: those of embedding and head.
+    notes: what the source leaves open, and how it was taken.
+    """
+
+    name: str
+    source: ShapeSource
+    hidden_size: int
+    vocabulary_tokens: int
+    tied_embeddings: bool
+    num_layers: int
+    layers: tuple[LayerKind, ...]
+    parameters: Parameters
+    context_tokens: int | None = None
+    weight_bytes: Mapping[str, int] | None = None
+    as_of: str = ""
+    origin: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def attention(self) -> tuple[AttentionLayers, ...]:
+        """Layers with a KV cache."""
+        return tuple(one for one in self.layers if isinstance(one, AttentionLayers))
+
+    @property
+    def states(self) -> tuple[StateLayers, ...]:
+        """Layers with a state of constant size."""
+        return tuple(one for one in self.layers if isinstance(one, StateLayers))
+
+    @property
+    def dense(self) -> tuple[DenseLayers, ...]:
+        """Feed-forward layers without experts."""
+        return tuple(one for one in self.layers if isinstance(one, DenseLayers))
+
+    @property
+    def moe(self) -> tuple[ExpertLayers, ...]:
+        """Feed-forward layers with experts."""
+        return tuple(one for one in self.layers if isinstance(one, ExpertLayers))
+
+    @property
+    def total_weight_bytes(self) -> int | None:
+        """Bytes of all tensors as stored; None where no header was read."""
+        return None if self.weight_bytes is None else sum(self.weight_bytes.values())
+
+
+def shape_of_catalog(row: Model) -> ModelShape:
+    """The shape of a row of the catalog.
+
+    Raises ConfigError where the row has too little: a model behind an API, or one whose sizes
+    nobody published, naming the fields that lack.
+    """
+    fields: dict[str, Any] = {name: fact.value for name, fact in row.facts.items()}
+    if row.attention == "undisclosed" or row.num_layers is None:
+        raise ConfigError(
+            f"the catalog has no shapes of {row.name}: its maker does not publish them; "
+            "`headrace plan fit` needs a model with open weights"
+        )
+    layers, notes = layers_of(fields, row.name)
+    if row.tied_embeddings is None:
+        fields["tied_embeddings"] = _tied_as_counted(fields, layers)
+    used = _experts_as_active(fields, layers)
+    if used is not None:
+        fields["experts_per_token"] = used
+        layers, notes = layers_of(fields, row.name)
+        notes.append(f"{used} experts a token follow from the active weights that are stated")
+    shape = _shape(row.name, "catalog", fields, layers, notes)
+    dates = [fact.as_of for fact in row.facts.values()]
+    shape = replace(shape, origin=f"catalog model {row.id}", as_of=str(max(dates)) if dates else "")
+    return _as_stated(shape, row)
+
+
+def shape_of_config(
+    config: Mapping[str, Any], name: str = "config.json", origin: str = "config.json"
+) -> ModelShape:
+    """The shape of a Hugging Face config.json.
+
+    Raises ConfigError naming the key that is missing or is no size.
+    """
+    fields = fields_of_config(config)
+    layers, notes = layers_of(fields, name)
+    notes += notes_of_config(config)
+    return replace(_shape(name, "config.json", fields, layers, notes), origin=origin)
+
+
+def shape_of_checkpoint(path: str | Path) -> ModelShape:
+    """The shape of a GGUF file or a folder with safetensors, from headers alone.
+
+    Raises CheckpointError or UnsupportedModelError as opening a model does.
+    """
+    checkpoint = open_checkpoint(path)
+    name = str(checkpoint.metadata.get("general.name") or Path(path).stem or path)
+    kind: ShapeSource = "GGUF header" if checkpoint.format == "gguf" else "safetensors header"
+    shape = shape_of_config(checkpoint.config, name, str(checkpoint.path))
+    parts = parameters_by_part(checkpoint.tensors.values())
+    routed = sum(layer.count * layer.experts for layer in shape.moe)
+    one_expert = parts.experts // routed if routed else 0
+    used = sum(layer.count * layer.experts_per_token for layer in shape.moe)
+    parameters = Parameters(
+        embedding=parts.embedding,
+        head=parts.head,
+        attention=parts.attention,
+        ffn=parts.ffn,
+        experts=parts.experts,
+        one_expert=one_expert,
+        other=parts.other,
+        total=parts.total,
+        active=parts.total - parts.experts + one_expert * used,
+    )
+    return replace(
+        shape,
+        source=kind,
+        tied_embeddings=parts.head == 0,
+        parameters=parameters,
+        weight_bytes=bytes_by_codec(checkpoint.tensors.values()),
+    )
+
+
+def _shape(
+    name: str,
+    source: ShapeSource,
+    fields: Mapping[str, Any],
+    layers: tuple[LayerKind, ...],
+    notes: Iterable[str],
+) -> ModelShape:
+    hidden, vocabulary = fields["hidden_size"], fields.get("vocabulary_tokens", 0)
+    tied = bool(fields.get("tied_embeddings", False))
+    context = fields.get("context_tokens")
+    return ModelShape(
+        name=name,
+        source=source,
+        hidden_size=hidden,
+        vocabulary_tokens=vocabulary,
+        tied_embeddings=tied,
+        num_layers=fields["num_layers"],
+        layers=layers,
+        parameters=_counted(hidden, vocabulary, tied, layers),
+        context_tokens=context if isinstance(context, int) else None,
+        notes=tuple(notes),
+    )
+
+
+def _counted(hidden: int, vocabulary: int, tied: bool, layers: tuple[LayerKind, ...]) -> Parameters:
+    """Weights that the shapes give; norms are in the layers."""
+    attention = ffn = experts = unused = one_expert = 0
+    for layer in layers:
+        if isinstance(layer, AttentionLayers | StateLayers):
+            attention += layer.count * layer.parameters
+            continue
+        ffn += layer.count * layer.parameters
+        if isinstance(layer, ExpertLayers):
+            one_expert = layer.expert_parameters
+            experts += layer.count * layer.experts * one_expert
+            unused += layer.count * (layer.experts - layer.experts_per_token) * one_expert
+    embedding = hidden * vocabulary
+    head = 0 if tied else embedding
+    total = embedding + head + attention + ffn + experts + hidden
+    return Parameters(
+        embedding, head, attention, ffn, experts, one_expert, hidden, total, total - unused
+    )
+
+
+def _as_stated(shape: ModelShape, row: Model) -> ModelShape:
+    """The row's own total where it is surer than the shapes are; the rest of it is `other`.
+
+    A total that only a name or a card gives is rounded, or counts an encoder as well: of it and
+    what the shapes give the larger is taken, so that what is said to fit does.
+    """
+    stated, counted = row.total_parameters, shape.parameters
+    if stated is None:
+        return shape
+    stated = round(stated)
+    rest = stated - counted.total
+    sure = row.facts["total_parameters"].confidence in (Confidence.EXACT, Confidence.HIGH)
+    near = abs(rest) <= _AGREES * stated
+    if not sure and near and rest <= 0:
+        return shape
+    active = counted.active + rest
+    notes = shape.notes
+    if not near:
+        if row.active_parameters is not None:
+            active = round(row.active_parameters)
+        said = f"{counted.total / 1e9:.2f} B weights and the row says {stated / 1e9:.2f} B"
+        notes = (*notes, f"shapes give {said}, which is used")
+    return replace(
+        shape,
+        parameters=replace(counted, other=counted.other + rest, total=stated, active=active),
+        notes=notes,
+    )
+
+
+def _experts_as_active(fields: dict[str, Any], layers: tuple[LayerKind, ...]) -> int | None:
+    """Experts a token uses, from active weights where a row states those and not that."""
+    active = fields.get("active_parameters")
+    if fields.get("experts_per_token") or not isinstance(active, int | float):
+        return None
+    tied = bool(fields.get("tied_embeddings"))
+    counted = _counted(fields["hidden_size"], fields.get("vocabulary_tokens", 0), tied, layers)
+    per_use = sum(one.count for one in layers if isinstance(one, ExpertLayers)) * counted.one_expert
+    return max(1, round((active - counted.total + counted.experts) / per_use)) if per_use else None
+
+
+def _tied_as_counted(fields: dict[str, Any], layers: tuple[LayerKind, ...]) -> bool:
+    """Whether the stated total is nearer to one with tied embeddings; for rows that do not say."""
+    stated = fields.get("total_parameters")
+    if not isinstance(stated, int | float):
+        return False
+    hidden, vocabulary = fields["hidden_size"], fields.get("vocabulary_tokens", 0)
+    off = {
+        tied: _counted(hidden, vocabulary, tied, layers).total - stated for tied in (True, False)
+    }
+    return abs(off[True]) < abs(off[False])

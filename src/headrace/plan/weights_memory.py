@@ -1,0 +1,90 @@
+"""Bytes of the weights: exactly from a header, else parameters times the bits of a storage kind."""
+
+from __future__ import annotations
+
+from headrace.catalog.rows import Quantization
+from headrace.errors import ConfigError
+from headrace.plan.model_shape import ModelShape
+from headrace.plan.quantity import Input, Quantity, input_of_fact
+
+# Kinds of these families leave embedding and head at 16 bits, as what is on the hub does.
+_WIDE_ENDS = ("gpu",)
+_END_BITS = 16.0
+# Half-width of the band: a mix differs by model, a kind of its own only by norms and the like.
+_MIX_ERROR = 0.04
+_KIND_ERROR = 0.02
+_STATED_ERROR = 0.01
+
+
+def weights_quantity(shape: ModelShape, quantization: Quantization | None) -> Quantity:
+    """Bytes of all weights on all devices together, without copies.
+
+    quantization: None takes the header's own tensors, exactly. Raises ConfigError where there is
+    no header, or no bits are known of the kind.
+    """
+    if quantization is None:
+        return _of_header(shape)
+    row = quantization
+    stated = _file_bits(shape, row)
+    path = "bits_per_weight" if stated is None else f"file_bits_per_weight.{stated}"
+    bits = row.bits_per_weight if stated is None else row.file_bits_per_weight[stated]
+    if bits is None:
+        raise ConfigError(
+            f"bits_per_weight of {row.name} is not known: it is a method, or depends on the model; "
+            "choose a storage kind (`headrace catalog list quantization`)"
+        )
+    parts = shape.parameters
+    ends = parts.embedding + parts.head if row.family in _WIDE_ENDS else 0
+    value = round(((parts.total - ends) * bits + ends * _END_BITS) / 8)
+    error = _KIND_ERROR
+    if row.family == "gguf-mix":
+        error = _MIX_ERROR if stated is None else _STATED_ERROR
+    if row.family == "float":
+        error = 0.0
+    inputs = [
+        _parameters(shape),
+        input_of_fact(row, path, row.facts[path]),
+    ]
+    if ends:
+        inputs.append(
+            Input("embedding and head, at 16 bits", ends, "parameters", shape.origin, "exact")
+        )
+    return Quantity(
+        id="weights",
+        name=f"weights, {row.name}",
+        value=value,
+        unit="byte",
+        formula="F6",
+        inputs=tuple(inputs),
+        low=value * (1 - error),
+        high=value * (1 + error),
+    )
+
+
+def _of_header(shape: ModelShape) -> Quantity:
+    if shape.weight_bytes is None:
+        raise ConfigError(
+            f"{shape.name}: a {shape.source} does not say how weights are stored; "
+            "choose with --quantization"
+        )
+    inputs = tuple(
+        Input(f"tensors of {kind}", size, "byte", shape.origin, "exact")
+        for kind, size in shape.weight_bytes.items()
+    )
+    kinds = ", ".join(shape.weight_bytes)
+    return Quantity(
+        "weights", f"weights as stored ({kinds})", sum(shape.weight_bytes.values()), "byte", "M1",
+        inputs,
+    )  # fmt: skip
+
+
+def _parameters(shape: ModelShape) -> Input:
+    return Input(
+        "parameters", shape.parameters.total, "parameters", shape.origin, "exact", shape.as_of
+    )
+
+
+def _file_bits(shape: ModelShape, row: Quantization) -> str | None:
+    """The model under which the row has bits of a real file of this very model."""
+    name = shape.origin.removeprefix("catalog model ")
+    return name if name in row.file_bits_per_weight else None

@@ -1,0 +1,146 @@
+"""`headrace plan speed` and `plan cost` as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.catalog import Catalog
+from headrace.cli.plan import plan
+from headrace.errors import HeadraceError
+from headrace.plan.device import device_of
+from headrace.plan.efficiency import stated_efficiencies
+from headrace.plan.model_shape import shape_of_catalog
+from headrace.plan.speed import Load, SpeedModel, SpeedSetup
+from headrace.plan.step import Storage
+
+SPEED = ("llama-3.1-8b", "--hardware", "h100")
+COST = ("llama-3.3-70b", "--hardware", "h100", "--count", "4", "--quantization", "fp8")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(plan, list(words))
+
+
+def test_speed_is_the_library_s() -> None:
+    catalog = Catalog.load()
+    model = SpeedModel(
+        SpeedSetup(
+            shape=shape_of_catalog(catalog.models["llama-3.1-8b"]),
+            storage=Storage(bytes_per_weight=2),
+            device=device_of(catalog, "h100")[0],
+            efficiencies=stated_efficiencies(catalog, catalog.hardware["h100"]),
+        )
+    )
+    load = Load(prompt_tokens=2000, output_tokens=101, batch=8, cached_prompt_share=0.5)
+    speed = model.speed(load)
+    words = ("speed", *SPEED, "--prompt", "2k", "--output", "101", "--batch", "8",
+             "--cached", "0.5", "--batches", "1,8", "--contexts", "1k,2050")  # fmt: skip
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    figures = {one["id"]: one for one in found["quantities"]}
+    assert figures["speed.ttft"]["value"] == pytest.approx(speed.ttft.value_s)
+    assert figures["speed.tpot"]["low"] == pytest.approx(speed.tpot.best_s)
+    assert figures["speed.e2e"]["value"] == pytest.approx(speed.e2e.value_s)
+    assert figures["speed.throughput"]["value"] == pytest.approx(speed.system_tokens_per_s)
+    assert found["knee_batch"] == model.knee_batch(load.middle_context_tokens)
+    points = [(one["context_tokens"], one["batch"]) for one in found["points"]]
+    assert points == [(1000, 1), (1000, 8), (2050, 1), (2050, 8)]
+
+    table = run(*words).output
+    assert "Llama 3.1 8B (catalog) on NVIDIA H100 SXM 80 GB, bf16 products" in table
+    assert "prompt 2,000 tokens, 1,000 of it cached, output 101, batch 8" in table
+    for word in (f"{speed.ttft.value_s * 1e3:.2f} ms", f"{speed.tpot.value_s * 1e3:.2f} ms",
+                 "decode by memory bandwidth", "mbu-decode-server", "T1"):  # fmt: skip
+        assert word in table
+
+
+def test_speed_has_a_line_for_speculation() -> None:
+    words = ("speed", *SPEED, "--draft-acceptance", "0.8", "--draft-model", "llama-3.2-1b")
+    found = json.loads(run(*words, "--json").output)["speculation"]
+    assert found["draft"] == "Llama 3.2 1B" and found["draft_tokens"] == 4
+    assert f"{found['speedup']:.2f} x at batch 1" in run(*words).output
+    free = run("speed", *SPEED, "--draft-acceptance", "0.8").output
+    assert "drafts that take no time" in free
+
+
+def test_speed_of_a_file_on_a_card(shared_assets: Path) -> None:
+    path = shared_assets / "models" / "stories260K" / "stories260K.gguf"
+    done = run("speed", str(path), "--hardware", "rtx-4090", "--prompt", "100", "--json")
+    found = json.loads(done.output)
+    assert found["model_source"] == "GGUF header" and found["quantities"][0]["id"] == "weights"
+
+
+def test_cost_has_three_ways_and_the_break_even() -> None:
+    words = ("cost", *COST, "--price", "28000", "--volumes", "1g,100g", "--on", "2026-11-22",
+             "--cached", "0.5", "--provider", "groq", "--provider", "deepinfra")  # fmt: skip
+    done = run(*words, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    ways = {one["id"]: one for one in found["ways"]}
+    assert list(ways) == [
+        "cost.own", "cost.rented", "cost.api.llama-3.3-70b.deepinfra",
+        "cost.api.llama-3.3-70b.groq",
+    ]  # fmt: skip
+    figures = {one["id"]: one for one in found["quantities"]}
+    for id, way in ways.items():
+        assert figures[id]["value"] == pytest.approx(way["usd_per_million_tokens"])
+    curves = found["break_even"]
+    assert [len(one["curve"]) for one in curves] == [2, 2] and found["load"]["batch"] == 32
+    table = run(*words).output
+    for word in ("own hardware", "rented (runpod)", "API (DeepInfra)", "litellm-prices",
+                 "2026-07-24", "100 G", f"{ways['cost.rented']['usd_per_million_tokens']:.2f}",
+                 "own hardware against API (DeepInfra)"):  # fmt: skip
+        assert word in table
+
+
+def test_cost_without_a_price_says_what_to_give() -> None:
+    done = run("cost", *COST)
+    assert "no figure of own: the price of NVIDIA H100 SXM 80 GB is not known" in done.output
+    closed = run("cost", "gpt-5", "--json")
+    assert [one["name"] for one in json.loads(closed.output)["ways"]] == ["API (OpenAI)"]
+
+
+def test_more_work_costs_less_a_token() -> None:
+    idle, busy = (
+        json.loads(run("cost", *COST, "--utilization", share, "--json").output)["ways"][0]
+        for share in ("0.1", "1")
+    )
+    ratio = idle["usd_per_million_tokens"] / busy["usd_per_million_tokens"]
+    assert idle["id"] == "cost.rented" and ratio == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["speed", "llama-3.1-7b"], "did you mean"),
+        (["speed", "gpt-5"], "does not publish"),
+        (["speed", "qwen3-8b", "--hardware", "h101"], "did you mean"),
+        (["speed", *SPEED, "--tensor-parallel", "4"], "there is 1 of h100, 3 too few"),
+        (["speed", *SPEED, "--cached", "1.5"], "cached_prompt_share is 1.5"),
+        (["speed", *SPEED, "--batch", "0"], "batch is 0"),
+        (["speed", *SPEED, "--batch", "90000"], "at most"),
+        (["speed", *SPEED, "--draft-model", "llama-3.2-1b"], "--draft-acceptance"),
+        (["speed", *SPEED, "--draft-acceptance", "2"], "acceptance is 2"),
+        (["speed", "llama-3.1-70b", "--hardware", "rtx-4090"], "GB too much"),
+        (["cost", "llama-3.1-7b"], "did you mean"),
+        (["cost", *COST, "--utilization", "0"], "utilization is 0"),
+        (["cost", *COST, "--provider", "grok"], "it has prices at"),
+        (["cost", *COST, "--pue", "0.9", "--price", "1"], "pue is 0.9"),
+        (["cost", "gpt-5", "--batch-api"], "batch_factor"),
+    ],
+)
+def test_bad_input_is_told(words: list[str], told: str) -> None:
+    done = run(*words)
+    assert isinstance(done.exception, HeadraceError), done.output
+    assert told in str(done.exception)
+
+
+@pytest.mark.parametrize("value", ["1,x", "0", "1.5"])
+def test_lists_are_of_whole_numbers_above_0(value: str) -> None:
+    done = run("speed", *SPEED, "--batches", value)
+    assert done.exit_code == 2 and "batches" in done.output

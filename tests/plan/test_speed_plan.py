@@ -1,0 +1,128 @@
+"""The whole answer of `plan speed`: what is put together, what fits, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.catalog import Catalog
+from headrace.errors import CatalogError, ConfigError
+from headrace.plan.kv_cache import kv_kind
+from headrace.plan.memory import Storage
+from headrace.plan.model_shape import shape_of_catalog
+from headrace.plan.replica import Replica, ReplicaChoice, replica_of
+from headrace.plan.speed import Load
+from headrace.plan.speed_plan import Draft, speed_plan
+from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
+
+LOAD = Load(prompt_tokens=1000, output_tokens=201, batch=4)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return Catalog.load()
+
+
+def replica(
+    catalog: Catalog,
+    choice: ReplicaChoice,
+    kind: str = "fp8",
+    model: str = "llama-3.1-70b",
+    machine: Machine | None = None,
+) -> Replica:
+    kv = kv_kind("F16", catalog)
+    storage = Storage(catalog.quantizations[kind], kv, kv)
+    return replica_of(catalog, shape_of_catalog(catalog.models[model]), storage, choice, machine)
+
+
+def test_figures_are_those_of_the_speed_model(catalog: Catalog) -> None:
+    one = replica(catalog, ReplicaChoice(hardware="8x-h100-sxm"))
+    plan = speed_plan(one, LOAD, batches=(1, 8), contexts=(1000, 4000))
+    assert one.model.setup.compute_type == "fp8" and one.model.setup.parallelism.tensor == 8
+    assert plan.speed == one.model.speed(LOAD)
+    assert plan.points == one.model.sweep((1, 8), (1000, 4000))
+    assert plan.knee_batch == one.model.knee_batch(1100)
+    assert [figure.id for figure in plan.figures] == [
+        "weights", "speed.ttft", "speed.tpot", "speed.e2e", "speed.throughput",
+    ]  # fmt: skip
+    assert one.model.setup.storage.bytes_per_weight == pytest.approx(
+        one.weights.value / one.shape.parameters.total
+    )
+
+
+def test_fewer_devices_make_more_replicas(catalog: Catalog) -> None:
+    one = replica(catalog, ReplicaChoice(hardware="8x-h100-sxm", tensor=2, pipeline=2))
+    assert one.replicas == 2 and one.place.devices == one.model.setup.parallelism.devices == 4
+
+
+def test_only_batches_that_fit_are_swept(catalog: Catalog) -> None:
+    one = replica(catalog, ReplicaChoice(hardware="h100"), "q4-k-m")
+    most = one.most_batch(1100)
+    assert one.memory(1100, most).fits and not one.memory(1100, most + 1).fits
+    plan = speed_plan(one, LOAD)
+    assert max(point.batch for point in plan.points) <= most
+    over = speed_plan(one, LOAD, batches=(most + 1,))
+    assert not over.as_dict()["points"][0]["fits"]
+
+
+def test_what_does_not_fit_is_refused_with_the_amount(catalog: Catalog) -> None:
+    one = replica(catalog, ReplicaChoice(hardware="h100"), "q4-k-m")
+    most = one.most_batch(1201)
+    with pytest.raises(ConfigError, match=f"batch is 10,000; .* at most {most:,} requests"):
+        speed_plan(one, replace(LOAD, batch=10_000))
+    small = replica(catalog, ReplicaChoice(hardware="rtx-4090"), "q8-0")
+    with pytest.raises(ConfigError, match=r"does not fit .* GB too much; take fewer bits"):
+        speed_plan(small, LOAD)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (ReplicaChoice(hardware="h100", count=4, tensor=8), "8; there are 4 of h100, 4 too few"),
+        (ReplicaChoice(hardware="h100", tensor=2), "there is 1 of h100, 1 too few"),
+        (ReplicaChoice(hardware="8x-h100-sxm", expert=3), "expert is 3; it must divide tensor"),
+        (ReplicaChoice(hardware="h100", pipeline=0), "pipeline_parallel is 0"),
+        (ReplicaChoice(hardware="h100", compute_type="fp3"), "compute_type is 'fp3'"),
+        (ReplicaChoice(hardware="h100", step_tokens=0), "step_tokens is 0"),
+        (ReplicaChoice(hardware="h101"), "did you mean"),
+        (ReplicaChoice(hardware="this"), "headrace bench machine"),
+    ],
+)
+def test_impossible_choices_are_told(catalog: Catalog, choice: ReplicaChoice, told: str) -> None:
+    with pytest.raises((ConfigError, CatalogError), match=told):
+        replica(catalog, choice)
+
+
+def test_this_machine_is_as_it_was_measured(catalog: Catalog) -> None:
+    machine = Machine(
+        "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z",
+        [ReadBandwidth("avx2", 2, 10**9, 2e10), ReadBandwidth("avx2", 2, 10**6, 9e10)],
+        [PeakRate("avx2", 2, "f32", 1e11), PeakRate("avx2", 2, "int8", 4e11)],
+    )  # fmt: skip
+    choice = ReplicaChoice(hardware="this")
+    one = replica(catalog, choice, "q8-0", "qwen3-0.6b", machine).model.setup
+    assert one.device.bandwidth_bytes_per_s == 2e10  # what a cache gave is not memory's
+    assert one.compute_type == "int8" and one.efficiencies.bandwidth.source == "mbu-decode-consumer"
+    assert {given.basis for given in one.device.inputs} == {"measured"}
+    assert replica(catalog, choice, "f16", "qwen3-0.6b", machine).model.setup.compute_type == "fp32"
+
+
+def test_speculation_with_and_without_a_draft_model(catalog: Catalog) -> None:
+    one = replica(catalog, ReplicaChoice(hardware="8x-h100-sxm"))
+    small = shape_of_catalog(catalog.models["llama-3.2-1b"])
+    draft = Draft(name="1B", acceptance=0.7, tokens=4, model=one.beside(small, one.storage))
+    found = speed_plan(one, LOAD, draft=draft).speculation
+    free = speed_plan(one, LOAD, draft=replace(draft, model=None)).speculation
+    assert found is not None and free is not None and draft.model is not None
+    asked = one.model.speculation(draft.model, 0.7, 4, LOAD.middle_context_tokens)
+    assert found.at_batch == asked.points[3] and found.stops_at_batch == asked.stops_at_batch
+    assert free.at_batch.speedup > found.at_batch.speedup > 1
+
+
+def test_a_longer_context_than_the_model_s_is_noted(catalog: Catalog) -> None:
+    one = replica(catalog, ReplicaChoice(hardware="8x-h100-sxm"))
+    length = one.shape.context_tokens
+    assert length is not None
+    plan = speed_plan(one, Load(prompt_tokens=length, output_tokens=10), batches=(1,))
+    assert any("10 more than the" in note for note in plan.notes)
