@@ -16,6 +16,8 @@ import pytest
 
 from headrace.embedded import EMBEDDED_NAME, embedded_model
 from headrace.weights.gguf_file import GGUFFile, read_gguf
+from tools.train.members import MEMBERS
+from tools.train.stages import ADAPTER_FILES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "headrace"
@@ -48,6 +50,19 @@ def test_its_card_is_of_this_file() -> None:
     assert card.startswith(f"# {EMBEDDED_NAME}\n")
     assert f"{_parameters(read_gguf(EMBEDDED)):,}" in card
     assert f"{EMBEDDED.stat().st_size:,}" in card
+
+
+@pytest.mark.parametrize("run", MEMBERS)
+def test_a_member_stands_in_its_place_with_its_card(run: str) -> None:
+    if not MODELS.is_dir():
+        pytest.skip("models/ is not here: it is in the repository, in no sdist and no wheel")
+    member = MEMBERS[run]
+    card = (ROOT / member.card).read_text(encoding="utf-8")
+    assert card.startswith(f"# {member.name}\n")
+    path = ROOT / member.gguf
+    if member.kind == "adapter":
+        path = ROOT / member.place / ADAPTER_FILES[0]
+    assert f"| {path.name} | {path.stat().st_size:,} |" in card
 
 
 @pytest.mark.parametrize(

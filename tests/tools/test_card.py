@@ -277,6 +277,10 @@ def test_what_was_compared_with_other_software_is_told(work: Path) -> None:
     assert "## Other software" not in render(gather("base", work))
     (work / "measures" / "verify-base.json").write_text(json.dumps(report))
     card = render(gather("base", work))
+    report["exact"] = []
+    (work / "measures" / "verify-moe.json").write_text(json.dumps(report))
+    moe = render(gather("moe", work))
+    assert "1.5e-05 (float32)." in moe and "Greedy\ncontinuations" not in moe
     assert "1.5e-05" in card and "| llama.cpp, F32 GGUF | 10 of 10 | 640 of 640 |" in card
 
 

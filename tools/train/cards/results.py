@@ -233,10 +233,14 @@ def agreement(evidence: Evidence) -> str:
         for entry in [*report["exact"], *report["rounded"]]
     ]
     head = ("", "prompts continued as transformers does", "tokens before a difference")
-    return f"""\
+    logits = f"""\
 ## Other software
 
-transformers gives the trainer's logits within {report["logit_difference"]:.1e} (float32). Greedy
+transformers gives the trainer's logits within {report["logit_difference"]:.1e} (float32)."""
+    if not rows:
+        return logits
+    return f"""\
+{logits} Greedy
 continuations against those of transformers in float32:
 
 {table(head, rows)}"""
