@@ -42,7 +42,8 @@ class Peer(NamedTuple):
     """One tool. name: of its definition here, and of its folder below --tools-dir.
 
     line: a prompt of its data file. command: reads that file and writes its result into a folder.
-    read: the figures of that folder. why: by metric, what the difference comes from.
+    read: the figures of that folder. why: by metric, what the difference comes from. unset: what it
+    must not find in its environment.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Peer(NamedTuple):
     command: Callable[[Load, Path, Path], list[str]]
     read: Callable[[Path], Figures]
     why: Mapping[str, str]
+    unset: tuple[str, ...] = ()
 
 
 class UnreadableError(RuntimeError):
@@ -151,7 +153,7 @@ def guidellm_command(load: Load, data: Path, out: Path) -> list[str]:
         "--constraint": {"kind": "max_requests", "count": load.requests},
         "--tokenizer": {"kind": "huggingface_auto", "model": str(load.tokenizer)},
         "--data": {"kind": "json_file", "path": str(data)},
-        "--seed": {"kind": "static", "seed": load.seed},
+        "--seed": {"kind": "static", "value": load.seed},
         "--output": {"kind": "json", "path": str(out / "guidellm.json")},
     }
     flags = [part for flag, value in told.items() for part in (flag, json.dumps(value))]
@@ -301,6 +303,8 @@ AIPERF = Peer(
     line=lambda prompt, tokens: {"text": prompt, "output_length": tokens},
     command=aiperf_command,
     read=read_aiperf,
+    # Offline it takes the tokenizer's name for one of the hub, also where it is a folder.
+    unset=("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
     why=MappingProxyType(
         {
             "time_to_first_token": _START,

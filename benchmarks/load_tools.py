@@ -142,13 +142,14 @@ def run_peer(
     command = [str(_program(tools, peer))]
     command += peer.command(load, folder / peer.name / PROMPTS, out)
     log = out / "log.txt"
+    environment = os.environ | SURROUNDINGS
     with log.open("wb") as file:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=os.environ | SURROUNDINGS,
+            env={name: value for name, value in environment.items() if name not in peer.unset},
             timeout=timeout_s,
             check=False,
         )
