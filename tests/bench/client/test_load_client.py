@@ -21,6 +21,7 @@ from headrace.bench.client.exchange import ClientConnection
 from headrace.bench.client.load_client import LoadClient
 from headrace.bench.client.prompt import Prompt
 from headrace.bench.mock.endpoint import MockEndpoint
+from headrace.bench.mock.http import RECEIVED_HEADER
 from headrace.bench.mock.settings import MockSettings
 from headrace.bench.record import CONTENT_KINDS, RequestRecord, Usage
 from tests.bench.client.wire import MS, QUICK, ask, ask_mock, ask_script, client_of, scripted
@@ -146,6 +147,8 @@ def test_tls_and_a_long_prompt(loop: str) -> None:
                 assert raw.sent_ns is not None
                 assert raw.begun_ns < raw.sent_ns <= raw.end_ns
                 assert b'"prompt_tokens":%d' % words in raw.body
+                # benchmarks/client_precision.py takes the mock's clock from it.
+                assert int(raw.headers[RECEIVED_HEADER]) > raw.sent_ns
             record = await ask(at, Prompt(text="a"))
             assert record.failure is not None
             assert record.failure.kind == "connect"

@@ -32,6 +32,8 @@ _KEPT_HEADERS = frozenset(
         b"location",
         b"retry-after",
         b"transfer-encoding",
+        # When the mock had the request: what its scripts hold our times against.
+        b"x-mock-received-ns",
         b"x-queue-time",
     }
 )
