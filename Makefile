@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 ARGS ?=
+# A file's tests stay in one process, so that they share what is made once for it.
+SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 .PHONY: serve test venv dev check docs clean clients soak models
 
@@ -12,7 +14,7 @@ serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
 
 test: dev check ## static checks, then every test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 venv: $(VENV)/.installed
 

@@ -1,14 +1,16 @@
 """How true the times are that `headrace bench load` writes down.
 
-`python -m benchmarks.client_precision [--quick] [--json]` starts `headrace bench mock`, which
-stamps each chunk with the time just before it handed it to the kernel and each reply with the time
-at which it had the request, and loads it at 50 and 200 requests/s of 16 chunks. Both processes read
-the same CLOCK_MONOTONIC, so a difference between the client's time and the mock's is the client's
-error, and whatever lies between two processes on one machine. TTFT's error has both ends in it: the
-way of the request to the mock, and that of the first chunk back. These errors are judged. What was
-recovered is compared with what was programmed, too; that has the mock's own lateness in it, which
-stands beside it. Client and mock have a core each where there are two. Exit status 1: the target
-was missed; 2: something failed. `--quick` judges nothing.
+`python -m benchmarks.client_precision [--live] [--quick] [--json]` starts `headrace bench mock`,
+which stamps each chunk with the time just before it handed it to the kernel and each reply with the
+time at which it had the request, and loads it at 50 and 200 requests/s of 16 chunks. Both processes
+read the same CLOCK_MONOTONIC, so a difference between the client's time and the mock's is the
+client's error, and whatever lies between two processes on one machine. TTFT's error has both ends
+in it: the way of the request to the mock, and that of the first chunk back. These errors are
+judged. What was recovered is compared with what was programmed, too; that has the mock's own
+lateness in it, which stands beside it. Client and mock have a core each where there are two. With
+--live the client draws its view on a pseudo-terminal, as for whoever looks on, and how often it
+did is told; without, it is --quiet. Exit status 1: the target was missed; 2: something failed.
+`--quick` judges nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.load_runs import (
+    RunError,
     as_script,
     cores,
     endpoint,
@@ -132,7 +138,56 @@ def beyond(errors: dict[str, dict[str, float]], metrics: Sequence[str]) -> list[
     ]
 
 
-def client(url: str, rate: float, requests: int, programme: Programme) -> dict[str, Any]:
+class Screen:
+    """What was drawn on a pseudo-terminal: bytes, and how often (a write is a drawing)."""
+
+    def __init__(self) -> None:
+        self.drawn_bytes = 0
+        self.drawings = 0
+
+
+@contextmanager
+def on_screen() -> Iterator[Screen]:
+    """stderr of this process on a pseudo-terminal of 24 lines, which somebody reads meanwhile.
+
+    A thread reads, as a terminal is another process's work: it takes the interpreter for some
+    microseconds a drawing, of which there are two a second.
+    """
+    import pty
+    import termios
+
+    screen, before = Screen(), os.dup(2)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 120))
+    os.dup2(theirs, 2)
+    os.close(theirs)
+
+    def read() -> None:
+        while True:
+            try:
+                found = os.read(ours, 65_536)
+            except OSError:  # on Linux, that nobody has the other end open any more
+                return
+            if not found:
+                return
+            screen.drawn_bytes += len(found)
+            screen.drawings += 1
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        yield screen
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+        reader.join(5)
+        os.close(ours)
+
+
+def client(
+    url: str, rate: float, requests: int, programme: Programme, *, live: bool
+) -> dict[str, Any]:
     """Load and compare, in this process, which is the client's."""
     import headrace.bench.load.client_run as client_run
     from headrace.bench.client.endpoints import HttpRequest
@@ -151,10 +206,17 @@ def client(url: str, rate: float, requests: int, programme: Programme) -> dict[s
             return raw
 
     vars(client_run)["LoadClient"] = NotingClient
-    flags = [url, "--rate", f"{rate:g}", "--requests", str(requests), "--quiet"]
+    flags = [url, "--rate", f"{rate:g}", "--requests", str(requests)]
     flags += ["--input-tokens", str(INPUT_TOKENS), "--metrics-path", ""]
     flags += ["--output-tokens", str(programme.output_tokens), "--max-error-rate", "1"]
-    done = load_here(flags)
+    screen = Screen()
+    if live:
+        with on_screen() as screen:
+            done = load_here(flags)
+        if not screen.drawings:
+            raise RunError(f"{rate:g}/s: nothing was drawn, though --live was asked")
+    else:
+        done = load_here([*flags, "--quiet"])
     replies.sort(key=lambda raw: (raw.begun_ns, raw.end_ns))
     records = sorted(done.run.requests, key=lambda one: (one.begun_ns or 0, one.end_ns or 0))
     found: dict[str, list[float]] = {}
@@ -180,10 +242,14 @@ def client(url: str, rate: float, requests: int, programme: Programme) -> dict[s
         "loop_lag_p99_ms": verdict.loop_lag_p99_ms,
         "cpu_share": verdict.cpu_share,
         "verdict": list(verdict.sentences),
+        "drawings": screen.drawings,
+        "drawn_bytes": screen.drawn_bytes,
     }
 
 
-def measure(rates: Sequence[float], seconds: float, programme: Programme) -> list[dict[str, Any]]:
+def measure(
+    rates: Sequence[float], seconds: float, programme: Programme, *, live: bool
+) -> list[dict[str, Any]]:
     """One run at each rate, against a mock of its own."""
     free = cores()
     ours, theirs = (free[:1], free[1:2]) if len(free) > 1 else (None, None)
@@ -196,7 +262,7 @@ def measure(rates: Sequence[float], seconds: float, programme: Programme) -> lis
         with endpoint(mock_command(*flags), on=theirs) as mock:
             command = [sys.executable, "-m", "benchmarks.client_precision", "--client", mock.url]
             command += ["--rates", f"{rate:g}", "--requests", str(requests)]
-            command += ["--programme", json.dumps(programme)]
+            command += ["--programme", json.dumps(programme)] + ["--live"] * live
             runs.append(json_of(command, timeout_s=10 * seconds + 120, on=ours))
     return runs
 
@@ -227,9 +293,15 @@ def report(runs: Sequence[dict[str, Any]], programme: Programme) -> str:
             f"{one['chunked_as_programmed']} of them in the chunks that were programmed. Within "
             f"{TARGET_P50_MS:g} ms at p50 and {TARGET_P99_MS:g} ms at p99: errors against the "
             f"mock's stamps {_judgement(errors)}, what was programmed {_judgement(recovered)}. "
-            + " ".join(one["verdict"])
+            + " ".join([*one["verdict"], *_view(one)])
         )
     return "\n".join(lines)
+
+
+def _view(one: dict[str, Any]) -> list[str]:
+    if not one["drawings"]:
+        return []
+    return [f"The live view was on: {one['drawings']} drawings, {one['drawn_bytes']:,} bytes."]
 
 
 def _judgement(beyond_target: Sequence[str]) -> str:
@@ -244,6 +316,7 @@ def main() -> int:
     parser.add_argument("--ttft-ms", type=float, default=100.0)
     parser.add_argument("--tpot-ms", type=float, default=5.0)
     parser.add_argument("--tokens-per-chunk", type=int, default=4)
+    parser.add_argument("--live", action="store_true", help="with the live view on a terminal")
     parser.add_argument("--quick", action="store_true", help="seconds, and nothing is judged")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--client", help=argparse.SUPPRESS)
@@ -252,13 +325,15 @@ def main() -> int:
     options = parser.parse_args()
     if options.client:
         programme = Programme(*json.loads(options.programme))
-        found = client(options.client, options.rates[0], options.requests, programme)
+        rate, requests = options.rates[0], options.requests
+        found = client(options.client, rate, requests, programme, live=options.live)
         sys.stdout.write(json.dumps(found) + "\n")
         return 0
     programme = Programme(options.ttft_ms, options.tpot_ms, options.tokens_per_chunk)
     facts = surroundings(datetime.now(UTC))
     tell(surroundings_line(facts))
-    runs = measure(options.rates, 2.0 if options.quick else options.seconds, programme)
+    seconds = 2.0 if options.quick else options.seconds
+    runs = measure(options.rates, seconds, programme, live=options.live)
     if options.json:
         told = {"machine": facts, "programme": programme._asdict(), "runs": runs}
         sys.stdout.write(json.dumps(told) + "\n")

@@ -3,10 +3,12 @@
 `python -m benchmarks.goodput_search [--quick] [--json] [--save FOLDER]` starts `headrace serve` of
 the embedded model on loopback, waits until /ready says so, and searches under TTFT 500 ms and TPOT
 50 ms. Prints each rate that was tried with the interval of its good share, and the highest one that
-was met with its confidence; the report of the best run is report.html in --save, or --html. Server
-and client share the machine, as they do for whoever tries this: the client's verdict says whether
-that mattered. Exit status 1: no rate met the SLO, or the search ended undecided; 2: something
-failed.
+was met with its confidence; the report of the best run is report.html in --save, or --html. Trials
+are as long as the search itself finds they have to be, half a minute for answers of less than
+0.2 s, and there are some two dozen: a quarter of an hour, after which no run begins (--budget).
+Server and client share the machine, as they do for whoever tries this: the client's verdict says
+whether that mattered. Exit status 1: no rate met the SLO; 2: something failed. That the rate above
+is not decided is no failure: next to the limit it takes more trials than there is time for.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def search_flags(options: argparse.Namespace, folder: Path) -> list[str]:
     flags = ["--search", "--goodput", options.slo, "--attainment", f"{options.attainment:g}"]
     flags += ["--input-tokens", str(options.input_tokens)]
     flags += ["--output-tokens", str(options.output_tokens), "--ignore-eos", "--unique-prompts"]
-    flags += ["--requests", str(options.requests), "--warmup", str(options.warmup)]
+    flags += ["--warmup", str(options.warmup)]
+    if options.requests is not None:
+        flags += ["--requests", str(options.requests)]
     flags += ["--precision", f"{options.precision:g}", "--trials", str(options.trials)]
     flags += ["--budget", f"{options.budget:g}", "--processes", str(options.processes)]
     flags += ["--max-error-rate", "1", "--save", str(folder)]
@@ -73,7 +77,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "attainment": options.attainment,
         "input_tokens": options.input_tokens,
         "output_tokens": options.output_tokens,
-        "requests": options.requests,
         **told,
     }
 
@@ -83,8 +86,8 @@ def report(found: dict[str, Any]) -> str:
     search, summary = found["search"], found["summary"]
     title = (
         f"`{found['model']}`, prompts of {found['input_tokens']} tokens, answers of "
-        f"{found['output_tokens']}, {found['requests']} requests a run; {found['slo']} ms for "
-        f"{found['attainment']:.0%} of requests"
+        f"{found['output_tokens']}; {found['slo']} ms for {found['attainment']:.0%} of requests. "
+        f"{search['trial_rule']}."
     )
     columns = ["requests/s", "runs", "good of judged", "good share, interval", "it was"]
     rows = [_row(step) for step in sorted(search["steps"], key=lambda one: one["rate"])]
@@ -132,8 +135,8 @@ def _best(summary: dict[str, Any]) -> str:
 
 
 def succeeded(search: dict[str, Any]) -> bool:
-    """Whether there is a rate that was met, and a search that was decided."""
-    return bool(search["highest_met"] is not None and search["decided"])
+    """Whether there is a rate that was met."""
+    return search["highest_met"] is not None
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -144,11 +147,11 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--attainment", type=float, default=ATTAINMENT)
     parser.add_argument("--input-tokens", type=int, default=INPUT_TOKENS)
     parser.add_argument("--output-tokens", type=int, default=OUTPUT_TOKENS)
-    parser.add_argument("--requests", type=int, default=200, help="of each run")
+    parser.add_argument("--requests", type=int, help="of each run [as many as it takes to know]")
     parser.add_argument("--warmup", type=int, default=16)
     parser.add_argument("--rate", type=float, help="to begin with [what one user gets]")
     parser.add_argument("--precision", type=float, default=0.05)
-    parser.add_argument("--trials", type=int, default=5, help="runs at one rate, at most")
+    parser.add_argument("--trials", type=int, default=10, help="runs at one rate, at most")
     parser.add_argument("--budget", type=float, default=900.0, help="seconds, then no run begins")
     parser.add_argument("--processes", type=int, default=1, help="of the client")
     parser.add_argument(

@@ -32,7 +32,7 @@ OUTPUT_SEED = 1 << 20
 
 
 class Shape(NamedTuple):
-    """Sizes of a Qwen3 model."""
+    """Sizes of a model, which is written as one of Qwen3's architecture."""
 
     hidden: int
     layers: int
@@ -46,7 +46,9 @@ class Shape(NamedTuple):
 SHAPES = {
     "small": Shape(256, 4, 8, 4, 64, 512, 512),
     "qwen3-0.6b": Shape(1024, 28, 16, 8, 128, 3072, 151936),
+    "llama-3.2-1b": Shape(2048, 16, 32, 8, 64, 8192, 128256),
     "qwen3-1.7b": Shape(2048, 28, 16, 8, 128, 6144, 151936),
+    "qwen3-8b": Shape(4096, 36, 32, 8, 128, 12288, 151936),
 }
 
 

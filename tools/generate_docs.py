@@ -12,6 +12,7 @@ import click
 from headrace.catalog.coverage import ITEM_KINDS, Coverage, load_coverage
 from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
+from headrace.plan.lint.checks import CHECKS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -88,7 +89,7 @@ def _command_lines(name: str, command: click.Command, settings: set[str]) -> lis
     """One command; of a group every command in it."""
     usage = " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
     lines = ["", f"## {name}", "", f"`{name} {usage}`", ""]
-    lines += [line.strip() for line in (command.help or "").strip().splitlines()]
+    lines += _help_lines(command.help or "")
     if isinstance(command, click.Group):
         for inner in command.commands:
             lines += _command_lines(f"{name} {inner}", command.commands[inner], settings)
@@ -109,6 +110,22 @@ def _command_lines(name: str, command: click.Command, settings: set[str]) -> lis
     return lines
 
 
+def _help_lines(text: str) -> list[str]:
+    """A command's help; what it keeps unwrapped (after \\b) is shown as it is typed."""
+    lines: list[str] = []
+    fenced = False
+    for line in (one.strip() for one in text.strip().splitlines()):
+        if line == "\b":
+            lines.append("```")
+            fenced = True
+            continue
+        if fenced and not line:
+            lines.append("```")
+            fenced = False
+        lines.append(line)
+    return [*lines, "```"] if fenced else lines
+
+
 def coverage_page() -> str:
     """docs/coverage.md: counts of the background documents' items, what is open, what is not."""
     coverage = load_coverage()
@@ -122,7 +139,8 @@ def coverage_page() -> str:
         "every passage between, is an item of `src/headrace/catalog/data/coverage.toml`, with the",
         "rows, the command or the test that carries it, what it waits for, or why it is rejected.",
         "Ids are made of the document and the first line there. A rule that says which of several",
-        "to take waits for `plan recommend`; what somebody can get wrong waits for `plan lint`.",
+        "to take is a decision tree of the catalog, or done by `plan recommend`; what people can",
+        "get wrong is a check of `plan lint`.",
         f"Of {total} items {waiting} are open. This page is generated: `make docs`.",
         "",
         "## Answers",
@@ -161,11 +179,28 @@ def _rejected(coverage: Coverage) -> list[str]:
     ]
 
 
+def lint_page() -> str:
+    """docs/plan-lint.md: what stands in it, and below it the table of every check."""
+    heading = "## The checks"
+    written, _, _ = (DOCS / "plan-lint.md").read_text(encoding="utf-8").partition(heading)
+    lines = [f"{written}{heading}", "", "This table is generated: `make docs`.", ""]
+    lines += ["| id | severity | finds | looks at | needs beside it | remedy | source |",
+              "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for one in CHECKS:
+        looks = ", ".join(one.looks_at)
+        sources = ", ".join(f"`{source}`" for source in one.sources)
+        lines.append(
+            _row([f"`{one.id}`", one.severity, one.title, looks, one.needs, one.remedy, sources])
+        )
+    return "\n".join(lines) + "\n"
+
+
 def _row(cells: Iterable[object]) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-PAGES = {"flags.md": flags_page, "commands.md": commands_page, "coverage.md": coverage_page}
+PAGES = {"flags.md": flags_page, "commands.md": commands_page, "coverage.md": coverage_page,
+         "plan-lint.md": lint_page}  # fmt: skip
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ FLOORS = {
     "catalog": 1,
     "telemetry": 1,
     "embedded": 1,
+    "page": 1,
     "weights": 2,
     "text": 2,
     "ops": 3,

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.bench.record import About, Failure, RunRecord
 from headrace.bench.slo import parse_slo
-from headrace.bench.vllm_result import vllm_keys, vllm_result
+from headrace.bench.vllm_result import VllmForm, vllm_keys, vllm_result
 from tests.bench.streams import IDLE, run, steady, stream
 
 FOUR = ("ttft", "tpot", "itl", "e2el")
@@ -31,7 +31,7 @@ RUN = run(
 
 
 def test_the_keys_that_plotting_scripts_read() -> None:
-    got = vllm_result(RUN, percentiles=(50, 99, 99.9))
+    got = vllm_result(RUN, form=VllmForm(percentiles=(50, 99, 99.9)))
     statistics = {
         f"{what}_{metric}_ms"
         for metric in FOUR
@@ -97,7 +97,7 @@ def test_goodput_as_vllm_judges_it() -> None:
 
 
 def test_details_of_each_request() -> None:
-    got = vllm_result(RUN, detailed=True)
+    got = vllm_result(RUN, form=VllmForm(detailed=True))
     assert got["input_lens"] == [7, 0, 0] and got["output_lens"] == [3, 2, 0]
     assert got["ttfts"] == [0.1, 0.1, 0.0]
     assert got["itls"] == [[0.05, 0.05], [], []]
@@ -108,16 +108,19 @@ def test_details_of_each_request() -> None:
 
 
 def test_a_run_in_which_nothing_completed() -> None:
-    got = vllm_result(run(stream(end_ms=0, failure=Failure("http", "503"))), detailed=True)
+    got = vllm_result(
+        run(stream(end_ms=0, failure=Failure("http", "503"))), form=VllmForm(detailed=True)
+    )
     assert (got["completed"], got["request_throughput"], got["mean_ttft_ms"]) == (0, 0.0, 0.0)
     assert got["max_output_tokens_per_s"] == 0.0
     unsent = vllm_result(
-        run(stream(sent_ms=None, failure=Failure("connect", "refused"))), detailed=True
+        run(stream(sent_ms=None, failure=Failure("connect", "refused"))),
+        form=VllmForm(detailed=True),
     )
     assert unsent["start_times"] == [0.0]
 
 
 def test_statistics_of_the_metrics_that_were_asked_for() -> None:
-    got = vllm_result(run(steady(3, 10, 5)), metrics=("ttft", "e2el"))
+    got = vllm_result(run(steady(3, 10, 5)), form=VllmForm(metrics=("ttft", "e2el")))
     assert "median_ttft_ms" in got and "p99_e2el_ms" in got
     assert not any("tpot" in key or "itl" in key for key in got)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from benchmarks.client_precision import (
@@ -12,6 +14,7 @@ from benchmarks.client_precision import (
     errors_ms,
     is_chunked,
     magnitudes,
+    on_screen,
     report,
 )
 from headrace.bench.record import Chunk, RequestRecord
@@ -94,7 +97,17 @@ def test_the_report_has_a_row_for_each_metric_and_says_what_was_missed() -> None
     run = {
         "rate": 50.0, "requests": 1, "completed": 1, "chunked_as_programmed": 1,
         "errors_ms": errors, "verdict": ["The client was not the limit."],
+        "drawings": 0, "drawn_bytes": 0,
     }  # fmt: skip
     told = report([run], PROGRAMME)
+    assert "The live view" not in told
+    drawn = report([run | {"drawings": 120, "drawn_bytes": 24_000}], PROGRAMME)
+    assert "The live view was on: 120 drawings, 24,000 bytes." in drawn
     assert "| TTFT, error | 1.500 | 1.500 | 1.500 |" in told
     assert "stamps no (ttft), what was programmed no (ttft_programmed). The client" in told
+
+
+def test_what_is_drawn_on_a_screen_is_counted() -> None:
+    with on_screen() as screen:
+        os.write(2, b"12345")
+    assert (screen.drawn_bytes, screen.drawings) == (5, 1)

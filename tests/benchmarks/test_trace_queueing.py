@@ -10,6 +10,7 @@ import pytest
 from benchmarks.load_runs import RunError
 from benchmarks.trace_queueing import (
     TRACE,
+    busiest,
     disagreements,
     figures,
     find_trace,
@@ -48,6 +49,9 @@ def test_what_is_known_of_a_queue() -> None:
     assert got["ttft_ms"]["p50"] == pytest.approx(1100)
     assert got["queue_ms"]["p90"] == pytest.approx(1350)
     assert (got["waited"], got["within_slo"]) == (0.75, 0.25)
+    # Four seconds of work in the first five, one place.
+    assert got["busiest"] == pytest.approx(0.8)
+    assert busiest(rows(0, 0, 5, 20, 80), 10.0, 2) == pytest.approx(0.4)
 
 
 def test_a_missing_trace_is_refused_with_its_place(
@@ -85,7 +89,8 @@ def found() -> dict[str, Any]:
     nothing = dict.fromkeys(("p50", "p90", "p99"), 0.0)
     return {
         "trace": "conv.csv", "requests": 10, "seconds": 2.0, "speed": 10.0, "places": 131,
-        "known": {"ttft_ms": queued, "queue_ms": queue, "waited": 0.9, "within_slo": 0.1},
+        "known": {"ttft_ms": queued, "queue_ms": queue, "waited": 0.9, "busiest": 1.17,
+                  "within_slo": 0.1},
         "runs": {
             "replay": base | {"intended_ms": queued, "sent_ms": queued, "queue_ms": queue,
                               "within_slo": 0.1},

@@ -17,7 +17,7 @@ SAID = {
     "num_layers": ("num_hidden_layers",),
     "hidden_size": ("hidden_size",),
     "num_attention_heads": ("num_attention_heads",),
-    "num_kv_heads": ("num_key_value_heads",),
+    "num_kv_heads": ("swa_num_key_value_heads", "num_key_value_heads"),
     "head_dim": ("head_dim",),
     "vocabulary_tokens": ("vocab_size",),
     "num_experts": ("num_experts", "n_routed_experts", "num_local_experts"),

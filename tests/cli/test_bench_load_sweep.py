@@ -148,6 +148,30 @@ def test_a_sweep_over_rates_is_kept_and_shown(tmp_path: Path) -> None:
     assert "TTFT over requests per second" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("slo", "status"),
+    [
+        ("ttft:60000", 0),
+        ("ttft:0.001", 4),
+        ("ttft:p95<60000ms", 0),
+    ],
+)
+def test_a_sweep_is_required_to_meet_its_slo_at_some_load(slo: str, status: int) -> None:
+    load = ["--sweep", "-c", "1,2", "-n", "4", *SHORT, "--goodput", slo]
+    with mock() as endpoint:
+        required = run(endpoint.url, *load, "--require-slo")
+        told = run(endpoint.url, *load)
+    assert (required.exit_code, told.exit_code) == (status, 0), required.output
+    assert ("the SLO was missed at every load" in required.stderr) == (status == 4)
+
+
+def test_what_failed_comes_before_a_missed_slo() -> None:
+    load = ["--sweep", "-c", "1,2", "-n", "4", *SHORT, "--goodput", "ttft:0.001", "--require-slo"]
+    with mock(errors=(("500", 1.0),)) as endpoint:
+        nothing = run(endpoint.url, *load)
+    assert nothing.exit_code == 3, nothing.output
+
+
 def test_a_sweep_has_connections_for_its_users() -> None:
     with mock() as endpoint:
         for line, least in (("--sweep 3", 64), ("--sweep -c 1,20000", 20_000), ("-c 5", 5)):

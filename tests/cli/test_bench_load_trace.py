@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from headrace.bench.report.files import read_run
+from headrace.cli.bench_load import experiment_of
 from tests.cli.test_bench_load import mock, run
 
 TOKENS = ["--output-tokens", "2", "--quiet"]
@@ -49,3 +52,35 @@ def test_the_same_file_as_a_trace_is_sent_at_its_times(tmp_path: Path) -> None:
     assert kept.about["load"] == "trace at 1000 times its speed"
     assert kept.about["open_loop"] is True
     assert [one.intended_ns for one in kept.requests] == [0, 1_000_000, 2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("line", "least", "most"),
+    [
+        ("", 10_000, 100_000),  # its times decide how many are in flight, and nothing else
+        ("--rate 50", 10_000, 100_000),
+        ("--rate inf", 10_000, 100_000),  # all at once, and how many that is the file says
+        ("-c 3", 3, 100),
+        ("--rate inf -c 3", 3, 100),
+    ],
+)
+def test_a_trace_has_connections_for_all_that_its_times_bring(
+    line: str, least: int, most: int, tmp_path: Path
+) -> None:
+    path = timed_prompts(tmp_path)
+    with mock() as endpoint:
+        arguments = [endpoint.url, "--trace", str(path), *line.split(), *TOKENS]
+        experiment, _ = experiment_of(arguments)
+    assert least <= experiment.limits.max_connections <= most
+
+
+def test_a_trace_is_sent_whole_while_nothing_has_ended(tmp_path: Path) -> None:
+    path, out = tmp_path / "burst.jsonl", tmp_path / "out"
+    lines = [{"prompt": f"prompt {at}", "timestamp": at} for at in range(60)]
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    with mock(errors=(("endless", 1.0),)) as endpoint:
+        flags = ["--trace", str(path), "--timeout", "3", "--max-error-rate", "1"]
+        run(endpoint.url, *flags, "--save", str(out), *TOKENS)
+        arrived = len([one for one in endpoint.received if one.path.startswith("/v1/chat")])
+    assert arrived == 60
+    assert all(one.sent_ns is not None for one in read_run(out).requests)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from headrace.catalog.shown_value import with_unit
 from headrace.cli.catalog import KINDS, catalog
-from headrace.cli.catalog_values import with_unit
 from headrace.errors import CatalogError, HeadraceError
 from tests.catalog.files import folder
 

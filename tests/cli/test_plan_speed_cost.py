@@ -144,3 +144,44 @@ def test_bad_input_is_told(words: list[str], told: str) -> None:
 def test_lists_are_of_whole_numbers_above_0(value: str) -> None:
     done = run("speed", *SPEED, "--batches", value)
     assert done.exit_code == 2 and "batches" in done.output
+
+
+def test_a_cascade_is_priced_and_timed() -> None:
+    words = ("cost", *COST, "--cascade", "llama-3.1-8b", "--escalation", "0.1")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    assert "Llama 3.1 8B first, 10% passed on to Llama 3.3 70B" in done.output
+    assert "E2E latency, expected" in done.output and "rented" in done.output
+    found = json.loads(run(*words, "--json").output)
+    (rented,) = [one for one in found["ways"] if one["id"] == "cascade.rented"]
+    expected = rented["small_usd_per_request"] + 0.1 * rented["large_usd_per_request"]
+    assert rented["usd_per_request"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--escalation", "0.2"), "--cascade"),
+        (("--cascade", "llama-3.1-8b", "--escalation", "2"), "from 0 to 1"),
+        (("--cascade", "llama-3.1-7b"), "did you mean"),
+        (("--cascade", "llama-3.1-8b", "--tokens-per-s", "9"), "cascade has two"),
+    ],
+)
+def test_a_cascade_that_cannot_be_is_told(words: tuple[str, ...], says: str) -> None:
+    done = run("cost", *COST, *words)
+    assert isinstance(done.exception, HeadraceError)
+    assert says in str(done.exception)
+
+
+def test_pools_apart_are_printed_and_refused() -> None:
+    words = ("speed", *SPEED, "--batch", "16", "--apart", "1:2", "--transfer", "50")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    assert "apart, 1 replicas that prefill and 2 that decode" in done.output
+    found = json.loads(run(*words, "--json").output)
+    assert found["apart"]["decode_replicas"] == 2
+    assert {"apart.ttft", "apart.requests"} <= {one["id"] for one in found["quantities"]}
+    for wrong, says in (("1-2", "PREFILL:DECODE"), ("0:2", "prefill replicas is 0")):
+        refused = run("speed", *SPEED, "--apart", wrong)
+        assert says in str(refused.exception)
+    assert "--apart" in str(run("speed", *SPEED, "--transfer", "50").exception)

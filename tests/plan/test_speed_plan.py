@@ -126,3 +126,15 @@ def test_a_longer_context_than_the_model_s_is_noted(catalog: Catalog) -> None:
     assert length is not None
     plan = speed_plan(one, Load(prompt_tokens=length, output_tokens=10), batches=(1,))
     assert any("10 more than the" in note for note in plan.notes)
+
+
+def test_heads_that_do_not_divide_are_told_and_experts_that_are_none_refused(
+    catalog: Catalog,
+) -> None:
+    three = speed_plan(replica(catalog, ReplicaChoice(hardware="h100", count=3)), LOAD)
+    assert any("64 attention heads do not divide over 3 devices" in one for one in three.notes)
+    two = replica(catalog, ReplicaChoice(hardware="h100", count=2))
+    assert not any("do not divide" in one for one in speed_plan(two, LOAD).notes)
+    spread = replica(catalog, ReplicaChoice(hardware="h100", count=2, expert=2))
+    with pytest.raises(ConfigError, match=r"expert_parallel is 2; .* has no experts"):
+        speed_plan(spread, LOAD)

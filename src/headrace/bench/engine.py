@@ -2,8 +2,9 @@
 
 A test is a prompt length, a number of new tokens, how many requests run at once and how much was
 in the cache before (`depth`). Prompts are random token ids; ends of turn are ignored. The engine
-runs in this process, without a server. Each test is run `repeats` times after one warm-up. Bytes
-and operations are the engine's own counters, times are those of its steps.
+runs in this process, without a server. Each test is run `repeats` times after one warm-up. Tests
+that only decode have the same prompts in every run, so that `depth` is computed once. Bytes and
+operations are the engine's own counters, times are those of its steps.
 """
 
 from __future__ import annotations
@@ -125,18 +126,22 @@ def run_case(
     *,
     repeats: int,
     seed: int = 0,
+    warm_up: bool = True,
     clock: Callable[[], float] = time.perf_counter,
     on_run: Callable[[], None] | None = None,
 ) -> Result:
     """Measure one test on an idle engine with prefix caching.
 
-    depth must be a multiple of its block size, so that all of it is found in the cache. Raises
+    depth must be a multiple of its block size, so that all of it is found in the cache. warm_up: a
+    run before that is not counted, which long tests on a warm engine can do without. Raises
     ConfigError for more than the KV cache holds, HeadraceError where a request fails.
     """
     check_fits(core, case)
     runs = []
-    for index in range(repeats + 1):
-        run = _run_once(core, case, random.Random(seed + index), clock)
+    for index in range(0 if warm_up else 1, repeats + 1):
+        # Other prompts each time where those are timed, or they would be found in the cache.
+        draw = random.Random(seed + index if case.prompt else seed)
+        run = _run_once(core, case, draw, clock)
         if index:
             runs.append(run)
         if on_run is not None:

@@ -20,6 +20,7 @@ import msgspec
 
 from headrace.atomic_file import atomic_file
 from headrace.bench.record import About, RequestRecord
+from headrace.bench.vllm_result import DEFAULT_FORM, VllmForm
 from headrace.errors import ConfigError, shown
 
 FOLDER = "partial"
@@ -35,14 +36,15 @@ _log = logging.getLogger(__name__)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run before it begins. prices: fields of `cost.Prices`. vllm_keys: as
-    `vllm_result.vllm_keys`."""
+    """What is known of a run before it begins. prices: fields of `cost.Prices`. vllm_keys,
+    vllm_form: of the result.json that it would have written."""
 
     format: int
     about: About
     slo: str | None
     prices: About = {}
     vllm_keys: About = {}
+    vllm_form: VllmForm = DEFAULT_FORM
 
 
 def begin(folder: Path, begun: Begun) -> Path:
@@ -173,6 +175,7 @@ def begun(
     slo: str | None,
     prices: About | None = None,
     vllm_keys: About | None = None,
+    vllm_form: VllmForm = DEFAULT_FORM,
 ) -> Begun:
     """In this version's format."""
     return Begun(
@@ -181,6 +184,7 @@ def begun(
         slo=slo,
         prices=prices or {},
         vllm_keys=vllm_keys or {},
+        vllm_form=vllm_form,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from headrace.bench.concurrency import Flight, flights, peak_in_flight, whole_window
@@ -20,6 +21,19 @@ from headrace.bench.record import About, RequestRecord, RunRecord
 from headrace.bench.slo import Slo
 
 Value = None | int | float | str | list[int] | list[float] | list[str] | list[list[float]]
+
+
+class VllmForm(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of vLLM's statistics a result has, as its command line says: `percentiles` of each of
+    `metrics`, by vLLM's names (None: of all); detailed: with a list entry for each request, as
+    --save-detailed writes."""
+
+    percentiles: tuple[float, ...] = (50.0, 90.0, 95.0, 99.0)
+    metrics: tuple[str, ...] | None = None
+    detailed: bool = False
+
+
+DEFAULT_FORM = VllmForm()
 
 _Pair = tuple[RequestRecord, Measures | None]
 
@@ -37,18 +51,11 @@ def vllm_keys(about: About, *, rate: float | None, concurrency: int | None) -> A
 
 
 def vllm_result(
-    run: RunRecord,
-    *,
-    slo: Slo | None = None,
-    percentiles: Sequence[float] = (99.0,),
-    metrics: Sequence[str] | None = None,
-    detailed: bool = False,
+    run: RunRecord, *, slo: Slo | None = None, form: VllmForm = DEFAULT_FORM
 ) -> dict[str, Value]:
     """Times are in milliseconds where the key says so, in seconds elsewhere.
 
-    metrics: those whose statistics there are, by vLLM's names; None: all. request_goodput is None
-    without an SLO, or with one that vLLM could not judge. detailed: with a
-    list entry for each request, as --save-detailed writes.
+    request_goodput is None without an SLO, or with one that vLLM could not judge.
     """
     records = [record for record in run.requests if record.measured]
     vllm = VLLM.of_api(run.api)
@@ -73,14 +80,14 @@ def vllm_result(
         "max_concurrent_requests": _peak(pairs),
     }
     for metric in VLLM.metrics:
-        if metrics is not None and metric.name not in metrics:
+        if form.metrics is not None and metric.name not in form.metrics:
             continue
         if metric.each == "gap":
             samples = [gap for one in good for gap in one.gaps_ns.get(metric.name, ())]
         else:
             samples = [one.times_ns[metric.name] for one in good if metric.name in one.times_ns]
-        result |= _statistics(metric.name, samples, percentiles)
-    return result | _details(pairs) if detailed else result
+        result |= _statistics(metric.name, samples, form.percentiles)
+    return result | _details(pairs) if form.detailed else result
 
 
 def _per_s(count: int, seconds: float) -> float:

@@ -20,6 +20,7 @@ from headrace.catalog.names import near, plain
 from headrace.catalog.rows import (
     KINDS,
     Constant,
+    Decision,
     Hardware,
     Measurement,
     Model,
@@ -27,6 +28,7 @@ from headrace.catalog.rows import (
     Provider,
     Quantization,
     Row,
+    Rule,
     Runtime,
     Technique,
 )
@@ -98,6 +100,16 @@ class Catalog:
     def constants(self) -> Table[Constant]:
         """Numbers and rules of thumb."""
         return self.table("constant")
+
+    @property
+    def decisions(self) -> Table[Decision]:
+        """Decision trees."""
+        return self.table("decision")
+
+    @property
+    def rules(self) -> Table[Rule]:
+        """Rules of `headrace plan recommend`."""
+        return self.table("rule")
 
     def table(self, kind: str) -> Table[Any]:
         """The rows of a kind by its name; raises CatalogError for another."""

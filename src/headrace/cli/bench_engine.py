@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,17 +101,16 @@ def engine(
     longest = max(cases, key=lambda one: one.positions)
     _check_length(config.model, longest)
     most_requests = max(one.batch for one in cases)
-    core, _ = load_engine(
-        msgspec.structs.replace(
-            config,
-            threads=threads,
-            cpu_level=cpu_level,
-            max_model_len=longest.positions,
-            # A few more than run, so that the KV cache has room for what admission leaves free.
-            max_num_seqs=most_requests + most_requests // 50 + 1,
-            max_num_batched_tokens=max(config.max_num_batched_tokens, most_requests),
-        )
+    config = msgspec.structs.replace(
+        config,
+        threads=threads,
+        cpu_level=cpu_level,
+        max_model_len=longest.positions,
+        # A few more than run, so that the KV cache has room for what admission leaves free.
+        max_num_seqs=most_requests + most_requests // 50 + 1,
+        max_num_batched_tokens=max(config.max_num_batched_tokens, most_requests),
     )
+    core, _ = load_engine(config)
     for one in cases:
         check_fits(core, one)
     info = core.info()
@@ -129,15 +129,29 @@ def engine(
         for one in cases:
             results.append(run_case(core, one, repeats=repeats, seed=seed, on_run=step))
     if as_json:
-        _print_results_json(results, info)
+        _print_results_json(results, info, model, config.max_num_batched_tokens)
     else:
         _print_results(results, info, markdown)
     if roofline is not None:
         _write_roofline(roofline, results, info, _title(model))
 
 
-def _print_results_json(results: Sequence[Result], info: EngineInfo) -> None:
+def _print_results_json(
+    results: Sequence[Result], info: EngineInfo, model: str, step_tokens: int
+) -> None:
+    """With what `headrace plan calibrate --from` needs to know of where they are from."""
+    from headrace import __version__
+    from headrace.telemetry.machine import this_machine
+
+    cpu, cpus, memory_bytes = this_machine()
     facts = {
+        "model": model,
+        "version": __version__,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu,
+        "cpus": cpus,
+        "memory_bytes": memory_bytes,
+        "step_tokens": step_tokens,
         "model_type": info.model_type,
         "weight_codec": info.weight_codec,
         "weight_bytes": info.weight_bytes,

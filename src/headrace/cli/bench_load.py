@@ -75,7 +75,7 @@ def _experiment(given: dict[str, Any], command: Sequence[str]) -> tuple[Experime
 
 def _run(given: dict[str, Any]) -> int:
     from headrace.bench.report.files import check_folder
-    from headrace.cli.bench_load_setup import sweep_of
+    from headrace.cli.bench_load_setup import save_of, sweep_of
 
     experiment, options = _experiment(given, sys.argv[1:])
     if given["save"] is not None:
@@ -91,7 +91,11 @@ def _run(given: dict[str, Any]) -> int:
         from headrace.cli.bench_load_many import sweep_command
 
         return sweep_command(experiment, options, sweep, given)
-    done = experiment.run(keep=given["save"])
+    how = save_of(given)
+    if how is None:
+        done = experiment.run()
+    else:
+        done = experiment.run(keep=how.folder, vllm_form=how.vllm_form)
     # Whichever of the two cannot be written, the other is.
     try:
         save(done, experiment, given)

@@ -48,7 +48,8 @@ def sweep_command(
         one is not None and is_met(one, given["attainment"]) for one in judged
     ):
         click.echo("headrace: the SLO was missed at every load", err=True)
-        return max(status, SLO_MISSED)
+        # As of one run: what failed, or never answered, is why.
+        return status or SLO_MISSED
     return status
 
 

@@ -25,6 +25,7 @@ from headrace.bench.load.demands import check_demands
 from headrace.bench.load.experiment import Experiment
 from headrace.bench.load.live import make_view
 from headrace.bench.load.load_options import LoadOptions, with_default_end
+from headrace.bench.load.making import make_making
 from headrace.bench.load.probe import choose_model, look
 from headrace.bench.load.prompt_options import FileKind, PromptOptions
 from headrace.bench.load.saving import SaveOptions
@@ -35,6 +36,7 @@ from headrace.bench.prompts.lengths import Uniform, around
 from headrace.bench.prompts.options import RequestOptions
 from headrace.bench.report.files import CSV, METRICS, REQUESTS, RESULT
 from headrace.bench.slo import parse_slo
+from headrace.bench.vllm_result import VllmForm
 from headrace.cli.bench_load_command import DATASETS
 from headrace.cli.bench_load_profile import take_data, take_profile
 from headrace.cli.bench_load_sweep import check_lists
@@ -87,7 +89,9 @@ def make_experiment(
     today = datetime.now().astimezone().date()
     prices = endpoint_prices(prices, endpoint.base_url, endpoint.model, os.environ, today)
     limits = ClientLimits(
-        max_connections=_connections(options, sweep_of(given), search=given["search"]),
+        max_connections=_connections(
+            options, sweep_of(given), search=given["search"], trace=prompts.trace is not None
+        ),
         request_timeout_s=given["timeout_s"],
         keepalive_s=given["keepalive_s"],
     )
@@ -107,13 +111,17 @@ def make_experiment(
         slo=slo,
         definition=definition(given["definitions"]),
         prices=prices,
+        making=make_making(sys.stderr, quiet=given["quiet"]),
     )
     return experiment, options
 
 
-def _connections(options: LoadOptions, sweep: SweepOptions | None, *, search: bool) -> int:
-    """As many as any run needs; at a rate without a limit, as many as come."""
-    users = options.users if options.is_closed else options.concurrency
+def _connections(
+    options: LoadOptions, sweep: SweepOptions | None, *, search: bool, trace: bool
+) -> int:
+    """As many as any run needs; where nothing limits what is in flight, as many as come."""
+    # A trace has times of its own, and without them a length that is not known yet.
+    users = options.users if options.is_closed and not trace else options.concurrency
     if sweep is not None or search:
         chosen = () if sweep is None else sweep.users
         most = max((options.concurrency or 0, *chosen))
@@ -250,9 +258,11 @@ def save_of(given: dict[str, Any]) -> SaveOptions | None:
         return None
     return SaveOptions(
         folder=given["save"],
-        percentiles=given["percentiles"],
-        vllm_metrics=given["percentile_metrics"],
-        detailed=given["detailed"],
+        vllm_form=VllmForm(
+            percentiles=given["percentiles"],
+            metrics=given["percentile_metrics"],
+            detailed=given["detailed"],
+        ),
         result_filename=given["result_filename"],
     )
 

@@ -125,7 +125,13 @@ def _write(
     try:
         if folder is not None:
             write_run(
-                folder, kept.run, summary, slo=slo, definition=under, vllm_keys=kept.vllm_keys
+                folder,
+                kept.run,
+                summary,
+                slo=slo,
+                definition=under,
+                vllm_keys=kept.vllm_keys,
+                vllm_form=kept.vllm_form,
             )
             write_text(folder / "report.html", page)
         if html is not None:

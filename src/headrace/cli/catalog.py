@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     "model", "hardware", "quantization", "runtime", "provider", "price", "technique",
-    "measurement", "constant",
+    "measurement", "constant", "decision", "rule",
 )  # fmt: skip
 
 _FOLDERS = click.option(

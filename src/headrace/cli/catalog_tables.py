@@ -9,7 +9,9 @@ import click
 import msgspec
 
 from headrace.catalog.names import plain
-from headrace.cli.catalog_values import shown_value, with_unit
+from headrace.catalog.rows import Decision
+from headrace.catalog.shown_value import shown_value, with_unit
+from headrace.cli.catalog_decision import decision_tree
 from headrace.cli.visible import visible
 from headrace.errors import CatalogError
 
@@ -44,6 +46,8 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "measurement": (("tokens/s", "output_tokens_per_s"), ("TTFT", "ttft_s"),
                     ("conditions", "conditions")),
     "constant": (("figure", "figure"), ("rule", "rule")),
+    "decision": (("topic", "topic"), ("about", "about")),
+    "rule": (("strength", "strength"), ("says", "says")),
 }  # fmt: skip
 # Of rows that are new or gone, only what a list shows; --json has all.
 _OF_WHOLE_ROWS = {kind: {field for _, field in columns} for kind, columns in _COLUMNS.items()}
@@ -84,13 +88,10 @@ def print_row(known: Catalog, kind: str, row: Row) -> None:
     console.print(visible(f"{row.name}: {kind} {row.id}{names}"), soft_wrap=False)
     sources = _sources(row)
     number = {source: f"[{place}]" for place, source in enumerate(sources, 1)}
-    table = _table(None, "fact", "value", "source", "as of", "sure", "see")
-    for path, fact in row.facts.items():
-        table.add_row(
-            _broken(visible(path), console), visible(shown_value(fact)), number[fact.source],
-            fact.as_of.isoformat(), fact.confidence.value, ", ".join(fact.disputed_by),
-        )  # fmt: skip
-    console.print(table)
+    if isinstance(row, Decision):
+        console.print(decision_tree(row, number))
+    else:
+        console.print(_facts(row, number, console))
     noted = [(path, fact.note) for path, fact in row.facts.items() if fact.note]
     _lines(console, "Notes", [f"{path}: {note}" for path, note in noted])
     disputes = [known.contradictions[one] for one in row.disputed_by]
@@ -100,6 +101,16 @@ def print_row(known: Catalog, kind: str, row: Row) -> None:
     _lines(console, "Sources", [f"{number[one.id]} {one.title}, {one.date.isoformat()} ({one.id})"
                                 + (f", {one.url}" if one.url else "")
                                 for one in told])  # fmt: skip
+
+
+def _facts(row: Row, number: Mapping[str, str], console: Console) -> Table:
+    table = _table(None, "fact", "value", "source", "as of", "sure", "see")
+    for path, fact in row.facts.items():
+        table.add_row(
+            _broken(visible(path), console), visible(shown_value(fact)), number[fact.source],
+            fact.as_of.isoformat(), fact.confidence.value, ", ".join(fact.disputed_by),
+        )  # fmt: skip
+    return table
 
 
 def print_contradiction(known: Catalog, one: Contradiction, as_json: bool) -> None:

@@ -18,15 +18,18 @@ from headrace.cli.plan_options import (
     request_options,
     storage_options,
 )
-from headrace.errors import ConfigError
+from headrace.cli.plan_output import keep_for_explain, output_options, plan_about, write_page
+from headrace.errors import ConfigError, FetchError
 
 if TYPE_CHECKING:
     import datetime as dt
 
     from headrace.catalog import Catalog
+    from headrace.plan.cost_plan import CostPlan
     from headrace.plan.replica import Replica
 
 MOST_DEFAULT_BATCH = 32
+DEFAULT_ESCALATION = 0.1
 
 
 @click.command()
@@ -104,18 +107,53 @@ MOST_DEFAULT_BATCH = 32
     callback=integers,
     help="Tokens a month of the break-even, such as 10m,1g. [default: 1 M to 1 T]",
 )
+@click.option(
+    "--cascade",
+    metavar="SMALL",
+    help="Model that is asked first, named as MODEL is: tells what a cascade of both costs.",
+)
+@click.option(
+    "--escalation",
+    type=float,
+    help="Share of requests that SMALL passes on to MODEL, 0 to 1. [default: 0.1]",
+)
 @catalog_options
+@output_options
 def cost(model: str, **options: Any) -> None:
     """Compare what MODEL costs on own hardware, rented and by API, and where they break even.
 
     Costs are in US dollars for a million tokens, prompt and output together. MODEL is named as for
     `headrace plan fit`; a model without open weights is compared among APIs alone.
     """  # fmt: skip
+    known = catalog_of(options["folders"])
+    found = _cost(known, model, options, options["api_model"])
+    if options["cascade"] is not None:
+        _cascade(known, found, options)
+        return
+    if options["escalation"] is not None:
+        raise ConfigError("escalation is given without a small model: name one with --cascade")
+    about = plan_about("cost", options["folders"])
+    if options["keep"]:
+        keep_for_explain(found.as_dict(), about)
+    if options["as_json"]:
+        import json
+
+        click.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        from headrace.cli.plan_cost_tables import print_cost
+
+        print_cost(found, every_volume=options["volumes"] is not None, plot=options["plot"])
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(options["html"], plan_page(known, about, cost=found))
+
+
+def _cost(known: Catalog, model: str, options: dict[str, Any], api_model: str | None) -> CostPlan:
     from headrace.plan.cost_plan import CURVE_TOKENS_PER_MONTH, ApiChoice, cost_plan
     from headrace.plan.cost_terms import CostTerms
     from headrace.plan.speed import Load
 
-    known = catalog_of(options["folders"])
     day: dt.date = (options["on"] or datetime.now(UTC)).date()
     name, replica = _replica(known, model, options)
     batch = options["batch"]
@@ -142,24 +180,38 @@ def cost(model: str, **options: Any) -> None:
         idle_power_share=options["idle_power"],
     )
     apis = ApiChoice(
-        model=options["api_model"] or name,
+        model=api_model or name,
         on=day,
         providers=options["providers"],
         batch=options["batch_api"],
     )
-    found = cost_plan(
+    return cost_plan(
         known, name, replica, load, terms, apis,
         tokens_per_s=options["tokens_per_s"],
         volumes=options["volumes"] or CURVE_TOKENS_PER_MONTH,
     )  # fmt: skip
+
+
+def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
+    from headrace.plan.cascade_plan import cascade_plan
+
+    if options["html"] is not None:
+        raise ConfigError("html has no page for a cascade: leave --html or --cascade out")
+    if options["tokens_per_s"] is not None:
+        raise ConfigError(
+            "tokens_per_s is of one model, a cascade has two: leave --tokens-per-s out"
+        )
+    small = _cost(known, options["cascade"], options, None)
+    share = options["escalation"]
+    found = cascade_plan(small, large, DEFAULT_ESCALATION if share is None else share)
     if options["as_json"]:
         import json
 
         click.echo(json.dumps(found.as_dict(), indent=2))
         return
-    from headrace.cli.plan_cost_tables import print_cost
+    from headrace.cli.plan_cost_cascade import print_cascade
 
-    print_cost(found, every_volume=options["volumes"] is not None)
+    print_cascade(found)
 
 
 def _replica(known: Catalog, model: str, options: dict[str, Any]) -> tuple[str, Replica | None]:
@@ -169,7 +221,7 @@ def _replica(known: Catalog, model: str, options: dict[str, Any]) -> tuple[str, 
     row = known.models.find(model)
     try:
         shape = shape_named(known, model, os.environ)
-    except ConfigError:
+    except (ConfigError, FetchError):
         if not known.prices_of(model):
             raise
         return (model if row is None else row.name), None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_plots import break_even_plot, print_beside, wanted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -13,8 +15,11 @@ if TYPE_CHECKING:
     from headrace.plan.cost_plan import CostPlan, Crossing
 
 
-def print_cost(found: CostPlan, *, every_volume: bool) -> None:
-    """The answer for people; `as_dict` has all of it. every_volume: not only powers of ten."""
+def print_cost(found: CostPlan, *, every_volume: bool, plot: bool | None = None) -> None:
+    """The answer for people; `as_dict` has all of it.
+
+    every_volume: not only powers of ten. plot: None to draw in a terminal alone.
+    """
     from rich.markup import escape
 
     from headrace.cli.bench_console import wide_console
@@ -42,12 +47,14 @@ def print_cost(found: CostPlan, *, every_volume: bool) -> None:
     _ways(console, found)
     for one in found.crossings:
         _crossing(console, one, every_volume)
+    if wanted(console, plot):
+        print_beside(console, [break_even_plot(one) for one in found.crossings])
     notes = [note for way in found.ways for note in way.notes]
     for missing in found.missing:
         console.print(f"no figure of {escape(visible(missing))}", highlight=False)
     for note in (*notes, *found.notes):
         console.print(f"note: {escape(visible(note))}", highlight=False)
-    console.print("--json has the inputs of every figure, with source and date", highlight=False)
+    console.print(asked_line("cost"), highlight=False)
 
 
 def _ways(console: Console, found: CostPlan) -> None:
@@ -59,14 +66,14 @@ def _ways(console: Console, found: CostPlan) -> None:
     table = Table("way", title="US dollars, prompt and output together")
     for heading in ("1M tokens", "band", "a request"):
         table.add_column(heading, justify="right")
-    for heading in ("price from", "of", "formula"):
+    for heading in ("price from", "of", "id"):
         table.add_column(heading)
     for one in found.ways:
         low, high = one.cost.band
         table.add_row(
             escape(visible(one.cost.name)), usd(one.cost.value),
             "exact" if one.cost.is_exact else f"{usd(low)} to {usd(high)}",
-            usd(one.usd_per_request), one.source, one.as_of, one.cost.formula,
+            usd(one.usd_per_request), one.source, one.as_of, one.cost.id,
         )  # fmt: skip
     console.print(table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
@@ -15,6 +16,7 @@ from headrace.cli.plan_options import (
     storage_of,
     storage_options,
 )
+from headrace.cli.plan_output import keep_for_explain, output_options, plan_about, write_page
 
 DEFAULT_CONTEXT_TOKENS = 8192
 
@@ -33,6 +35,7 @@ DEFAULT_CONTEXT_TOKENS = 8192
 @storage_options
 @step_tokens_option
 @catalog_options
+@output_options
 def fit(
     model: str,
     hardware: str,
@@ -45,6 +48,9 @@ def fit(
     step_tokens: int,
     folders: tuple[str, ...],
     as_json: bool,
+    plot: bool | None,
+    html: Path | None,
+    keep: bool,
 ) -> None:
     """Tell whether MODEL fits, the most context and users, and what would make it fit.
 
@@ -62,11 +68,18 @@ def fit(
     storage = storage_of(known, shape, quantization, kv_type, block_size)
     load = Load(tokens if context is None else context, users, step_tokens)
     found = fit_of(known, shape, place_of(known, hardware, count), storage, load)
+    about = plan_about("fit", folders)
+    if keep:
+        keep_for_explain(found.as_dict(), about)
     if as_json:
         import json
 
         click.echo(json.dumps(found.as_dict(), indent=2))
-        return
-    from headrace.cli.plan_fit_tables import print_fit
+    else:
+        from headrace.cli.plan_fit_tables import print_fit
 
-    print_fit(found)
+        print_fit(found, plot)
+    if html is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(html, plan_page(known, about, fit=found))

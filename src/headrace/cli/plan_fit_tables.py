@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_plots import memory_bar, wanted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -17,12 +19,13 @@ _WORDS = {
 }
 
 
-def print_fit(found: Fit) -> None:
-    """The answer for people; `as_dict` has all of it."""
+def print_fit(found: Fit, plot: bool | None = None) -> None:
+    """The answer for people; `as_dict` has all of it. plot: None to draw in a terminal alone."""
     from rich.markup import escape
     from rich.table import Table
 
     from headrace.cli.bench_console import wide_console
+    from headrace.plan.fit_figures import saving_id
 
     console = wide_console()
     place, memory = found.memory.place, found.memory
@@ -53,15 +56,23 @@ def print_fit(found: Fit) -> None:
             _band(one), one.id, one.formula, end_section=last,
         )  # fmt: skip
     console.print(table)
+    if wanted(console, plot):
+        for line in memory_bar(found):
+            console.print(escape(line), highlight=False, soft_wrap=True)
     for one in (found.most_context, found.most_users):
         low, high = one.band
         spread = "" if one.is_exact else f" (from {low:,.0f} to {high:,.0f})"
         ends = ""
         if one is found.most_context and found.context_limit == "model":
             ends = ", the model's own length"
-        console.print(f"{one.name}: {one.value:,.0f}{spread}{ends}", highlight=False)
+        console.print(
+            f"{one.name}: {one.value:,.0f}{spread}{ends}  {escape(f'[{one.id}]')}", highlight=False
+        )
     if found.changes:
-        changes = Table("change", "enough", title="what would make it fit")
+        changes = Table(
+            "change", "enough", title="what would make it fit",
+            caption=f"ids: {saving_id(found.changes[0])}, …", caption_justify="left",
+        )  # fmt: skip
         changes.add_column("saves, GB", justify="right")
         changes.add_column("option", overflow="fold")
         for change in found.changes:
@@ -72,7 +83,7 @@ def print_fit(found: Fit) -> None:
         console.print(changes)
     for note in found.notes:
         console.print(f"note: {escape(visible(note))}", highlight=False)
-    console.print("--json has the inputs of every figure, with source and date", highlight=False)
+    console.print(asked_line("fit"), highlight=False)
 
 
 def _band(one: Quantity) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -111,6 +112,11 @@ parallel_options = _together(
         "multiplies in where the device has it, else bf16]",
     ),
     step_tokens_option,
+    click.option(
+        "--calibration/--no-calibration",
+        default=True,
+        help="Plan this machine with what `headrace plan calibrate` found of it. [default: on]",
+    ),
 )
 
 request_options = _together(
@@ -155,6 +161,7 @@ def storage_of(
 
 def replica_named(known: Catalog, shape: ModelShape, options: dict[str, Any]) -> Replica:
     """The replica that options of place, storage and parallelism describe."""
+    from headrace.plan.calibration.stored import stored_calibration
     from headrace.plan.replica import ReplicaChoice, replica_of
     from headrace.telemetry.machine import stored_machine
 
@@ -170,4 +177,5 @@ def replica_named(known: Catalog, shape: ModelShape, options: dict[str, Any]) ->
         compute_type=options["compute_type"],
         step_tokens=options["step_tokens"],
     )
-    return replica_of(known, shape, storage, choice, stored_machine(os.environ))
+    found = stored_calibration(os.environ, datetime.now(UTC)) if options["calibration"] else None
+    return replica_of(known, shape, storage, choice, stored_machine(os.environ), found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +19,12 @@ from headrace.cli.plan_options import (
     storage_of,
     storage_options,
 )
-from headrace.errors import ConfigError
+from headrace.cli.plan_output import keep_for_explain, output_options, plan_about, write_page
+from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from headrace.catalog import Catalog
+    from headrace.plan.disaggregation import Pools
     from headrace.plan.replica import Replica
     from headrace.plan.speed_plan import Draft
 
@@ -53,8 +56,19 @@ if TYPE_CHECKING:
     "--draft-model",
     help="Model that drafts, named as MODEL is. [default: drafts take no time, as n-grams do]",
 )
+@click.option(
+    "--apart",
+    metavar="PREFILL:DECODE",
+    help="Replicas of the two pools where prefill and decode are apart, such as 1:2.",
+)
+@click.option(
+    "--transfer",
+    type=float,
+    help="GB/s at which a replica's KV cache goes from pool to pool. [default: the network's]",
+)
 @click.option("--draft-tokens", type=int, default=4, help="Tokens of a draft. [default: 4]")
 @catalog_options
+@output_options
 def speed(model: str, **options: Any) -> None:
     """Tell how fast MODEL answers: TTFT, TPOT, E2E, throughput, the bottleneck and the knee.
 
@@ -81,14 +95,47 @@ def speed(model: str, **options: Any) -> None:
         contexts=options["contexts"],
         draft=_draft(known, replica, options),
     )
+    if (pools := _pools(options)) is not None:
+        from headrace.plan.disaggregation import apart
+
+        found = replace(found, apart=apart(known, replica, load, pools))
+    about = plan_about("speed", options["folders"])
+    if options["keep"]:
+        keep_for_explain(found.as_dict(), about)
     if options["as_json"]:
         import json
 
         click.echo(json.dumps(found.as_dict(), indent=2))
-        return
-    from headrace.cli.plan_speed_tables import print_speed
+    else:
+        from headrace.cli.plan_speed_tables import print_speed
 
-    print_speed(found)
+        print_speed(found, options["plot"])
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(options["html"], plan_page(known, about, speed=found))
+
+
+def _pools(options: dict[str, Any]) -> Pools | None:
+    from headrace.plan.disaggregation import Pools
+
+    asked, transfer = options["apart"], options["transfer"]
+    if asked is None:
+        if transfer is not None:
+            raise ConfigError("transfer is given without pools: name them with --apart 1:2")
+        return None
+    prefill, _, decode = asked.partition(":")
+    try:
+        return Pools(
+            prefill=int(prefill),
+            decode=int(decode),
+            bandwidth_bytes_per_s=None if transfer is None else transfer * 1e9,
+        )
+    except ValueError:
+        raise ConfigError(
+            f"--apart {shown(asked)} is not PREFILL:DECODE; write 1:2 for a replica that prefills "
+            "and two that decode"
+        ) from None
 
 
 def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:

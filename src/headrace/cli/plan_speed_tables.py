@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_plots import print_beside, speed_plots, wanted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -20,8 +22,8 @@ _BOUND = {
 }
 
 
-def print_speed(found: SpeedPlan) -> None:
-    """The answer for people; `as_dict` has all of it."""
+def print_speed(found: SpeedPlan, plot: bool | None = None) -> None:
+    """The answer for people; `as_dict` has all of it. plot: None to draw in a terminal alone."""
     from rich.markup import escape
 
     from headrace.cli.bench_console import wide_console
@@ -31,7 +33,8 @@ def print_speed(found: SpeedPlan) -> None:
     devices = f"{speed.devices} x " if speed.devices > 1 else ""
     console.print(
         f"{escape(visible(setup.shape.name))} ({setup.shape.source}) on {devices}"
-        f"{escape(visible(setup.device.name))}, {setup.compute_type} products",
+        f"{escape(visible(setup.device.name))}, {setup.compute_type} products, "
+        f"{setup.efficiencies.basis}",
         highlight=False,
     )
     cached = f", {load.cached_tokens:,} of it cached" if load.cached_tokens else ""
@@ -52,9 +55,12 @@ def print_speed(found: SpeedPlan) -> None:
         console.print(f"{found.replica.replicas} such replicas fit side by side", highlight=False)
     _sweep(console, found)
     _speculation(console, found)
+    _apart(console, found)
+    if wanted(console, plot):
+        print_beside(console, speed_plots(found))
     for note in (*found.notes, *speed.assumptions):
         console.print(f"note: {escape(visible(note))}", highlight=False)
-    console.print("--json has the inputs of every figure, with source and date", highlight=False)
+    console.print(asked_line("speed"), highlight=False)
 
 
 def _figures(console: Console, figures: tuple[Quantity, ...]) -> None:
@@ -75,9 +81,16 @@ def _figures(console: Console, figures: tuple[Quantity, ...]) -> None:
 def _sweep(console: Console, found: SpeedPlan) -> None:
     from rich.table import Table
 
+    from headrace.plan.sweep_figures import point_id
+
     if not found.points:
         return
-    table = Table(title="decoding by batch")
+    example = point_id(found.points[-1])
+    table = Table(
+        title="decoding by batch",
+        caption=f"ids: {example}.tpot, .user, .all",
+        caption_justify="left",
+    )
     for heading in ("context", "batch", "TPOT", "tokens/s a user", "tokens/s in all"):
         table.add_column(heading, justify="right")
     table.add_column("bound by")
@@ -120,3 +133,24 @@ def _shown(value: float, unit: str) -> str:
     if unit == "byte":
         return f"{value / 1e9:,.2f} GB"
     return f"{value:,.1f} {unit}"
+
+
+def _apart(console: Console, found: SpeedPlan) -> None:
+    one = found.apart
+    if one is None:
+        return
+    pools = one.pools
+    console.print(
+        f"apart, {pools.prefill} replicas that prefill and {pools.decode} that decode: TTFT "
+        f"{one.ttft.value * 1e3:,.1f} ms ({one.transfer.value * 1e3:,.2f} of it the KV cache's "
+        f"transfer), TPOT {one.tpot.value * 1e3:,.2f} ms",
+        highlight=False,
+    )
+    console.print(
+        f"{one.requests.value:,.2f} requests/s, bound by {one.bound_by}; as many replicas "
+        f"together serve {one.together.value:,.2f}; pools of {one.best[0]}:{one.best[1]} do most "
+        "for each replica",
+        highlight=False,
+    )
+    if one.note:
+        console.print(f"note: {one.note}", highlight=False)

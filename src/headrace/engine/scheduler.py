@@ -82,6 +82,28 @@ class Scheduler:
         looked_at = islice(self.waiting, MAX_LOOKED_AT)
         return sum(one.waits_for is not None and one.waits_for.pending for one in looked_at)
 
+    @property
+    def max_num_batched_tokens(self) -> int:
+        """The budget of a step."""
+        return self._budget
+
+    def admits_nobody(self) -> bool:
+        """Whether steps that only decode what runs let nobody in until one of them ends.
+
+        Blocks that are free or cached only become fewer in those.
+        """
+        if not self.waiting:
+            return True
+        head = self.waiting.head
+        if not self.running or head.priority < self.running[-1].priority:
+            return False
+        if not self._has_slot or len(self.running) >= self._budget:
+            return True
+        match = self._look_up(head)
+        if match is None:
+            return False
+        return self.kv.missing(match, _tokens_to_hold(head), self._watermark) > 0
+
     def submit(self, request: Request) -> None:
         """Queue a request whose full length the KV cache can hold when it is alone."""
         most = self.kv.most_blocks(request.max_len)

@@ -64,12 +64,17 @@ def own_figure(
 
 
 def rented_figure(
-    costs: tuple[TokenCost, TokenCost, TokenCost], rent: Rent, terms: CostTerms, served: Quantity
+    costs: tuple[TokenCost, TokenCost, TokenCost],
+    rent: Rent,
+    devices: int,
+    terms: CostTerms,
+    served: Quantity,
 ) -> Quantity:
     """costs: at the least, as planned with, and at the most."""
+    many = Input("devices", devices, "", "--count", "given")
     overhead = Input("overhead", terms.rent_overhead, "x", "--rent-overhead", "given")
     name = f"rented ({rent.name})"
-    return _hardware("cost.rented", name, "P2", costs, (rent.input, overhead), terms, served)
+    return _hardware("cost.rented", name, "P2", costs, (rent.input, many, overhead), terms, served)
 
 
 def api_figure(price: Price, provider: str, cost: ApiCost, use: ApiUse) -> Quantity:
@@ -106,7 +111,9 @@ def break_even_figures(
 
     Neither where it never does.
     """
-    month = Input("cost of a replica", usd_per_month, "USD/month", f"figure {own.id}", "given")
+    month = Input(
+        "cost of a replica", usd_per_month, "USD/month", f"figure {own.id}.month", "given"
+    )
     price = Input(api.name, api.value, UNIT, f"figure {api.id}", "given")
     way = own.id.rpartition(".")[2]
     ends = (

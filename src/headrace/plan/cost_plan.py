@@ -32,10 +32,12 @@ from headrace.plan.cost_figures import (
     served_figure,
 )
 from headrace.plan.cost_terms import CostTerms, owned, rent_of
+from headrace.plan.parallel_notes import parallel_notes
 from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
 from headrace.plan.speed import Load
 from headrace.plan.speed_figures import speed_figures
+from headrace.plan.volume_figures import fleet_figures, request_figure, volume_figures
 
 # From 1 M to 1 T tokens a month, four a decade.
 CURVE_TOKENS_PER_MONTH = tuple(round(10 ** (6 + step / 4)) for step in range(25))
@@ -86,7 +88,18 @@ class CostPlan:
         """Every figure, by which `plan explain` finds them."""
         served = () if self.served is None else (self.served,)
         meetings = [figure for one in self.crossings for figure in one.figures]
-        return (*self.speed_figures, *served, *(one.cost for one in self.ways), *meetings)
+        owned = [
+            figure
+            for one in self.ways
+            if one.fleet is not None
+            for figure in fleet_figures(one.cost, one.fleet)
+        ]
+        return (
+            *self.speed_figures, *served,
+            *(one.cost for one in self.ways),
+            *(request_figure(one, self.load) for one in self.ways),
+            *owned, *meetings, *volume_figures(self.crossings),
+        )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -158,6 +171,7 @@ def cost_plan(
     of_speed: tuple[Quantity, ...] = ()
     if replica is not None:
         notes += replica.check_fits(load.prompt_tokens + load.output_tokens, load.batch)
+        notes += parallel_notes(replica)
         if tokens_per_s is None:
             speed = replica.model.speed(load)
             served = served_figure(speed)
@@ -235,7 +249,7 @@ def _rented(
         usd_per_month=rent.value * devices * terms.rent_overhead * HOURS_PER_MONTH,
         capacity_tokens_per_month=cost.tokens_per_month,
     )
-    figure = rented_figure((best, cost, worst), rent, terms, served)
+    figure = rented_figure((best, cost, worst), rent, devices, terms, served)
     return _of_hardware(figure, cost, load, fleet)
 
 

@@ -141,7 +141,8 @@ def owned(catalog: Catalog, row: Hardware | None, terms: CostTerms, devices: int
         best=hardware(least_pue, most_years),
         worst=hardware(most_pue, least_years),
         inputs=(
-            price_input, power_input, pue_input, years_input,
+            price_input, power_input, _given("devices", devices, "", "--count"), pue_input,
+            years_input,
             _given("electricity", terms.usd_per_kwh, "USD/kWh", "--usd-per-kwh"),
             _given("operations", terms.operations_usd_per_hour, "USD/h", "--operations"),
             _given("power when idle", terms.idle_power_share, "share", "--idle-power"),

@@ -12,12 +12,14 @@ from typing import Literal
 from headrace.catalog import Catalog
 from headrace.catalog.rows.hardware import Hardware
 from headrace.errors import CatalogError
+from headrace.plan.calibration.rates import StepRates
 from headrace.plan.checked import above_zero, not_below, share
 from headrace.plan.quantity import Basis, Input, input_of_fact
 
 _MICROSECONDS = 1e-6
 
 End = Literal["best", "worst"]
+PlanBasis = Literal["calibrated", "from data sheet"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +59,24 @@ class Efficiency:
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiencies:
-    """bandwidth: MBU of decode. compute: MFU of products. operation_s: each kernel launched."""
+    """bandwidth: MBU of decode. compute: MFU of products. operation_s: each kernel launched.
+
+    rates: of a calibration; times are computed with them, and the shares say what they come to.
+    rates_error: the share by which those times may be off. origin: the calibration's file, date and
+    setting; without rates why there are none, "" where nobody calibrated.
+    """
 
     bandwidth: Efficiency
     compute: Efficiency
     operation_s: float = 0.0
+    rates: StepRates | None = None
+    rates_error: float = 0.0
+    origin: str = ""
+
+    @property
+    def basis(self) -> PlanBasis:
+        """What every plan says of its times."""
+        return "from data sheet" if self.rates is None else "calibrated"
 
     def at(self, end: End) -> Efficiencies:
         """The same with both shares at their best or their worst end, without a band."""
@@ -70,7 +85,14 @@ class Efficiencies:
             value = share.high if end == "best" else share.low
             return replace(share, low=value, value=value, high=value)
 
-        return replace(self, bandwidth=one(self.bandwidth), compute=one(self.compute))
+        rates = self.rates
+        if rates is not None:
+            off = 1 + self.rates_error
+            rates = rates.slowed(1 / off if end == "best" else off)
+        return replace(
+            self, bandwidth=one(self.bandwidth), compute=one(self.compute), rates=rates,
+            rates_error=0.0,
+        )  # fmt: skip
 
 
 def exactly(value: float, source: str) -> Efficiency:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from headrace.catalog import Catalog
+from headrace.plan.fit_figures import missing_figure, request_figures, saving_figures
 from headrace.plan.hardware_memory import Place
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
@@ -64,11 +65,15 @@ class Fit:
     def quantities(self) -> tuple[Quantity, ...]:
         """Every figure, by which `plan explain` finds them."""
         memory = self.memory
-        parts = (memory.all_weights, *memory.components)
+        parts = (
+            memory.all_weights, *memory.components,
+            *request_figures(memory, self.load.context_tokens),
+        )  # fmt: skip
+        missing = () if memory.fits else (missing_figure(memory),)
         unique = {one.id: one for one in parts}.values()
         return (
             *unique, memory.needed, memory.usable, memory.free_for_kv, self.most_context,
-            self.most_users,
+            self.most_users, *missing, *saving_figures(memory, self.changes),
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -139,7 +144,13 @@ def _most_context(
     )
     inputs = [
         Input("free for KV", plan.free_for_kv.value, "byte", "figure free-for-kv", "given"),
-        Input("KV of a token", plan.cache.bytes_per_token, "byte/token", "figure kv", "exact"),
+        Input(
+            "KV of a token",
+            plan.cache.bytes_per_token,
+            "byte/token",
+            "figure kv-per-token",
+            "exact",
+        ),
         Input("users", load.users, "requests", "--users", "given"),
     ]
     if shape.context_tokens is not None:
@@ -165,7 +176,7 @@ def _most_users(plan: MemoryPlan, load: Load) -> Quantity:
         "most-users", f"most users, {load.context_tokens:,} tokens each", value, "requests", "M6",
         (
             Input("free for KV", plan.free_for_kv.value, "byte", "figure free-for-kv", "given"),
-            Input("KV of a request", each, "byte/request", "figure kv", "exact"),
+            Input("KV of a request", each, "byte/request", "figure kv-per-request", "exact"),
         ),
         low, high,
     )  # fmt: skip

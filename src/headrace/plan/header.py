@@ -21,6 +21,8 @@ _PARTS = (
     ("ffn", re.compile(r"mlp|feed_forward|ffn|block_sparse_moe|(^|\.)fc\d|shared_expert")),
 )
 
+PARTS = ("embedding", "head", "attention", "ffn", "experts", "other")
+
 
 class PartCounts(NamedTuple):
     """Values by part; `total` is their sum."""
@@ -36,7 +38,7 @@ class PartCounts(NamedTuple):
 
 def parameters_by_part(tensors: Iterable[Tensor]) -> PartCounts:
     """Values of `tensors` by part, told by canonical name; what no name tells is "other"."""
-    counts = dict.fromkeys(("embedding", "head", "attention", "ffn", "experts", "other"), 0)
+    counts = dict.fromkeys(PARTS, 0)
     for tensor in tensors:
         counts[part_of(tensor.name)] += tensor.num_values
     return PartCounts(**counts, total=sum(counts.values()))

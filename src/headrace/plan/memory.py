@@ -125,8 +125,8 @@ def _share_of_weights(weights: Quantity, devices: int) -> Quantity:
     low, high = weights.band
     return Quantity(
         "weights-per-device", f"{weights.name}, of {devices} devices", weights.value / devices,
-        "byte", weights.formula,
-        (*weights.inputs, Input("devices", devices, "", "--hardware and --count", "given")),
+        "byte", "M11",
+        (_as_input(weights), Input("devices", devices, "", "--hardware and --count", "given")),
         low / devices, high / devices,
     )  # fmt: skip
 

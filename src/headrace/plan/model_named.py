@@ -14,17 +14,20 @@ from headrace.plan.model_shape import (
     shape_of_checkpoint,
     shape_of_config,
 )
+from headrace.plan.remote_shape import shape_on_hub
+from headrace.weights.store.model_name import hub_model, is_explicit
 from headrace.weights.store.resolve import locate_model
 
 _MAX_CONFIG_BYTES = 16 << 20
 
 
 def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> ModelShape:
-    """The surest that is known of `model`, without the network.
+    """The surest that is known of `model`.
 
     A GGUF file, a folder with safetensors, or a name of the hub or of Ollama that is on this disk
     gives its header; a .json file is read as a config.json; another name is a row of the catalog.
-    Raises ConfigError with the nearest names where it is none of these, and as reading does.
+    Of a hub id that is none of these, and of one that is said outright (hf://org/name), headers are
+    fetched. Raises ConfigError with the nearest names where it is none, and as reading does.
     """
     if model.endswith(".json"):
         path = Path(model).expanduser()
@@ -44,6 +47,11 @@ def shape_named(catalog: Catalog, model: str, environ: Mapping[str, str]) -> Mod
     if row is not None:
         return shape_of_catalog(row)
     meant = catalog.models.meant(model)
+    if is_explicit(model) != "ollama" and (on_hub := hub_model(model)) is not None:
+        try:
+            return shape_on_hub(on_hub, environ)
+        except FetchError as error:
+            raise FetchError(f"{error}; there is no file {model} here{meant}") from error
     on_disk = f" ({elsewhere})" if elsewhere and not meant else ""
     raise ConfigError(
         f"no model {model!r}: it is no file, nothing of that name is on this disk{on_disk}, and "

@@ -15,7 +15,7 @@ from headrace.catalog.fact import Confidence
 from headrace.catalog.rows import Model
 from headrace.errors import ConfigError
 from headrace.plan.config_fields import fields_of_config, notes_of_config
-from headrace.plan.header import bytes_by_codec, parameters_by_part
+from headrace.plan.header import PartCounts, bytes_by_codec, parameters_by_part
 from headrace.plan.layer_building import layers_of
 from headrace.plan.layer_shape import (
     AttentionLayers,
@@ -153,10 +153,21 @@ def shape_of_checkpoint(path: str | Path) -> ModelShape:
     kind: ShapeSource = "GGUF header" if checkpoint.format == "gguf" else "safetensors header"
     shape = shape_of_config(checkpoint.config, name, str(checkpoint.path))
     parts = parameters_by_part(checkpoint.tensors.values())
+    return replace(
+        shape,
+        source=kind,
+        tied_embeddings=parts.head == 0,
+        parameters=counted_parameters(shape, parts),
+        weight_bytes=bytes_by_codec(checkpoint.tensors.values()),
+    )
+
+
+def counted_parameters(shape: ModelShape, parts: PartCounts) -> Parameters:
+    """What the tensors of a header come to; of experts those that `shape` uses are active."""
     routed = sum(layer.count * layer.experts for layer in shape.moe)
     one_expert = parts.experts // routed if routed else 0
     used = sum(layer.count * layer.experts_per_token for layer in shape.moe)
-    parameters = Parameters(
+    return Parameters(
         embedding=parts.embedding,
         head=parts.head,
         attention=parts.attention,
@@ -166,13 +177,6 @@ def shape_of_checkpoint(path: str | Path) -> ModelShape:
         other=parts.other,
         total=parts.total,
         active=parts.total - parts.experts + one_expert * used,
-    )
-    return replace(
-        shape,
-        source=kind,
-        tied_embeddings=parts.head == 0,
-        parameters=parameters,
-        weight_bytes=bytes_by_codec(checkpoint.tensors.values()),
     )
 
 

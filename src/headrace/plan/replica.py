@@ -12,6 +12,8 @@ from types import MappingProxyType
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
 from headrace.errors import ConfigError
+from headrace.plan.calibration.applied import calibrated_or, device_of_calibration
+from headrace.plan.calibration.stored import Found
 from headrace.plan.checked import not_below
 from headrace.plan.communication import Parallelism
 from headrace.plan.device import Device, device_of
@@ -53,6 +55,7 @@ class Replica:
     """A model where it runs. place: the devices of one replica. replicas: that the hardware holds.
 
     weights: bytes of all weights. hardware: the row of the device, None for this machine.
+    calibration: of this machine, where one was looked for.
     """
 
     catalog: Catalog
@@ -62,6 +65,7 @@ class Replica:
     weights: Quantity
     replicas: int
     hardware: str | None
+    calibration: Found | None = None
 
     @property
     def shape(self) -> ModelShape:
@@ -112,10 +116,17 @@ class Replica:
         setup = self.model.setup
         parallelism = replace(setup.parallelism, expert=1)
         weights = weights_quantity(shape, storage.weights)
+        kind = setup.compute_type
+        efficiencies = setup.efficiencies
+        if self.calibration is not None:
+            stated = consumer_efficiencies(self.catalog)
+            efficiencies = calibrated_or(
+                stated, self.calibration, self.catalog, shape, storage.weights, setup.device, kind
+            )
         return SpeedModel(
             replace(
                 setup, shape=shape, storage=_speed_storage(shape, storage, weights),
-                parallelism=parallelism,
+                parallelism=parallelism, efficiencies=efficiencies,
             )
         )  # fmt: skip
 
@@ -126,21 +137,31 @@ def replica_of(
     storage: MemoryStorage,
     choice: ReplicaChoice,
     machine: Machine | None,
+    calibration: Found | None = None,
 ) -> Replica:
     """The replica that `choice` describes; machine: what was measured of this one, if anything.
+
+    calibration: of this machine; None where none is to be used. It is not used for other hardware.
 
     Raises CatalogError for unknown hardware, ConfigError for what is not known of it and for more
     parallelism than there are devices.
     """
     place = place_of(catalog, choice.hardware, choice.count)
     if choice.hardware == THIS:
-        device, efficiencies, row_id = _measured(catalog, machine)
+        device, efficiencies, row_id = _measured(catalog, machine, calibration)
     else:
         device, _ = device_of(catalog, choice.hardware)
         row = catalog.hardware[choice.hardware]
         row = row if row.made_of is None else catalog.hardware[row.made_of]
         efficiencies, row_id = stated_efficiencies(catalog, row), row.id
     not_below("step_tokens", choice.step_tokens, 1, "2048 is usual")
+    compute_type = choice.compute_type or _compute_type(device, shape, storage.weights)
+    if choice.hardware != THIS:
+        calibration = None
+    if calibration is not None:
+        efficiencies = calibrated_or(
+            efficiencies, calibration, catalog, shape, storage.weights, device, compute_type
+        )
     parallelism = _parallelism(choice, place.devices)
     weights = weights_quantity(shape, storage.weights)
     model = SpeedModel(
@@ -149,7 +170,7 @@ def replica_of(
             storage=_speed_storage(shape, storage, weights),
             device=device,
             efficiencies=efficiencies,
-            compute_type=choice.compute_type or _compute_type(device, shape, storage.weights),
+            compute_type=compute_type,
             parallelism=parallelism,
             prefill_chunk_tokens=choice.step_tokens,
         )
@@ -162,6 +183,7 @@ def replica_of(
         weights=weights,
         replicas=place.devices // parallelism.devices,
         hardware=row_id,
+        calibration=calibration,
     )
 
 
@@ -200,12 +222,18 @@ def _compute_type(device: Device, shape: ModelShape, weights: Quantization | Non
     return next((kind for kind in (*wanted, "bf16", "fp32") if kind in there), "bf16")
 
 
-def _measured(catalog: Catalog, machine: Machine | None) -> tuple[Device, Efficiencies, str | None]:
+def _measured(
+    catalog: Catalog, machine: Machine | None, calibration: Found | None
+) -> tuple[Device, Efficiencies, str | None]:
     read = [
         one.bytes_per_s
         for one in (machine.read if machine else ())
         if one.footprint_bytes >= DRAM_FOOTPRINT_BYTES
     ]
+    if (machine is None or not read) and calibration and calibration.calibration:
+        found = calibration.calibration
+        name = f"{THIS} machine ({found.machine.cpu})"
+        return device_of_calibration(found, name), consumer_efficiencies(catalog), None
     if machine is None or not read:
         raise ConfigError(
             "nothing is measured of this machine: run `headrace bench machine` first, or name "

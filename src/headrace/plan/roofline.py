@@ -31,16 +31,24 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class StepTime:
-    """What a step's time is made of, in seconds; `seconds` is the whole."""
+    """What a step's time is made of, in seconds; `seconds` is the whole.
+
+    overlapped_s: what reading and computing take together, as a calibration says; None: as long as
+    the slower of the two.
+    """
 
     bandwidth_s: float
     compute_s: float
     communication_s: float
     overhead_s: float
+    overlapped_s: float | None = None
 
     @property
     def seconds(self) -> float:
-        return max(self.bandwidth_s, self.compute_s) + self.communication_s + self.overhead_s
+        both = self.overlapped_s
+        if both is None:
+            both = max(self.bandwidth_s, self.compute_s)
+        return both + self.communication_s + self.overhead_s
 
     @property
     def bottleneck(self) -> Bottleneck:

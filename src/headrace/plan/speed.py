@@ -192,6 +192,9 @@ class SpeedModel:
             compute_s=sum(time.compute_s for time in times),
             communication_s=sum(time.communication_s for time in times),
             overhead_s=sum(time.overhead_s for time in times),
+            overlapped_s=None
+            if self.setup.efficiencies.rates is None
+            else sum(time.overlapped_s or 0.0 for time in times),
         )
         seconds = sum(time.seconds for time in times) / stages / busy
         return PassTime(seconds=seconds, parts=parts)
@@ -290,14 +293,19 @@ class SpeedModel:
         """What a result is computed with, beside its inputs."""
         setup = self.setup
         bandwidth, compute = setup.efficiencies.bandwidth, setup.efficiencies.compute
+        basis = setup.efficiencies.basis
         said = [
             "TTFT is prefill alone: time in the queue and on the network come on top",
             "a prompt is prefilled with nothing else in the step",
-            f"bandwidth reached is {_range(bandwidth.low, bandwidth.value, bandwidth.high)} of the "
-            f"data sheet ({bandwidth.source})",
-            f"compute reached is {_range(compute.low, compute.value, compute.high)} of the "
-            f"data sheet ({compute.source})",
+            f"{basis}: {setup.efficiencies.origin}" if setup.efficiencies.origin else basis,
         ]
+        if setup.efficiencies.rates is None:
+            said += [
+                f"bandwidth reached is {_range(bandwidth.low, bandwidth.value, bandwidth.high)} of "
+                f"the data sheet ({bandwidth.source})",
+                f"compute reached is {_range(compute.low, compute.value, compute.high)} of the "
+                f"data sheet ({compute.source})",
+            ]
         if setup.efficiencies.operation_s:
             said.append(
                 f"a step launches {_KERNELS_PER_LAYER} kernels a layer, each of at least "
@@ -322,6 +330,10 @@ class SpeedModel:
         )
 
     def _time(self, work: StepWork, tokens: int) -> StepTime:
+        rates = self.setup.efficiencies.rates
+        if rates is not None:
+            sent_s = self._communication_s(tokens)
+            return rates.time(work, sent_s, self.setup.parallelism.tensor)
         return self._roofline.time(work.work, self._communication_s(tokens))
 
     def _communication_s(self, tokens: int) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from headrace.plan.efficiency import Efficiencies
 from headrace.plan.quantity import Basis, Input, Quantity
 from headrace.plan.speed import Band, Speed, SpeedModel
 
@@ -15,7 +18,7 @@ def speed_figures(
     """
     setup, load = model.setup, speed.load
     shape, efficiencies = setup.shape, setup.efficiencies
-    common = (
+    common: tuple[Input, ...] = (
         Input("active parameters", shape.parameters.active, "parameters", _origin(model), "exact",
               shape.as_of),
         _bytes_per_weight(model, weights),
@@ -24,6 +27,10 @@ def speed_figures(
         efficiencies.bandwidth.as_input("bandwidth efficiency"),
         efficiencies.compute.as_input("compute efficiency"),
     )  # fmt: skip
+    formulas = ("T1", "T2")
+    if efficiencies.rates is not None:
+        formulas = ("T1C", "T2C")
+        common += _rates(efficiencies)
     prompt = (
         _given("prompt", load.prompt_tokens, "tokens"),
         _given("cached", load.cached_tokens, "tokens"),
@@ -32,8 +39,8 @@ def speed_figures(
         _given("batch", load.batch, "requests"),
         _given("context", load.middle_context_tokens, "tokens"),
     )
-    ttft = _seconds("speed.ttft", "TTFT", speed.ttft, "T1", (*prompt, *common))
-    tpot = _seconds("speed.tpot", "TPOT", speed.tpot, "T2", (*decode, *common))
+    ttft = _seconds("speed.ttft", "TTFT", speed.ttft, formulas[0], (*prompt, *common))
+    tpot = _seconds("speed.tpot", "TPOT", speed.tpot, formulas[1], (*decode, *common))
     e2e = _seconds(
         "speed.e2e", "E2E latency", speed.e2e, "F3",
         (_figure(ttft), _figure(tpot), _given("output", load.output_tokens, "tokens")),
@@ -49,6 +56,23 @@ def speed_figures(
         high=load.batch / speed.tpot.best_s,
     )
     return ttft, tpot, e2e, throughput
+
+
+_RATE_UNITS = (("_bytes_per_s", "byte/s"), ("_per_s", "operation/s"), ("_s", "s"), ("", ""))
+
+
+def _rates(efficiencies: Efficiencies) -> tuple[Input, ...]:
+    """Those of a calibration, as it was measured, and how far it was off."""
+    rates, measured = efficiencies.rates, efficiencies.bandwidth
+    assert rates is not None
+    rows = [("expected error", efficiencies.rates_error, "share")]
+    for name, value in asdict(rates).items():
+        ending, unit = next(one for one in _RATE_UNITS if name.endswith(one[0]))
+        rows.append((name.removesuffix(ending).replace("_", " "), value, unit))
+    return tuple(
+        Input(f"calibrated {name}", value, unit, measured.source, "measured", measured.as_of)
+        for name, value, unit in rows
+    )
 
 
 def _bytes_per_weight(model: SpeedModel, weights: Quantity | None) -> Input:

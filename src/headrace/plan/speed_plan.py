@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headrace.plan.disaggregation import Apart
+from headrace.plan.parallel_notes import parallel_notes
 from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
 from headrace.plan.speculation import BatchSpeedup, batch_speedup, paying_batches
 from headrace.plan.speed import Load, Speed, SpeedModel, SpeedPoint
 from headrace.plan.speed_figures import speed_figures
+from headrace.plan.sweep_figures import limit_figures, point_figures, speculation_figure
 
 LARGEST_SWEPT_BATCH = 256
 
@@ -53,6 +56,21 @@ class SpeedPlan:
     most_batch: dict[int, int]
     speculation: Speculation | None
     notes: tuple[str, ...]
+    apart: Apart | None = None
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Every figure, those of the table too, by which `plan explain` finds them."""
+        model, tpot = self.replica.model, next(o for o in self.figures if o.id == "speed.tpot")
+        context, drafts = self.speed.load.middle_context_tokens, self.speculation
+        gains = () if drafts is None else (speculation_figure(model, context, drafts, tpot),)
+        return (
+            *self.figures,
+            *limit_figures(model, context, self.knee_batch),
+            *gains,
+            *(() if self.apart is None else self.apart.figures),
+            *point_figures(model, self.points, tpot),
+        )
 
     def fits(self, point: SpeedPoint) -> bool:
         """Whether that many requests of that context fit, by the middle of the band."""
@@ -67,11 +85,12 @@ class SpeedPlan:
             "model_source": setup.shape.source,
             "hardware": setup.device.name,
             "devices": speed.devices,
+            "basis": setup.efficiencies.basis,
             "replicas": self.replica.replicas,
             "parallelism": asdict(setup.parallelism),
             "compute_type": setup.compute_type,
             "load": asdict(speed.load),
-            "quantities": [one.as_dict() for one in self.figures],
+            "quantities": [one.as_dict() for one in self.quantities],
             "user_tokens_per_s": speed.user_tokens_per_s,
             "system_tokens_per_s": speed.system_tokens_per_s,
             "system_tokens_per_s_and_device": speed.system_tokens_per_s_and_device,
@@ -81,6 +100,7 @@ class SpeedPlan:
             "knee_batch": self.knee_batch,
             "points": [{**asdict(one), "fits": self.fits(one)} for one in self.points],
             "speculation": None,
+            "apart": None if self.apart is None else self.apart.as_dict(),
             "assumptions": list(speed.assumptions),
             "notes": list(self.notes),
         }
@@ -111,7 +131,7 @@ def speed_plan(
     """
     model, shape = replica.model, replica.shape
     whole = load.prompt_tokens + load.output_tokens
-    notes = replica.check_fits(whole, load.batch)
+    notes = (*replica.check_fits(whole, load.batch), *parallel_notes(replica))
     if shape.context_tokens is not None and whole > shape.context_tokens:
         notes += (
             f"prompt and output together, {whole:,} tokens, are "

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.plan.checked import above_zero, not_below
-from headrace.plan.layer_shape import AttentionLayers, ExpertLayers, StateLayers
+from headrace.plan.layer_shape import AttentionLayers, DenseLayers, ExpertLayers, StateLayers
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.roofline import Work
 
@@ -41,7 +41,13 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True)
 class StepWork:
-    """The parts of a step's work, of all devices together."""
+    """The parts of a step's work, of all devices together.
+
+    The rest is for rates that were measured (`calibration/rates.py`): head_bytes and
+    head_operations are the output matrix's part of the weights'. product_values: that go into and
+    out of the matrix products of layers. scores: pairs of a position and one it sees, for each
+    head and layer. logits: computed. layers: passed through.
+    """
 
     weight_bytes: float
     kv_bytes: float
@@ -49,6 +55,12 @@ class StepWork:
     weight_operations: float
     attention_operations: float
     state_operations: float
+    head_bytes: float = 0.0
+    head_operations: float = 0.0
+    product_values: float = 0.0
+    scores: float = 0.0
+    logits: float = 0.0
+    layers: int = 0
 
     @property
     def work(self) -> Work:
@@ -56,6 +68,23 @@ class StepWork:
         return Work(
             self.weight_bytes + self.kv_bytes + self.state_bytes,
             self.weight_operations + self.attention_operations + self.state_operations,
+        )
+
+    def beside(self, other: StepWork) -> StepWork:
+        """Both in one step: weights are read once, all else adds up."""
+        return StepWork(
+            weight_bytes=max(self.weight_bytes, other.weight_bytes),
+            kv_bytes=self.kv_bytes + other.kv_bytes,
+            state_bytes=self.state_bytes + other.state_bytes,
+            weight_operations=self.weight_operations + other.weight_operations,
+            attention_operations=self.attention_operations + other.attention_operations,
+            state_operations=self.state_operations + other.state_operations,
+            head_bytes=max(self.head_bytes, other.head_bytes),
+            head_operations=self.head_operations + other.head_operations,
+            product_values=self.product_values + other.product_values,
+            scores=self.scores + other.scores,
+            logits=self.logits + other.logits,
+            layers=max(self.layers, other.layers),
         )
 
 
@@ -106,6 +135,9 @@ class StepCounter:
             (layer, tensor / min(tensor, layer.kv_heads)) for layer in shape.attention
         ]
         self._states = shape.states
+        self._vocabulary = shape.vocabulary_tokens
+        self._num_layers = shape.num_layers
+        self._values = _product_values(shape)
 
     def prefill(
         self, chunk_tokens: int, start: int = 0, *, requests: int = 1, last: bool = True
@@ -144,6 +176,18 @@ class StepCounter:
             state_operations=float(
                 tokens * _OPERATIONS_PER_STATE_VALUE * _state_values(self._states)
             ),
+            head_bytes=self._head * self._storage.bytes_per_weight if samples else 0.0,
+            head_operations=2.0 * requests * samples * self._head,
+            product_values=float(tokens * self._values),
+            scores=float(
+                requests
+                * sum(
+                    layer.count * layer.heads * _pairs(start, count, layer.window_tokens)
+                    for layer, _ in self._attention
+                )
+            ),
+            logits=float(requests * samples * self._vocabulary),
+            layers=self._num_layers,
         )
 
     def _weights_read(self, tokens: int, logits: bool) -> float:
@@ -184,6 +228,24 @@ class StepCounter:
             * _pairs(start, count, layer.window_tokens)
             for layer, _ in self._attention
         )
+
+
+def _product_values(shape: ModelShape) -> int:
+    """Of one token: what goes into and comes out of the matrix products of all layers."""
+    hidden = shape.hidden_size
+    total = 0
+    for layer in shape.layers:
+        if isinstance(layer, AttentionLayers):
+            heads = layer.heads * (layer.head_dim + layer.value_head_dim)
+            total += layer.count * (2 * hidden + heads + layer.values_per_token)
+        elif isinstance(layer, DenseLayers):
+            total += layer.count * (2 * hidden + layer.matrices * layer.width)
+        elif isinstance(layer, ExpertLayers):
+            experts = layer.experts_per_token + layer.shared_experts
+            total += layer.count * (2 * hidden + 3 * experts * layer.expert_width)
+        else:
+            total += layer.count * 4 * hidden
+    return total
 
 
 def _expanded_pair_operations(layer: AttentionLayers) -> int:

@@ -54,7 +54,8 @@ class GGUFFile:
     """What a GGUF file holds, as it says it: keys and tensor names are GGUF's own.
 
     path: the file, or the first piece of a split one (`gguf_split` puts pieces together).
-    tensors: in file order; shapes are in Hugging Face order, (out, in).
+    tensors: in file order; shapes are in Hugging Face order, (out, in). header_bytes: up to the end
+    of the tensor list; 0 where files were put together.
     """
 
     path: Path
@@ -62,6 +63,7 @@ class GGUFFile:
     alignment: int
     metadata: Metadata
     tensors: Mapping[str, Tensor]
+    header_bytes: int = 0
 
 
 def read_gguf(path: Path | str) -> GGUFFile:
@@ -73,7 +75,7 @@ def read_gguf(path: Path | str) -> GGUFFile:
     metadata = _read_metadata(cursor, n_keys)
     alignment = _alignment_of(path, metadata)
     tensors = _read_tensors(cursor, data, n_tensors, alignment)
-    return GGUFFile(path, version, alignment, metadata, tensors)
+    return GGUFFile(path, version, alignment, metadata, tensors, cursor.at)
 
 
 class _Cursor:

@@ -15,7 +15,7 @@ from headrace.bench.providers.page import providers_page
 from headrace.bench.providers.read_store import read_store
 from headrace.bench.providers.round_plot import ClockScale, Place, over_rounds
 from headrace.bench.providers.terminal import matrix_table, parts
-from headrace.bench.report.plots.frame import Key
+from headrace.page.plots.frame import Key
 from tests.bench.providers.made import START, Fares, file, fill, priced, provider
 
 

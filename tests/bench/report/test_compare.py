@@ -21,8 +21,8 @@ from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
 from headrace.errors import ConfigError
 from tests.bench.report.synthetic import simulated
-from tests.bench.report.test_markup import HOSTILE, Parsed
 from tests.bench.streams import run, steady
+from tests.page.test_markup import HOSTILE, Parsed
 
 FAST = NamedRun("fast", simulated(seed=1, requests=80, rate=6, metrics=False))
 SLOW = NamedRun(

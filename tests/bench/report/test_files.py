@@ -26,7 +26,7 @@ from headrace.bench.report.files import (
 )
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
-from headrace.bench.vllm_result import vllm_result
+from headrace.bench.vllm_result import VllmForm, vllm_result
 from headrace.errors import ConfigError
 from tests.bench.report.synthetic import simulated
 from tests.bench.streams import run, steady, stream
@@ -51,14 +51,14 @@ def test_everything_comes_back(folder: Path) -> None:
 
 def test_scripts_for_vllm_find_their_keys_on_top(folder: Path) -> None:
     whole = json.loads((folder / RESULT).read_bytes())
-    wanted = vllm_result(MADE, slo=SLO, percentiles=(50.0, 90.0, 95.0, 99.0))
+    wanted = vllm_result(MADE, slo=SLO, form=VllmForm(percentiles=(50.0, 90.0, 95.0, 99.0)))
     assert whole["model_id"] == "m" and whole.keys() - wanted.keys() == {"model_id", "headrace"}
     for key in ("mean_ttft_ms", "p99_tpot_ms", "output_throughput", "request_goodput"):
         assert whole[key] == pytest.approx(wanted[key])
 
 
 def test_details_for_vllm_are_written_when_asked(tmp_path: Path) -> None:
-    write_run(tmp_path, MADE, summarize(MADE), detailed=True)
+    write_run(tmp_path, MADE, summarize(MADE), vllm_form=VllmForm(detailed=True))
     whole = json.loads((tmp_path / RESULT).read_bytes())
     assert len(whole["ttfts"]) == whole["completed"] + whole["failed"]
 

@@ -18,8 +18,8 @@ from headrace.bench.report.html import report_page
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
 from tests.bench.report.synthetic import S, simulated
-from tests.bench.report.test_markup import HOSTILE, Parsed
 from tests.bench.streams import MS, run, steady, stream
+from tests.page.test_markup import HOSTILE, Parsed
 
 SLO = parse_slo("ttft:500 tpot:50 itl:p99<300ms")
 MADE = simulated(requests=150, rate=26, slots=24)

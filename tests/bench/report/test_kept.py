@@ -18,6 +18,7 @@ from headrace.bench.search_result import SearchResult
 from headrace.bench.series import Series, SeriesRun, forget_runs, read_series, write_series
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
+from headrace.bench.vllm_result import VllmForm
 from headrace.errors import ConfigError
 from tests.bench.load.test_reply_journal import GOOD, asked, journal_in
 from tests.bench.report.synthetic import simulated
@@ -54,7 +55,8 @@ def test_a_whole_run_by_any_of_its_names(tmp_path: Path) -> None:
 def test_a_run_whose_client_was_killed(tmp_path: Path) -> None:
     prices, keys = Prices(hour_usd=2.0), {"model_id": "m", "request_rate": 3.0}
     about = {"model": "m", "definitions": "vllm"}
-    begin(tmp_path, begun({**about}, "ttft:500", msgspec.to_builtins(prices), {**keys}))
+    form = VllmForm(percentiles=(12.5,), detailed=True)
+    begin(tmp_path, begun({**about}, "ttft:500", msgspec.to_builtins(prices), {**keys}, form))
     journal = journal_in(tmp_path)
     journal.add(asked(0), GOOD, stream=True)
     journal.file.close()
@@ -62,7 +64,7 @@ def test_a_run_whose_client_was_killed(tmp_path: Path) -> None:
     assert "the 1 requests that had ended" in kept.partial
     assert kept.run.about == {"model": "m", "definitions": "vllm", "ending": "partial"}
     assert kept.slo == parse_slo("ttft:500") and len(kept.run.requests) == 1
-    assert kept.prices == prices and kept.vllm_keys == keys
+    assert (kept.prices, kept.vllm_keys, kept.vllm_form) == (prices, keys, form)
     assert summarize(kept.run).client.client_bound is None
 
 

@@ -11,7 +11,6 @@ from headrace.bench.load_point import LoadPoint, load_point
 from headrace.bench.pooled import PooledSamples, one_each
 from headrace.bench.record import Failure
 from headrace.bench.report.plots.cdf import Curve, cdf
-from headrace.bench.report.plots.frame import Key, Plot, beyond, within
 from headrace.bench.report.plots.heat import heat_map
 from headrace.bench.report.plots.load_curve import knee, load_curve
 from headrace.bench.report.plots.over_time import Line, over_time, per_second
@@ -20,6 +19,7 @@ from headrace.bench.report.plots.timeline import close_up, timeline
 from headrace.bench.server_history import Stretch
 from headrace.bench.statistics import distribution
 from headrace.bench.summary import summarize
+from headrace.page.plots.frame import Key, Plot, beyond, within
 from tests.bench.report.synthetic import simulated
 from tests.bench.streams import run, steady, stream
 

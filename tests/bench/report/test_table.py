@@ -10,11 +10,13 @@ from rich.console import Console, RenderableType
 
 from headrace.bench.cost import Prices
 from headrace.bench.record import ClientHealth, Failure, Usage
-from headrace.bench.report.figures import share
-from headrace.bench.report.sheet import Sheet, cost, errors, latencies, requests
+from headrace.bench.report.latency_sheet import latencies
+from headrace.bench.report.sheet import cost, errors, requests
 from headrace.bench.report.table import printable, sheet_table, summary_table
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import Summary, summarize
+from headrace.page.figures import share
+from headrace.page.sheet import Sheet
 from tests.bench.report.synthetic import simulated
 from tests.bench.streams import run, steady, stream
 

@@ -138,7 +138,9 @@ class MockHub:
         content = self.lies.get(name, content)
         start = 0
         if wanted := request.headers.get("range"):
-            start = int(wanted.removeprefix("bytes=").split("-")[0])
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start = int(first)
+            content = content[: int(last) + 1] if last else content
         cuts = self.cut.get(name, [])
         end = cuts.pop(0) if cuts else len(content)
         return _Cut(content, start, end)

@@ -24,6 +24,7 @@ from headrace.bench.load.about import about_run
 from headrace.bench.load.client_run import ClientJob
 from headrace.bench.load.live import View
 from headrace.bench.load.load_options import LoadOptions, load_text, make_plan, with_trace
+from headrace.bench.load.making import Making, tell_nobody
 from headrace.bench.load.measure import measure
 from headrace.bench.load.prompt_options import PromptOptions, RunPrompts, make_requests
 from headrace.bench.load.runner import Ending
@@ -31,7 +32,7 @@ from headrace.bench.load.tokenization import ClientTokenization, counted
 from headrace.bench.record import About, RunRecord
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary, summarize
-from headrace.bench.vllm_result import vllm_keys
+from headrace.bench.vllm_result import DEFAULT_FORM, VllmForm, vllm_keys
 
 # Between the seeds of runs of one command; a prime, so that neighbouring seeds share no run.
 _SEED_STEP = 1_000_003
@@ -66,6 +67,7 @@ class Experiment:
         slo: Slo | None = None,
         definition: Definition = DEFINITIONS["headrace"],
         prices: Prices = _NO_PRICES,
+        making: Making = tell_nobody,
     ) -> None:
         self.endpoint = endpoint
         self.slo = slo
@@ -76,17 +78,24 @@ class Experiment:
         self._tokenization = tokenization
         self.limits = limits
         self._view = view
+        self._making = making
         self._command = command
         self._now = now
         self._count_outputs = count_outputs
         self._metrics_path = metrics_path
         self._runs = 0
 
-    def run(self, options: LoadOptions | None = None, keep: Path | None = None) -> Done:
+    def run(
+        self,
+        options: LoadOptions | None = None,
+        keep: Path | None = None,
+        vllm_form: VllmForm = DEFAULT_FORM,
+    ) -> Done:
         """One load; other options than those of the command where a sweep or search asks.
 
         keep: folder of the run, where a journal of what came back stays until the run's files are
-        written and `journal.discard` is called. Raises ConfigError where it cannot be made.
+        written and `journal.discard` is called; vllm_form: of those files. Raises ConfigError where
+        it cannot be made.
         """
         options = options or self._options
         number, self._runs = self._runs, self._runs + 1
@@ -102,6 +111,7 @@ class Experiment:
             requests=options.prompts_needed,
             warmup_requests=options.warmup_requests,
             trace_s=options.trace_s,
+            making=self._making,
         )
         if prompts.trace is not None:
             options = with_trace(options, requests.times_ns, len(requests.conversations))
@@ -111,7 +121,8 @@ class Experiment:
                 build_request(self.endpoint, item.prompt)
         about = self._about(options, requests, prompts.seed)
         keys = vllm_keys(about, rate=options.rate, concurrency=options.concurrency)
-        begun = journal.begun(about, self._slo_text, msgspec.to_builtins(self.prices), keys)
+        prices = msgspec.to_builtins(self.prices)
+        begun = journal.begun(about, self._slo_text, prices, keys, vllm_form)
         kept = None if keep is None else journal.begin(keep, begun)
         source = random.Random(f"{prompts.seed}:arrivals")
         job = ClientJob(

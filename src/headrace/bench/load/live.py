@@ -7,6 +7,7 @@ of all.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +20,7 @@ REFRESH_S = 0.5
 LINE_EVERY_S = 5.0
 SHOWN_SAMPLES = 1000
 # ECMA-48, and DEC's for the cursor.
-_LINE_UP, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"
+_LINE_UP, CLEAR_LINE, _CLEAR_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
@@ -125,11 +126,11 @@ class Block:
         self,
         figures: Figures,
         file: TextIO,
-        columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+        columns: Callable[[], int] | None = None,
     ) -> None:
         self._figures = figures
         self._file = file
-        self._columns = columns
+        self._columns = columns or (lambda: _columns(file))
         self._drawn = False
 
     def show(self, elapsed_s: float, progress: Progress) -> None:
@@ -142,7 +143,7 @@ class Block:
             "  ".join(one.rjust(width) for one, width in zip(row, widths, strict=True))[:most]
             for row in zip(*told, strict=True)
         ]
-        self._file.write(self._start + f"{_CLEAR_LINE}\n".join(lines) + _CLEAR_LINE)
+        self._file.write(self._start + f"{CLEAR_LINE}\n".join(lines) + CLEAR_LINE)
         self._file.flush()
         self._drawn = True
 
@@ -155,6 +156,14 @@ class Block:
         """Leave the terminal as it was."""
         self._file.write(f"{self._start}{_CLEAR_BELOW}{_SHOW_CURSOR}")
         self._file.flush()
+
+
+def _columns(file: TextIO) -> int:
+    """Of the terminal that `file` is; stdout, which others ask, may be a pipe."""
+    try:
+        return os.get_terminal_size(file.fileno()).columns
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().columns
 
 
 def make_view(file: TextIO, *, quiet: bool, requests: int | None, duration_s: float | None) -> View:

@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.load.conversations import Conversation, conversations
+from headrace.bench.load.making import Making, tell_nobody
 from headrace.bench.prompts.exact import PromptWriter
 from headrace.bench.prompts.files import has_prompts, read_prompts
 from headrace.bench.prompts.images import parse_image_sizes, with_images
@@ -89,12 +90,16 @@ def make_requests(
     requests: int | None,
     warmup_requests: int,
     trace_s: float | None = None,
+    making: Making = tell_nobody,
 ) -> RunPrompts:
-    """Raises ConfigError for what cannot be made, with the file and its line or the option."""
+    """making: hears of a trace's requests, whose text may be long.
+
+    Raises ConfigError for what cannot be made, with the file and its line or the option.
+    """
     _check(options, kind)
     writer = PromptWriter(tokenization)
     workload = _workload(options, writer, kind, requests, trace_s)
-    items: Sequence[WorkItem] = tuple(_bounded(workload))
+    items: Sequence[WorkItem] = tuple(_bounded(workload, making))
     name, fingerprint, notes = workload.name, workload.fingerprint, workload.notes
     missed = [] if isinstance(workload, TraceReplay) else list(workload.missed)
     if options.images is not None or (options.unique and not _salts_itself(options, workload)):
@@ -117,11 +122,15 @@ def make_requests(
     return RunPrompts(conversations(items), warm, name, fingerprint, tuple(notes), exact)
 
 
-def _bounded(workload: MadeWorkload | TraceReplay) -> Iterator[WorkItem]:
+def _bounded(workload: MadeWorkload | TraceReplay, making: Making) -> Iterator[WorkItem]:
     """Its requests, of which a trace's are made here."""
+    if isinstance(workload, MadeWorkload):
+        yield from workload
+        return
     characters = 0
-    for number, item in enumerate(workload):
-        if isinstance(workload, TraceReplay):
+    try:
+        for number, item in enumerate(workload):
+            making(number, len(workload))
             characters += len(item.prompt.text or "")
             if characters > MAX_TRACE_CHARACTERS:
                 raise ConfigError(
@@ -129,7 +138,9 @@ def _bounded(workload: MadeWorkload | TraceReplay) -> Iterator[WorkItem]:
                     f"{MAX_TRACE_CHARACTERS:,} characters together, and a run has all of them in "
                     f"memory; send a part, such as --requests {max(1, number)}"
                 )
-        yield item
+            yield item
+    finally:
+        making(len(workload), len(workload))
 
 
 def _workload(

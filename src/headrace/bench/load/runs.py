@@ -56,7 +56,10 @@ class Runs:
         save = self._save
         if save is not None:
             save = msgspec.structs.replace(save, folder=save.folder / within)
-        done = self._experiment.run(options, keep=None if save is None else save.folder)
+        if save is None:
+            done = self._experiment.run(options)
+        else:
+            done = self._experiment.run(options, save.folder, save.vllm_form)
         self.done.append(done)
         users = options.users if options.rate is None else None
         point = load_point(name, done.summary, options.rate, users=users)

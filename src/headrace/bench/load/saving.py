@@ -9,21 +9,16 @@ import msgspec
 from headrace.bench import journal
 from headrace.bench.load.experiment import Done, Experiment
 from headrace.bench.report.files import RESULT, write_run
-from headrace.bench.vllm_result import vllm_keys
+from headrace.bench.vllm_result import VllmForm, vllm_keys
 from headrace.errors import HeadraceError
-
-_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 
 class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """folder: of the run, or of a sweep or search, whose runs get folders below it. percentiles,
-    vllm_metrics (None: all), detailed: of vLLM's keys in result.json. result_filename: of a copy of
-    it beside it."""
+    """folder: of the run, or of a sweep or search, whose runs get folders below it. vllm_form:
+    of vLLM's keys in result.json. result_filename: of a copy of it beside it."""
 
     folder: Path
-    percentiles: tuple[float, ...] = _PERCENTILES
-    vllm_metrics: tuple[str, ...] | None = None
-    detailed: bool = False
+    vllm_form: VllmForm = VllmForm()
     result_filename: str | None = None
 
 
@@ -41,9 +36,7 @@ def save_run(done: Done, experiment: Experiment, how: SaveOptions) -> None:
             slo=experiment.slo,
             definition=experiment.definition,
             vllm_keys=vllm_keys(done.run.about, rate=options.rate, concurrency=options.concurrency),
-            percentiles=how.percentiles,
-            vllm_metrics=how.vllm_metrics,
-            detailed=how.detailed,
+            vllm_form=how.vllm_form,
         )
         if how.result_filename is not None:
             (folder / how.result_filename).write_bytes((folder / RESULT).read_bytes())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.bench.providers.rows import RequestRow
 from headrace.bench.providers.samples import latencies_ms, median, stream_rates, whole_pass
-from headrace.bench.report.figures import duration, figure
+from headrace.page.figures import duration, figure
 
 
 def visit_line(outcome: str, message: str, rows: Sequence[RequestRow]) -> str:

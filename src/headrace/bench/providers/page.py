@@ -11,11 +11,12 @@ from datetime import tzinfo
 from headrace.bench.providers import tables
 from headrace.bench.providers.figures import Matrix, Point, ProviderFigures, Quartiles
 from headrace.bench.providers.round_plot import Place, moment, over_rounds
-from headrace.bench.report.figures import compact, duration, share
-from headrace.bench.report.markup import Markup, tag
-from headrace.bench.report.page import page, section, sheet_markup
-from headrace.bench.report.plots.frame import key_at
-from headrace.bench.report.sheet import Cell, Sheet, about
+from headrace.bench.report.sheet import about
+from headrace.page.figures import compact, duration, share
+from headrace.page.markup import Markup, tag
+from headrace.page.page import page, section, sheet_markup
+from headrace.page.plots.frame import key_at
+from headrace.page.sheet import Cell, Sheet
 
 _STYLE = """
 th button{font:inherit;color:inherit;background:none;border:0;padding:0;cursor:pointer;

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from headrace.bench.report.markup import Markup, join, tag
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
-from headrace.bench.report.plots.scale import Scale, suited
+from headrace.page.markup import Markup, join, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import Scale, suited
 
 WIDTH, HEIGHT = 1080, 300
 MOST_DOTS = 400

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from headrace.bench.providers.costs import ProviderCost
 from headrace.bench.providers.figures import Matrix, ProviderFigures, Quartiles
 from headrace.bench.providers.sequential import Sequential
-from headrace.bench.report.figures import DASH, count, duration, figure, share
-from headrace.bench.report.sheet import Cell, Sheet
+from headrace.page.figures import DASH, count, duration, figure, share
+from headrace.page.sheet import Cell, Sheet
 
 Get = Callable[[ProviderFigures], Quartiles | None]
 

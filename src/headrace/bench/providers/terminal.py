@@ -10,8 +10,8 @@ from rich.text import Text
 from headrace.bench.providers import tables
 from headrace.bench.providers.figures import Matrix
 from headrace.bench.providers.page import subtitle
-from headrace.bench.report.sheet import Cell, Sheet
 from headrace.bench.report.table import sheet_table
+from headrace.page.sheet import Cell, Sheet
 
 # What a column takes beside its text, and the table's edge.
 _GAP, _EDGE = 3, 1

@@ -13,8 +13,8 @@ from types import MappingProxyType
 import msgspec
 
 from headrace.bench.record import RunRecord
-from headrace.bench.report.figures import DASH, figure, share
 from headrace.bench.summary import Spread, Summary
+from headrace.page.figures import DASH, figure, share
 
 _TOKENS_DIFFER = 0.05
 """Of mean lengths: beyond it times of whole answers are times of different work."""

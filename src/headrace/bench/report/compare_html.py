@@ -8,14 +8,14 @@ from headrace.bench.definitions import Clock
 from headrace.bench.definitions import definition as definition_named
 from headrace.bench.report.compare import Comparison, NamedRun
 from headrace.bench.report.compare_sheets import comparison_sheets
-from headrace.bench.report.markup import tag
-from headrace.bench.report.page import page, section, sheet_markup
 from headrace.bench.report.plots.cdf import Curve, cdf
-from headrace.bench.report.plots.frame import key_at
 from headrace.bench.report.run_plots import limit_ms
 from headrace.bench.report.samples import RunSamples
 from headrace.bench.report.sheet import about
 from headrace.bench.slo import Slo
+from headrace.page.markup import tag
+from headrace.page.page import page, section, sheet_markup
+from headrace.page.plots.frame import key_at
 
 _PLOTS: tuple[tuple[str, str, Clock], ...] = (
     ("TTFT from intended send time", "ttft", "intended"),

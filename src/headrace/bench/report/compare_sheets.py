@@ -6,10 +6,10 @@ import msgspec
 
 from headrace.bench.ratio import Ratio
 from headrace.bench.report.compare import Comparison, Line
-from headrace.bench.report.figures import DASH, figure, share
-from headrace.bench.report.sheet import Cell, Sheet
 from headrace.bench.report.threshold import Outcome
 from headrace.bench.statistics import CONFIDENCE
+from headrace.page.figures import DASH, figure, share
+from headrace.page.sheet import Cell, Sheet
 
 _STANDING = {
     "crossed": "crossed",

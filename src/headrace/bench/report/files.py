@@ -8,7 +8,7 @@ server said of itself. A file has its name only once it is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, TypeVar
@@ -21,7 +21,7 @@ from headrace.bench.record import About, ClientHealth, RequestRecord, RunRecord
 from headrace.bench.report.csv_rows import csv_lines
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary
-from headrace.bench.vllm_result import Value, vllm_result
+from headrace.bench.vllm_result import DEFAULT_FORM, Value, VllmForm, vllm_result
 from headrace.errors import ConfigError, shown
 
 FORMAT = 1
@@ -36,7 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What result.json holds of ours.
 
     requests, readings: lines of requests.jsonl and metrics.jsonl, by which one that was cut short
-    is found out. vllm_keys: as they were given to `write_run`.
+    is found out. vllm_keys, vllm_form: as they were given to `write_run`.
     """
 
     format: int
@@ -47,6 +47,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     readings: int
     vllm_keys: About = {}
+    vllm_form: VllmForm = DEFAULT_FORM
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -63,14 +64,12 @@ def write_run(
     slo: Slo | None = None,
     definition: Definition = DEFINITIONS["headrace"],
     vllm_keys: About | None = None,
-    percentiles: Sequence[float] = (50.0, 90.0, 95.0, 99.0),
-    vllm_metrics: Sequence[str] | None = None,
-    detailed: bool = False,
+    vllm_form: VllmForm = DEFAULT_FORM,
 ) -> None:
     """Write all files of a run into `folder`, which is made; files of those names are replaced.
 
     result.json comes last: where it stands, the others are complete. vllm_keys: what vLLM takes
-    from its command line (`vllm_result.vllm_keys`). vllm_metrics: as `vllm_result` takes them.
+    from its command line (`vllm_result.vllm_keys`), vllm_form: which statistics its keys have.
     definition: of the columns of requests.csv.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,11 +90,10 @@ def write_run(
         requests=len(run.requests),
         readings=len(run.server_metrics),
         vllm_keys=vllm_keys or {},
+        vllm_form=vllm_form,
     )
     whole: dict[str, Value | Result] = {**(vllm_keys or {})}
-    whole |= vllm_result(
-        run, slo=slo, percentiles=percentiles, metrics=vllm_metrics, detailed=detailed
-    )
+    whole |= vllm_result(run, slo=slo, form=vllm_form)
     whole["headrace"] = result
     with atomic_file(folder / RESULT) as file:
         file.write(msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")

@@ -13,11 +13,7 @@ from headrace.bench.definitions import definition as definition_named
 from headrace.bench.load_point import LoadPoint
 from headrace.bench.record import RunRecord
 from headrace.bench.report import sheet
-from headrace.bench.report.figures import DASH, count, duration, figure, share
 from headrace.bench.report.load_sheets import loads, search_steps
-from headrace.bench.report.markup import Markup, tag
-from headrace.bench.report.page import page, section, sheet_markup
-from headrace.bench.report.plots.frame import Plot
 from headrace.bench.report.run_plots import (
     latency_plots,
     load_plots,
@@ -29,6 +25,10 @@ from headrace.bench.search_result import SearchResult
 from headrace.bench.server_history import server_history
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Spread, Summary
+from headrace.page.figures import DASH, count, duration, figure, share
+from headrace.page.markup import Markup, tag
+from headrace.page.page import page, section, sheet_markup
+from headrace.page.plots.frame import Plot
 
 
 def report_page(

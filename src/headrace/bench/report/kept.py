@@ -18,6 +18,7 @@ from headrace.bench.record import About, ClientHealth, RunRecord
 from headrace.bench.report.files import REQUESTS, RESULT, read_requests, read_result, read_run
 from headrace.bench.series import SERIES, Series, read_series
 from headrace.bench.slo import Slo, parse_slo
+from headrace.bench.vllm_result import VllmForm
 from headrace.errors import ConfigError, shown
 
 PARTIAL = "partial"
@@ -27,7 +28,8 @@ PARTIAL = "partial"
 class Kept(NamedTuple):
     """slo: as the run had it. partial: what is missing; "" where nothing is.
 
-    series_folder: of `series`, where there is one. vllm_keys: as they were when it was made.
+    series_folder: of `series`, where there is one. vllm_keys, vllm_form: as they were when it was
+    made.
     """
 
     run: RunRecord
@@ -37,6 +39,7 @@ class Kept(NamedTuple):
     series: Series | None = None
     series_folder: Path | None = None
     vllm_keys: About = {}  # noqa: RUF012 - never changed
+    vllm_form: VllmForm = VllmForm()
 
 
 def read_kept(path: Path) -> Kept:
@@ -72,7 +75,13 @@ def _of_folder(folder: Path) -> Kept:
 def _whole(path: Path) -> Kept:
     result = read_result(path)
     slo = parse_slo(result.slo) if result.slo else None
-    return Kept(read_run(path), slo, result.summary.cost.prices, vllm_keys=result.vllm_keys)
+    return Kept(
+        read_run(path),
+        slo,
+        result.summary.cost.prices,
+        vllm_keys=result.vllm_keys,
+        vllm_form=result.vllm_form,
+    )
 
 
 def _of_unfinished(folder: Path, series: Series) -> Kept:
@@ -103,7 +112,7 @@ def _of_journal(folder: Path) -> Kept:
     )
     slo = parse_slo(begun.slo) if begun.slo else None
     prices = msgspec.convert(begun.prices, Prices)
-    return Kept(run, slo, prices, told, vllm_keys=begun.vllm_keys)
+    return Kept(run, slo, prices, told, vllm_keys=begun.vllm_keys, vllm_form=begun.vllm_form)
 
 
 def _of_requests(path: Path) -> Kept:

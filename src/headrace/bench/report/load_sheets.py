@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.bench.load_point import LoadPoint, by_load, efficiencies
-from headrace.bench.report.figures import DASH, count, figure, share
 from headrace.bench.report.plots.load_curve import knee
-from headrace.bench.report.sheet import Cell, Sheet
 from headrace.bench.search_result import SearchResult, Step
 from headrace.bench.statistics import Distribution
+from headrace.page.figures import DASH, count, figure, share
+from headrace.page.sheet import Cell, Sheet
 
 
 def loads(points: Sequence[LoadPoint]) -> Sheet:

@@ -9,22 +9,22 @@ import numpy as np
 from headrace.bench.definitions import Clock
 from headrace.bench.load_point import LoadPoint
 from headrace.bench.record import RequestRecord
-from headrace.bench.report.figures import compact, duration, share
 from headrace.bench.report.plots.cdf import Curve, cdf
-from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.good_share import good_share
 from headrace.bench.report.plots.heat import heat_map
 from headrace.bench.report.plots.load_curve import load_curve
 from headrace.bench.report.plots.over_time import Line, over_time, per_second, time_axis
 from headrace.bench.report.plots.roofline_path import roofline_path
-from headrace.bench.report.plots.scale import linear
 from headrace.bench.report.plots.scatter import Marks, scatter
-from headrace.bench.report.plots.thin import Spot
 from headrace.bench.report.plots.timeline import close_up, timeline
 from headrace.bench.report.samples import RunSamples
 from headrace.bench.server_history import History, ServerHistory
 from headrace.bench.slo import Slo
 from headrace.bench.verdict import LEAST_ALLOWED_LAG_NS
+from headrace.page.figures import compact, duration, share
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import linear
+from headrace.page.plots.thin import Spot
 
 INTENDED = Key("from intended send time", "c2", "6 3", "intended")
 SENT = Key("from actual send time", "c1", None, "sent")

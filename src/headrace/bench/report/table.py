@@ -18,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.bench.report import sheet
-from headrace.bench.report.sheet import Cell, Sheet
+from headrace.bench.report.latency_sheet import latencies, narrow_latencies
 from headrace.bench.summary import Summary
+from headrace.page.sheet import Cell, Sheet
 
 SIDE_BY_SIDE = 116
 """Columns from which on small tables stand beside each other."""
@@ -42,11 +43,11 @@ class SummaryTable:
     ) -> Iterator[RenderableType]:
         """By the columns that there are."""
         summary = self._summary
-        latencies = sheet_table(sheet.latencies(summary))
-        if _fits(latencies, console, options):
-            yield latencies
+        wide = sheet_table(latencies(summary))
+        if _fits(wide, console, options):
+            yield wide
         else:
-            yield sheet_table(sheet.narrow_latencies(summary), tight=True)
+            yield sheet_table(narrow_latencies(summary), tight=True)
         left = sheet_table(sheet.rates(summary))
         right = [sheet_table(one) for one in sheet.beside(summary)]
         if options.max_width >= SIDE_BY_SIDE:

@@ -8,7 +8,7 @@ from headrace.catalog.rows.row import Figure, Row
 
 Topic = Literal[
     "slo", "cost", "energy", "efficiency", "memory", "tokens", "deployment", "batching",
-    "speculation", "moe", "market", "definition", "quantization", "hardware", "practice",
+    "speculation", "moe", "market", "definition", "quantization", "hardware", "practice", "pitfall",
 ]  # fmt: skip
 
 

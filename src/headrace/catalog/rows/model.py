@@ -21,6 +21,7 @@ class Model(Row, frozen=True, kw_only=True):
     sliding_window_tokens: of the `sliding_layers`; all layers where that count is absent.
     context_tokens: without stretching; extended_context_tokens: with the method in `extension`.
     expert_layers: blocks with experts. moe_intermediate_size: of one routed expert.
+    routed_expert_hidden_size: of what routed experts take and give, where it is not hidden_size.
     kv_lora_rank and the qk and v sizes: of latent attention (MLA), which keeps
     kv_lora_rank + qk_rope_head_dim values per token and layer.
     """
@@ -53,6 +54,7 @@ class Model(Row, frozen=True, kw_only=True):
     shared_experts: Count | None = None
     moe_intermediate_size: Count | None = None
     shared_expert_intermediate_size: Count | None = None
+    routed_expert_hidden_size: Count | None = None
     expert_layers: Count | None = None
     routing: str | None = None
     kv_lora_rank: Count | None = None

@@ -30,13 +30,15 @@ class Price(Row, frozen=True, kw_only=True):
     """What `provider` charges for `model` from `effective_from` on, until `effective_to`.
 
     provider, model: ids or aliases of rows, or names that no row has. `*_above`: by the length of
-    the prompt in tokens above which they hold ("200000"). batch_factor, flex_factor and
-    priority_factor: of the prices above, for work that may wait, waits longer, or goes first.
+    the prompt in tokens above which they hold ("200000"). model_at_provider: what requests call it.
+    batch_factor, flex_factor and priority_factor: of the prices above, for work that may wait,
+    waits longer, or goes first.
     in_use: false for what another source says of a price that is not the one to bill with.
     """
 
     provider: str
     model: str
+    model_at_provider: str | None = None
     effective_from: dt.date
     effective_to: dt.date | None = None
     in_use: bool = True

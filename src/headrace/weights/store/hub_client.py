@@ -25,10 +25,11 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from headrace import __version__
 from headrace.errors import FetchError
 from headrace.weights.store.hub_cache import repo_folder
-from headrace.weights.store.hub_failure import saying
+from headrace.weights.store.hub_failure import PULL_AGAIN, saying
 from headrace.weights.store.model_name import HubModel
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
+LISTING_TIMEOUT_S = 30.0
 # Smaller files are fetched anew in seconds; a partial file of them is not worth having.
 RESUME_FROM_BYTES = 16 << 20
 _HASH_PIECE_BYTES = 1 << 22
@@ -66,18 +67,27 @@ class Listing:
 
 
 class HubClient:
-    """The hub at `endpoint` and the cache its files go to."""
+    """The hub at `endpoint` and the cache its files go to.
 
-    def __init__(self, cache: Path, endpoint: str | None = None) -> None:
+    remedy: what is said to do where the hub cannot be reached.
+    """
+
+    def __init__(self, cache: Path, endpoint: str | None = None, remedy: str = PULL_AGAIN) -> None:
         self.cache = cache
+        self.remedy = remedy
         self.endpoint = (endpoint or DEFAULT_ENDPOINT).rstrip("/")
 
     def listing(self, model: HubModel) -> Listing:
         """What the repository holds at the revision; one request."""
         api = HfApi(endpoint=self.endpoint, library_name=_LIBRARY, library_version=__version__)
-        with saying(model, self.endpoint, self.cache):
+        with saying(model, self.endpoint, self.cache, self.remedy):
             try:
-                info = api.model_info(model.repo, revision=model.revision, files_metadata=True)
+                info = api.model_info(
+                    model.repo,
+                    revision=model.revision,
+                    files_metadata=True,
+                    timeout=LISTING_TIMEOUT_S,
+                )
                 listing = Listing(_digest(info.sha) or "", _files(info))
             except (AttributeError, KeyError, TypeError) as error:
                 # JSON of another shape: the library takes it apart without looking.

@@ -36,9 +36,17 @@ class WithoutSignatures(logging.Filter):
 _SIGNATURES = WithoutSignatures()
 
 
+PULL_AGAIN = "what has come so far is kept, so pull again goes on with it"
+
+
 @contextmanager
-def saying(model: HubModel, endpoint: str, cache: Path) -> Iterator[None]:
-    """Failures of the library and the network as FetchError."""
+def saying(
+    model: HubModel, endpoint: str, cache: Path, remedy_unreached: str = PULL_AGAIN
+) -> Iterator[None]:
+    """Failures of the library and the network as FetchError.
+
+    remedy_unreached: what helps where the hub cannot be reached.
+    """
     page = f"{endpoint}/{model.repo}"
     logger = logging.getLogger("huggingface_hub.file_download")
     logger.addFilter(_SIGNATURES)  # adding it twice is adding it once
@@ -78,8 +86,7 @@ def saying(model: HubModel, endpoint: str, cache: Path) -> Iterator[None]:
     except (httpx2.HTTPError, hub_errors.LocalEntryNotFoundError, ConnectionError) as error:
         cause = error.__cause__ or error
         raise FetchError(
-            f"{model}: {endpoint} cannot be reached ({type(cause).__name__}); what has "
-            "come so far is kept, so pull again goes on with it"
+            f"{model}: {endpoint} cannot be reached ({type(cause).__name__}); {remedy_unreached}"
         ) from error
     except OSError as error:
         what = error.strerror or str(error).splitlines()[0]

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.bench.pooled import PooledSamples
-from headrace.bench.report.figures import duration
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
-from headrace.bench.report.plots.scale import LOG_BEYOND, Scale, suited
+from headrace.page.figures import duration
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import LOG_BEYOND, Scale, suited
 
 WIDTH, HEIGHT = 520, 300
 

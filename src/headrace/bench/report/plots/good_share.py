@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from headrace.bench.load_point import LoadPoint, all_closed
 from headrace.bench.proportion import proportion_interval
-from headrace.bench.report.figures import compact, figure, share
-from headrace.bench.report.markup import Markup, shortest, tag
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Plot
-from headrace.bench.report.plots.scale import Scale, linear
 from headrace.bench.statistics import CONFIDENCE
+from headrace.page.figures import compact, figure, share
+from headrace.page.markup import Markup, shortest, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Plot
+from headrace.page.plots.scale import Scale, linear
 
 WIDTH, HEIGHT = 520, 320
 

@@ -10,14 +10,14 @@ import math
 
 import numpy as np
 
-from headrace.bench.report.figures import compact, count, duration
-from headrace.bench.report.markup import Markup, shortest, tag
-from headrace.bench.report.plots import frame
 from headrace.bench.report.plots.cdf import LEAST_MS
-from headrace.bench.report.plots.frame import Plot
 from headrace.bench.report.plots.over_time import time_axis
-from headrace.bench.report.plots.scale import Scale, logarithmic
 from headrace.bench.statistics import Samples
+from headrace.page.figures import compact, count, duration
+from headrace.page.markup import Markup, shortest, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Plot
+from headrace.page.plots.scale import Scale, logarithmic
 
 WIDTH, HEIGHT = 1080, 320
 COLUMNS, ROWS, LEVELS = 120, 36, 7

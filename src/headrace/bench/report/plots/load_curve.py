@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from headrace.bench.load_point import LoadPoint, by_load
-from headrace.bench.report.figures import DASH, compact, duration, figure, share
-from headrace.bench.report.markup import Markup, tag
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
-from headrace.bench.report.plots.scale import linear, suited
 from headrace.bench.statistics import Distribution
+from headrace.page.figures import DASH, compact, duration, figure, share
+from headrace.page.markup import Markup, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import linear, suited
 
 WIDTH, HEIGHT = 520, 320
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.bench.report.figures import compact
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
-from headrace.bench.report.plots.scale import Scale, exact, linear
-from headrace.bench.report.plots.thin import evenly
 from headrace.bench.statistics import Samples
+from headrace.page.figures import compact
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import Scale, exact, linear
+from headrace.page.plots.thin import evenly
 
 WIDTH, HEIGHT = 520, 240
 MOST_PLACES = 500

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.bench.report.figures import compact, figure, share
-from headrace.bench.report.markup import Markup, tag
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.heat import LEVELS
-from headrace.bench.report.plots.scale import logarithmic
-from headrace.bench.report.plots.thin import evenly, thinned_note
 from headrace.bench.server_history import Stretch
+from headrace.page.figures import compact, figure, share
+from headrace.page.markup import Markup, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import logarithmic
+from headrace.page.plots.thin import evenly, thinned_note
 
 WIDTH, HEIGHT = 520, 320
 MOST_POINTS = 200

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.bench.report.figures import duration
-from headrace.bench.report.markup import Markup, tag
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
-from headrace.bench.report.plots.scale import Scale, suited
-from headrace.bench.report.plots.thin import Spot, by_slices, thinned_note
+from headrace.page.figures import duration
+from headrace.page.markup import Markup, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import Scale, suited
+from headrace.page.plots.thin import Spot, by_slices, thinned_note
 
 WIDTH, HEIGHT = 1080, 320
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from headrace.bench.record import RequestRecord
-from headrace.bench.report.figures import compact, duration
-from headrace.bench.report.markup import Markup, shortest, tag
-from headrace.bench.report.plots import frame
-from headrace.bench.report.plots.frame import Key, Plot
 from headrace.bench.report.plots.over_time import time_axis
-from headrace.bench.report.plots.scale import Scale
-from headrace.bench.report.plots.thin import evenly, thinned_note
+from headrace.page.figures import compact, duration
+from headrace.page.markup import Markup, shortest, tag
+from headrace.page.plots import frame
+from headrace.page.plots.frame import Key, Plot
+from headrace.page.plots.scale import Scale
+from headrace.page.plots.thin import evenly, thinned_note
 
 WIDTH = 1080
 MOST_ROWS = 100

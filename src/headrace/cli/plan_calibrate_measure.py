@@ -1,0 +1,165 @@
+"""Engines and a progress bar for `headrace plan calibrate --measure`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from headrace.cli.counting import counting
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.engine.core import EngineCore
+    from headrace.plan.calibration.measured import Measured
+    from headrace.plan.calibration.measuring import Book, Planned, Timed
+    from headrace.plan.calibration.rates import StepRates
+    from headrace.plan.roofline import Work
+
+
+def measure_models(
+    models: Sequence[str],
+    path: Path,
+    *,
+    fresh: bool,
+    repeats: int,
+    longest: int,
+    threads: int | None,
+    cpu_level: str,
+) -> tuple[Measured, ...]:
+    """Measure each in turn, keep rows in the file as they come, and give what it then has of this
+    setting, earlier models too.
+
+    fresh: measure again what the file has of them. longest: prompt or context. Raises ConfigError
+    for a model that cannot be measured.
+    """
+    from headrace.plan.calibration.measuring import Book
+
+    book = Book(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--measurements {path}: {error.strerror}") from error
+    found: tuple[Measured, ...] = ()
+    for number, model in enumerate(models, 1):
+        click.echo(f"{model} ({number} of {len(models)})", err=True)
+        found = book.beside(_measure(model, book, fresh, repeats, longest, threads, cpu_level))
+    return found
+
+
+def _measure(
+    name: str,
+    book: Book,
+    fresh: bool,
+    repeats: int,
+    longest: int,
+    threads: int | None,
+    cpu_level: str,
+) -> Measured:
+    from headrace.cli.obtain import obtain
+    from headrace.config import EngineConfig
+    from headrace.engine.load import load_engine
+    from headrace.plan.calibration.engine_rows import counter_of, measured_of
+    from headrace.plan.calibration.measured import MachineId
+    from headrace.plan.calibration.measuring import grid, measure, seconds_of
+    from headrace.plan.model_shape import shape_of_checkpoint
+    from headrace.telemetry.machine import this_machine
+    from headrace.weights.store.resolve import resolve_model
+
+    config, _ = obtain(EngineConfig(model=name))
+    shape = shape_of_checkpoint(resolve_model(config.model))
+    planned = grid(repeats, longest=longest, most_positions=shape.context_tokens or 1 << 30)
+    if not planned:
+        raise ConfigError(f"{name} was made for {shape.context_tokens} tokens: no test is as short")
+    most_requests = max(one.test.batch for one in planned)
+    config = msgspec.structs.replace(
+        config,
+        threads=threads,
+        cpu_level=cpu_level,
+        max_model_len=max(one.test.positions for one in planned),
+        max_num_seqs=most_requests + 1,
+        max_num_batched_tokens=max(config.max_num_batched_tokens, most_requests),
+    )
+    core, _ = load_engine(config)
+    info = core.info()
+    planned = _that_fit(core, planned)
+    counter = counter_of(shape, info.kv_cache_dtype)
+    model = measured_of(
+        shape,
+        machine=MachineId(*this_machine()),
+        cpu_level=info.cpu_level,
+        threads=info.num_threads,
+        kv_type=info.kv_cache_dtype,
+        step_tokens=config.max_num_batched_tokens,
+        measured_at="",
+        rows=(),
+    )
+    if fresh:
+        book.forget(model)
+    done = {row.test for row in book.done(model)}
+    left = tuple(one for one in planned if one.test not in done)
+    seconds = seconds_of(left, counter, model.step_tokens, _guess(model, core))
+    kept = f", {len(done)} are kept" if done else ""
+    click.echo(
+        f"{len(left)} tests, about {math.ceil(seconds / 60)} min{kept}; nothing else "
+        "should run meanwhile",
+        err=True,
+    )
+    with counting("measuring") as progress:
+        begun = 0
+
+        def on_test(one: Planned) -> None:
+            nonlocal begun
+            progress(begun, len(left))
+            begun += 1
+
+        def run(one: Planned) -> Timed:
+            return _run(core, one)
+
+        measure(book, model, counter, left, run, now=lambda: datetime.now(UTC), on_test=on_test)
+    return model
+
+
+def _run(core: EngineCore, one: Planned) -> Timed:
+    from headrace.bench.engine import Case, run_case
+    from headrace.plan.calibration.measuring import Timed
+
+    result = run_case(core, Case(*one.test), repeats=one.repeats, warm_up=one.warm_up)
+    return Timed(result.tokens_per_s, result.least_tokens_per_s, result.most_tokens_per_s)
+
+
+def _that_fit(core: EngineCore, planned: Sequence[Planned]) -> tuple[Planned, ...]:
+    """Without the tests that the KV cache cannot hold, which are told."""
+    from headrace.bench.engine import Case, check_fits
+
+    kept = []
+    for one in planned:
+        try:
+            check_fits(core, Case(*one.test))
+        except ConfigError:
+            click.echo(f"{one.test.name} is left out: the KV cache cannot hold it", err=True)
+            continue
+        kept.append(one)
+    return tuple(kept)
+
+
+def _guess(model: Measured, core: EngineCore) -> Work | StepRates:
+    """Rates to tell the time by: of the stored calibration, or half of the machine's limits."""
+    from headrace.plan.calibration.stored import stored_calibration
+    from headrace.plan.roofline import Work
+
+    found = stored_calibration(os.environ, datetime.now(UTC)).calibration
+    if found is not None and model.kind in found.rates:
+        return found.rates[model.kind]
+    info = core.info()
+    read, compute = info.read_limit_bytes_per_s, info.compute_limit_ops_per_s
+    if read is None or compute is None:
+        # About what a core of a laptop does.
+        return Work(20e9 * info.num_threads, 200e9 * info.num_threads)
+    return Work(read / 2, compute / 2)

@@ -1,0 +1,111 @@
+"""`headrace plan report`."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.plan_options import (
+    catalog_of,
+    catalog_options,
+    parallel_options,
+    place_options,
+    replica_named,
+    request_options,
+    storage_options,
+)
+from headrace.cli.plan_output import keep_for_explain, output_options, plan_about, write_page
+
+if TYPE_CHECKING:
+    from headrace.plan.report import PlanReport
+
+
+@click.command()
+@click.argument("model")
+@place_options
+@request_options
+@click.option("--batch", type=int, default=1, help="Requests at once. [default: 1]")
+@storage_options
+@parallel_options
+@click.option(
+    "--utilization",
+    type=float,
+    default=0.5,
+    help="Share of hours in which the hardware has work. [default: 0.5]",
+)
+@click.option("--rent", type=float, help="USD an hour of a device. [default: the catalog's]")
+@click.option("--price", type=float, help="USD to buy a device. [default: the catalog's]")
+@click.option("--api-model", help="Model whose API prices are compared. [default: MODEL]")
+@click.option(
+    "--on",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="Day of which prices are taken, YYYY-MM-DD. [default: today]",
+)
+@catalog_options
+@output_options
+def report(model: str, **options: Any) -> None:
+    """Tell whether MODEL fits, how fast it is and what it costs: all three, for one load.
+
+    MODEL is named as for `headrace plan fit`. With --html it is one page with tables and plots. A
+    question that has no answer, such as the speed of what does not fit, is said and the others are
+    answered. `headrace plan cost` has more terms of cost.
+    """
+    from headrace.plan.cost_plan import ApiChoice
+    from headrace.plan.cost_terms import CostTerms
+    from headrace.plan.model_named import shape_named
+    from headrace.plan.report import plan_report
+    from headrace.plan.speed import Load
+
+    known = catalog_of(options["folders"])
+    shape = shape_named(known, model, os.environ)
+    replica = replica_named(known, shape, options)
+    load = Load(
+        prompt_tokens=options["prompt"],
+        output_tokens=options["output"],
+        batch=options["batch"],
+        cached_prompt_share=options["cached"],
+    )
+    terms = CostTerms(
+        utilization=options["utilization"],
+        rent_usd_per_hour=options["rent"],
+        price_usd=options["price"],
+    )
+    day = (options["on"] or datetime.now(UTC)).date()
+    apis = ApiChoice(model=options["api_model"] or shape.name, on=day)
+    found = plan_report(known, replica, load, terms, apis)
+    about = plan_about("report", options["folders"])
+    if options["keep"]:
+        keep_for_explain(found.as_dict(), about)
+    if options["as_json"]:
+        import json
+
+        click.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        _print(found, options["plot"])
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        page = plan_page(
+            known, about, fit=found.fit, speed=found.speed, cost=found.cost, refused=found.refused
+        )
+        write_page(options["html"], page)
+
+
+def _print(found: PlanReport, plot: bool | None) -> None:
+    from headrace.cli.plan_cost_tables import print_cost
+    from headrace.cli.plan_fit_tables import print_fit
+    from headrace.cli.plan_speed_tables import print_speed
+    from headrace.cli.visible import visible
+
+    print_fit(found.fit, plot)
+    if found.speed is not None:
+        click.echo()
+        print_speed(found.speed, plot)
+    if found.cost is not None:
+        click.echo()
+        print_cost(found.cost, every_volume=False, plot=plot)
+    for one in found.refused:
+        click.echo(f"\n{visible(one)}")

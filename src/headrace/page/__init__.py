@@ -1,0 +1,1 @@
+"""What people look at: numbers as they are written, tables, plots, and a page that stands alone."""

@@ -1,0 +1,1 @@
+"""Plots as inline SVG: the frame, its scales and how many points are drawn; no library."""

@@ -1,0 +1,1 @@
+"""Rates of a machine fitted to measurements of its engine, and plans made with them."""

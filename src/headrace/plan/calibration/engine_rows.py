@@ -1,0 +1,180 @@
+"""Lines of `headrace bench engine --json` as measurements, with the work of each from the model.
+
+Read as a file: what is needed of a line is declared here, whatever else it holds is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from headrace import __version__
+from headrace.errors import ConfigError
+from headrace.plan.calibration.measured import (
+    EngineTest,
+    MachineId,
+    Measured,
+    Row,
+    kind_of,
+    steps_of,
+)
+from headrace.plan.calibration.stored import RUNTIME
+from headrace.plan.model_shape import ModelShape
+from headrace.plan.step import StepCounter, stored_as_header
+
+_KV_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0}
+
+
+class EngineLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line says. Where it was measured is "" and 0 in lines of older versions."""
+
+    prompt: int
+    new: int
+    batch: int
+    depth: int
+    tokens_per_s: float
+    least_tokens_per_s: float
+    most_tokens_per_s: float
+    repeats: int
+    kv_cache_dtype: str
+    cpu_level: str
+    threads: int
+    model: str = ""
+    version: str = ""
+    measured_at: str = ""
+    cpu: str = ""
+    cpus: int = 0
+    memory_bytes: int = 0
+    step_tokens: int = 0
+
+
+def engine_lines(path: Path, data: bytes) -> tuple[EngineLine, ...]:
+    """Of a file's content; raises ConfigError naming the line that is none."""
+    found = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            one = msgspec.json.decode(line, type=EngineLine)
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"{path}, line {number}: is no result of `headrace bench engine --json`: {error}"
+            ) from error
+        if not one.tokens_per_s > 0:
+            raise ConfigError(f"{path}, line {number}: tokens_per_s is {one.tokens_per_s}, not > 0")
+        if min(one.prompt, one.new, one.depth) < 0 or one.batch < 1 or not one.prompt + one.new:
+            raise ConfigError(f"{path}, line {number}: prompt, new, batch or depth is no test's")
+        found.append(one)
+    return tuple(found)
+
+
+def measured_of_lines(
+    path: Path,
+    lines: Iterable[EngineLine],
+    shape_of: Callable[[str], ModelShape],
+    model: str | None = None,
+) -> tuple[Measured, ...]:
+    """One set for each model and setting of the lines.
+
+    shape_of: the shape of what a MODEL argument names. model: for lines that do not name theirs.
+    Raises ConfigError for a line without a model or without its machine, and as shape_of does.
+    """
+    groups: dict[tuple[str, tuple[object, ...]], list[EngineLine]] = {}
+    for line in lines:
+        name = line.model or model
+        if not name:
+            raise ConfigError(f"{path}: does not say which model it is of; name it with --model")
+        if not (line.cpu and line.measured_at and line.step_tokens):
+            raise ConfigError(
+                f"{path}: does not say where and when it was measured, as an older version of "
+                "`headrace bench engine --json` wrote it: measure again"
+            )
+        groups.setdefault((name, _setting(line)), []).append(line)
+    found = []
+    for (name, _), group in groups.items():
+        first = group[0]
+        shape = shape_of(name)
+        counter = counter_of(shape, first.kv_cache_dtype)
+        found.append(
+            measured_of(
+                shape,
+                machine=MachineId(first.cpu, first.cpus, first.memory_bytes),
+                cpu_level=first.cpu_level,
+                threads=first.threads,
+                kv_type=first.kv_cache_dtype,
+                step_tokens=first.step_tokens,
+                measured_at=max(line.measured_at for line in group),
+                version=first.version or __version__,
+                rows=tuple(_row(line, counter) for line in group),
+            )
+        )
+    return tuple(found)
+
+
+def counter_of(shape: ModelShape, kv_type: str) -> StepCounter:
+    """Counts steps of a checkpoint as its header says; raises ConfigError for other shapes."""
+    bytes_of = _KV_BYTES.get(kv_type)
+    if bytes_of is None:
+        raise ConfigError(f"kv_cache_dtype is {kv_type!r}; known are {', '.join(_KV_BYTES)}")
+    storage = stored_as_header(shape, bytes_per_key_value=bytes_of, bytes_per_value_value=bytes_of)
+    if storage is None:
+        raise ConfigError(
+            f"{shape.name}: a {shape.source} does not say how weights are stored; what was "
+            "measured is a file: name it"
+        )
+    return StepCounter(shape, storage)
+
+
+def measured_of(
+    shape: ModelShape,
+    *,
+    machine: MachineId,
+    cpu_level: str,
+    threads: int,
+    kv_type: str,
+    step_tokens: int,
+    measured_at: str,
+    rows: tuple[Row, ...],
+    version: str = __version__,
+) -> Measured:
+    """A set of a checkpoint in our own engine."""
+    assert shape.weight_bytes is not None, "counter_of refuses others"
+    return Measured(
+        model=shape.name,
+        kind=kind_of(dict(shape.weight_bytes)),
+        parameters=shape.parameters.total,
+        weight_bytes=sum(shape.weight_bytes.values()),
+        machine=machine,
+        runtime=RUNTIME,
+        version=version,
+        cpu_level=cpu_level,
+        threads=threads,
+        kv_type=kv_type,
+        step_tokens=step_tokens,
+        measured_at=measured_at,
+        rows=rows,
+    )
+
+
+def _setting(line: EngineLine) -> tuple[object, ...]:
+    return (
+        line.cpu, line.cpus, line.memory_bytes, line.cpu_level, line.threads, line.kv_cache_dtype,
+        line.version, line.step_tokens,
+    )  # fmt: skip
+
+
+def _row(line: EngineLine, counter: StepCounter) -> Row:
+    test = EngineTest(line.prompt, line.new, line.batch, line.depth)
+    return Row(
+        prompt=line.prompt,
+        new=line.new,
+        batch=line.batch,
+        depth=line.depth,
+        tokens_per_s=line.tokens_per_s,
+        least_tokens_per_s=line.least_tokens_per_s,
+        most_tokens_per_s=line.most_tokens_per_s,
+        repeats=line.repeats,
+        steps=steps_of(counter, test, line.step_tokens),
+    )

@@ -1,0 +1,187 @@
+"""Prefill and decode on replicas of their own, beside the same replicas doing both.
+
+    TTFT        prefill · 1.1 + the transfer of the prompt's KV cache
+    TPOT        a decode step · 1.08, which no prefill stops
+    requests/s  what the slower pool does
+
+Corrections are aiconfigurator's, rows of the catalog. A prefill replica computes one prompt at a
+time; a decode replica keeps `batch` answers under way; pools are taken as full, without a queue.
+Zhong et al.: DistServe (OSDI 2024). Patel et al.: Splitwise (ISCA 2024).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.catalog import Catalog
+from headrace.errors import ConfigError
+from headrace.plan.checked import above_zero, not_below
+from headrace.plan.communication import link_between
+from headrace.plan.device import Link
+from headrace.plan.hardware_memory import constant
+from headrace.plan.quantity import Input, Quantity
+from headrace.plan.replica import Replica
+from headrace.plan.speed import Band, Load
+
+_MOST_OF_A_POOL = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pools:
+    """Replicas for each. bandwidth_bytes_per_s: of a transfer; None for what the devices have."""
+
+    prefill: int
+    decode: int
+    bandwidth_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prefill", "decode"):
+            not_below(f"{name} replicas", getattr(self, name), 1, "each pool has one: write 1:2")
+        if self.bandwidth_bytes_per_s is not None:
+            above_zero("transfer", self.bandwidth_bytes_per_s, "GB/s, as 50 of InfiniBand NDR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart:
+    """The answer. together: requests/s of as many replicas that do both.
+
+    bound_by: the pool that is full first. best: the pools, of up to 16 replicas each, that do most
+    requests for each replica.
+    """
+
+    pools: Pools
+    ttft: Quantity
+    tpot: Quantity
+    transfer: Quantity
+    requests: Quantity
+    together: Quantity
+    bound_by: str
+    best: tuple[int, int]
+    note: str = ""
+
+    @property
+    def figures(self) -> tuple[Quantity, ...]:
+        """All of them."""
+        return (self.ttft, self.transfer, self.tpot, self.requests, self.together)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "prefill_replicas": self.pools.prefill,
+            "decode_replicas": self.pools.decode,
+            "bound_by": self.bound_by,
+            "best_pools": {"prefill": self.best[0], "decode": self.best[1]},
+            "quantities": [one.as_dict() for one in self.figures],
+            "note": self.note,
+        }
+
+
+def apart(catalog: Catalog, replica: Replica, load: Load, pools: Pools) -> Apart:
+    """`replica` in both pools under `load`.
+
+    Raises ConfigError where nothing is known of what the devices could send over, and for answers
+    of one token, which no decode follows.
+    """
+    if load.output_tokens < 2:
+        raise ConfigError("output is 1 token; without a second there is no decode: ask for more")
+    speed = replica.model.speed(load)
+    slower_first, first_input = constant(catalog, "disaggregation-ttft-factor")
+    slower_each, each_input = constant(catalog, "disaggregation-tpot-factor")
+    link, devices, note = _transfer_link(replica, pools)
+    cache = replica.memory(load.prompt_tokens + load.output_tokens, load.batch).cache
+    sent = cache.request_bytes(load.prompt_tokens)
+    transfer_s = sent / link.bandwidth_bytes_per_s + link.latency_s
+    transfer = Quantity(
+        "apart.transfer", "transfer of the KV cache", transfer_s, "s", "D1",
+        (
+            Input("KV of the prompt on a device", sent, "byte", replica.shape.origin, "exact"),
+            Input("bandwidth", link.bandwidth_bytes_per_s, "byte/s", link.name, "given"),
+            Input("latency", link.latency_s, "s", link.latency_source or link.name, "given"),
+            Input("devices that send", devices, "", "--count", "given"),
+        ),
+    )  # fmt: skip
+    prefill, step = speed.ttft, speed.tpot
+    ttft = _time("apart.ttft", "TTFT apart", prefill, slower_first, transfer_s, "D1", first_input)
+    tpot = _time("apart.tpot", "TPOT apart", step, slower_each, 0.0, "D2", each_input)
+
+    def rates(many: Pools, first_s: float, each_s: float) -> tuple[float, float]:
+        answers = load.batch / ((load.output_tokens - 1) * each_s)
+        return many.prefill / first_s, many.decode * answers
+
+    def slower(many: Pools, first_s: float, each_s: float) -> float:
+        return min(rates(many, first_s, each_s))
+
+    first = {end: getattr(prefill, end) * slower_first for end in ("best_s", "value_s", "worst_s")}
+    ends = zip(
+        ("worst_s", "value_s", "best_s"), (tpot.band[1], tpot.value, tpot.band[0]), strict=True
+    )
+    low, value, high = (slower(pools, first[end], each) for end, each in ends)
+    prompts, answers = rates(pools, first["value_s"], tpot.value)
+    given = (
+        Input("prefill replicas", pools.prefill, "", "--apart", "given"),
+        Input("decode replicas", pools.decode, "", "--apart", "given"),
+        Input("batch", load.batch, "requests", "--batch", "given"),
+        Input("output", load.output_tokens, "tokens", "--output", "given"),
+    )
+    requests = Quantity(
+        "apart.requests", "requests served apart", value, "requests/s", "D3", given, low, high
+    )
+    both = pools.prefill + pools.decode
+    whole = [
+        both * load.batch
+        / (load.batch * getattr(prefill, end) + (load.output_tokens - 1) * getattr(step, end))
+        for end in ("worst_s", "value_s", "best_s")
+    ]  # fmt: skip
+    together = Quantity(
+        "apart.together", "requests served by as many replicas together", whole[1], "requests/s",
+        "D4", given, whole[0], whole[2],
+    )  # fmt: skip
+    sizes = [
+        (one, two)
+        for one in range(1, _MOST_OF_A_POOL + 1)
+        for two in range(1, _MOST_OF_A_POOL + 1)
+    ]  # fmt: skip
+
+    def for_each(size: tuple[int, int]) -> tuple[float, int]:
+        many = replace(pools, prefill=size[0], decode=size[1])
+        served = slower(many, first["value_s"], tpot.value) / sum(size)
+        return round(served, 12), -sum(size)  # of two alike the fewer replicas
+
+    return Apart(
+        pools=pools,
+        ttft=ttft,
+        tpot=tpot,
+        transfer=transfer,
+        requests=requests,
+        together=together,
+        bound_by="prefill" if prompts <= answers else "decode",
+        best=max(sizes, key=for_each),
+        note=note,
+    )
+
+
+def _transfer_link(replica: Replica, pools: Pools) -> tuple[Link, int, str]:
+    """What a device sends its part of the cache over, and how many do."""
+    devices = replica.place.devices
+    if pools.bandwidth_bytes_per_s is not None:
+        each = pools.bandwidth_bytes_per_s / devices
+        return Link(name="--transfer", bandwidth_bytes_per_s=each, latency_s=0.0), devices, ""
+    device = replica.model.setup.device
+    if device.network is not None:
+        return device.network, devices, ""
+    note = "the network between machines is not known: KV is sent over the link inside one"
+    return link_between(device, 2), devices, note
+
+
+def _time(
+    id: str, name: str, band: Band, factor: float, more_s: float, formula: str, source: Input
+) -> Quantity:
+    best, value, worst = (
+        one * factor + more_s for one in (band.best_s, band.value_s, band.worst_s)
+    )
+    inputs = (
+        Input("together", band.value_s, "s", f"figure speed.{id.rpartition('.')[2]}", "given"),
+        source,
+    )
+    return Quantity(id, name, value, "s", formula, inputs, best, worst)

@@ -1,0 +1,61 @@
+"""How long one step of an engine takes, as a line in what the step does.
+
+Prefill is a + b tokens, decode is c + d batch + e context, as DistServe (Y. Zhong and others, 2024)
+fits them; a step of chunked prefill does both at once and pays the fixed part once. Attention of a
+prompt over what comes before it is a term of its own, as it grows with the square of the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from headrace.plan.checked import not_below
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyModel:
+    """Seconds by what a step holds; every part at least 0.
+
+    step_s: whatever it holds. prefill_token_s: each prompt token. prefill_pair_s: each pair of a
+    prompt token and one it attends to. decode_request_s: each request that decodes.
+    decode_context_token_s: each token of context that a decoding request attends to. request_s:
+    once a request outside of all steps, from its arrival to the queue and from the last step to the
+    client. source: what fitted or stated it, as it is printed.
+    """
+
+    step_s: float
+    prefill_token_s: float
+    prefill_pair_s: float
+    decode_request_s: float
+    decode_context_token_s: float
+    request_s: float = 0.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name != "source":
+                not_below(name, value, 0.0, "seconds; a fit that finds less is wrong")
+
+    def step(
+        self,
+        prefills: Iterable[tuple[int, int]],
+        decode_requests: int,
+        decode_context_tokens: int,
+    ) -> float:
+        """Seconds of a step.
+
+        prefills: first position and number of tokens of each piece of a prompt in it.
+        decode_context_tokens: of all decoding requests together.
+        """
+        tokens = pairs = 0
+        for start, count in prefills:
+            tokens += count
+            pairs += count * start + count * (count + 1) // 2
+        return (
+            self.step_s
+            + self.prefill_token_s * tokens
+            + self.prefill_pair_s * pairs
+            + self.decode_request_s * decode_requests
+            + self.decode_context_token_s * decode_context_tokens
+        )

@@ -1,0 +1,1 @@
+"""Pitfalls as checks over configs of engines and gateways, bench results and prompts."""

@@ -1,0 +1,37 @@
+"""What each kind of plan gives to a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.page.plots.frame import Plot
+from headrace.page.sheet import Cell, Sheet
+from headrace.plan.quantity import Quantity
+from headrace.plan.shown import band, shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPart:
+    """One plan of a page.
+
+    verdicts: sentences, with good news True, bad news False, neither None. tiles: name and value.
+    assumptions: what a reader has to know of the figures.
+    """
+
+    title: str
+    subject: str
+    verdicts: tuple[tuple[str, bool | None], ...]
+    tiles: tuple[tuple[str, str], ...]
+    plots: tuple[Plot, ...]
+    sheets: tuple[Sheet, ...]
+    assumptions: tuple[str, ...]
+    quantities: tuple[Quantity, ...]
+
+
+def figure_row(one: Quantity, *, bytes_too: bool = False) -> tuple[Cell, ...]:
+    """Name with id below, value with unit, band; GiB beside it where that is wanted."""
+    low, high = one.band
+    cells = [Cell(one.name, one.id), Cell(shown(one.value, one.unit))]
+    if bytes_too:
+        cells.append(Cell(f"{one.value / 2**30:,.2f} GiB"))
+    return (*cells, Cell(band(low, high, one.unit)))

@@ -1,0 +1,26 @@
+"""What runtimes would say of a choice of parallelism that arithmetic alone lets pass."""
+
+from __future__ import annotations
+
+from headrace.errors import ConfigError
+from headrace.plan.replica import Replica
+
+
+def parallel_notes(replica: Replica) -> tuple[str, ...]:
+    """A note where heads do not divide over the devices.
+
+    Raises ConfigError for expert parallelism of a model without experts.
+    """
+    shape, parallelism = replica.shape, replica.model.setup.parallelism
+    if parallelism.expert > 1 and not shape.moe:
+        raise ConfigError(
+            f"expert_parallel is {parallelism.expert}; {shape.name} has no experts: leave it out"
+        )
+    tensor = parallelism.tensor
+    heads = sorted({layer.heads for layer in shape.attention if layer.heads % tensor})
+    if not heads:
+        return ()
+    return (
+        f"{' and '.join(map(str, heads))} attention heads do not divide over {tensor} devices, "
+        "which most runtimes refuse; powers of two divide most models",
+    )

@@ -1,0 +1,143 @@
+"""Options by API: what the token costs, what is known of the speed, and who may be asked."""
+
+from __future__ import annotations
+
+from headrace.catalog import Catalog
+from headrace.catalog.fact import Confidence
+from headrace.catalog.rows import Measurement, Model, Price
+from headrace.errors import ConfigError
+from headrace.plan.quantity import Input, Quantity
+from headrace.plan.recommendation.breach import Breach, RuledOut
+from headrace.plan.recommendation.models import model_breaches
+from headrace.plan.recommendation.money import month_of_api
+from headrace.plan.recommendation.option import Option
+from headrace.plan.recommendation.question import Question
+from headrace.plan.recommendation.size import quality_of
+
+
+def api_options(catalog: Catalog, question: Question) -> tuple[list[Option], list[RuledOut]]:
+    """Every price that holds on the day, as an option or as ruled out."""
+    options, out = [], []
+    wanted = {catalog.model_id(name) for name in question.models}
+    for price in catalog.prices:
+        row = catalog.models.find(price.model)
+        if not (price.in_use and price.holds_on(question.on)) or row is None:
+            continue
+        if wanted and row.id not in wanted:
+            continue
+        found = _option(catalog, question, price, row)
+        if isinstance(found, Option):
+            options.append(found)
+        else:
+            out.append(found)
+    return options, out
+
+
+def _option(catalog: Catalog, question: Question, price: Price, row: Model) -> Option | RuledOut:
+    provider = catalog.providers.find(price.provider)
+    seller = price.provider if provider is None else provider.name
+    name = f"{row.name} by {seller}"
+    id = f"recommend.{row.id}.api.{catalog.provider_id(price.provider)}"
+    breaches = list(model_breaches(catalog, question, row))
+    # Licences bind who runs the weights; age counts where weights can be had.
+    breaches = [one for one in breaches if one.rule != "rule-licence"]
+    if question.private:
+        breaches.append(Breach(rule="rule-private", text=f"prompts go to {seller}"))
+    if question.edge:
+        breaches.append(Breach(rule="rule-edge", text=f"runs at {seller}"))
+    longest = price.context_tokens
+    if longest is not None and question.context_tokens > longest:
+        over = question.context_tokens - longest
+        breaches.append(
+            Breach(rule="rule-context", text=f"{seller} takes {longest:,} tokens, {over:,} fewer",
+                   excess=over / longest, option=f"--context {longest}")
+        )  # fmt: skip
+    try:
+        month, request_usd, batch = month_of_api(id, price, question)
+    except ConfigError as error:
+        told = str(error).partition(":")[0]
+        return RuledOut(
+            name=name, breaches=(*breaches, Breach(rule="rule-price", text=told)), model=row.id
+        )
+    budget = question.budget_usd
+    if budget is not None and month.value > budget:
+        breaches.append(
+            Breach(
+                rule="rule-budget",
+                text=f"${month.value:,.0f} a month, ${month.value - budget:,.0f} over "
+                f"${budget:,.0f}",
+                excess=month.value / budget - 1, option=f"--budget {int(month.value) + 1}",
+            )
+        )  # fmt: skip
+    ttft, tpot, known = _speed(catalog, id, row, price.provider)
+    breaches += _too_slow(question, ttft, tpot)
+    if breaches:
+        return RuledOut(name=name, breaches=tuple(breaches), model=row.id)
+    marks = () if known or not question.slo else (
+        Breach(rule="rule-api-speed", text="its speed is not known, so the SLO is not checked"),
+    )  # fmt: skip
+    return Option(
+        id=id, name=name, model=row.id, model_name=row.name, quality=quality_of(row),
+        paid="by token", usd_per_month=month, api=catalog.provider_id(price.provider), ttft=ttft,
+        tpot=tpot, marks=marks,
+        reasons=(
+            f"${request_usd:.3g} a request of {question.prompt_tokens:,} and "
+            f"{question.output_tokens:,} tokens" + (", by the batch API" if batch else ""),
+            "no machines to run, none that stand idle",
+        ),
+    )  # fmt: skip
+
+
+def _speed(
+    catalog: Catalog, id: str, row: Model, provider: str
+) -> tuple[Quantity | None, Quantity | None, bool]:
+    """What was measured of the model there under stated conditions; claims are not used."""
+    for one in catalog.measurements:
+        if one.model is None or one.provider is None or one.output_tokens_per_s is None:
+            continue
+        same = catalog.model_id(one.model) == row.id
+        if not same or catalog.provider_id(one.provider) != catalog.provider_id(provider):
+            continue
+        ttft = _measured(one, id, "ttft_s")
+        tpot = _measured(one, id, "output_tokens_per_s")
+        if tpot is not None:
+            return ttft, tpot, ttft is not None
+    return None, None, False
+
+
+def _measured(one: Measurement, id: str, field: str) -> Quantity | None:
+    span = getattr(one, field)
+    fact = one.facts.get(field)
+    if span is None or fact is None or span.middle is None:
+        return None
+    if fact.confidence in (Confidence.CLAIM, Confidence.LOW):
+        return None
+    low, value, high = span.low, span.middle, span.high
+    name = "TTFT"
+    if field != "ttft_s":
+        name = "TPOT"
+        low, value, high = 1 / high, 1 / value, 1 / low
+    seen = Input(f"{one.id}.{field}", str(span), fact.unit, fact.source, "measured",
+                 fact.as_of.isoformat(), fact.disputed_by, fact.note)  # fmt: skip
+    return Quantity(
+        f"{id}.{name.lower()}", f"{name} as published", value, "s", "O7", (seen,), low, high
+    )
+
+
+def _too_slow(question: Question, ttft: Quantity | None, tpot: Quantity | None) -> list[Breach]:
+    found = []
+    for metric, figure in (("ttft", ttft), ("tpot", tpot)):
+        limit = next((one for one in question.slo if one.metric == metric), None)
+        if figure is None or limit is None or figure.value <= limit.seconds:
+            continue
+        over = (figure.value - limit.seconds) * 1e3
+        found.append(
+            Breach(
+                rule=f"rule-{metric}",
+                text=f"{metric.upper()} is {figure.value * 1e3:.4g} ms as published, {over:.4g} ms "
+                f"over {limit.seconds * 1e3:g} ms",
+                excess=figure.value / limit.seconds - 1,
+                option=f"--slo {metric}:{figure.value * 1e3:.0f}",
+            )
+        )
+    return found

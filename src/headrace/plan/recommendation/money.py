@@ -1,0 +1,95 @@
+"""What a month costs: of machines rented, bought or there already, and of an API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.catalog import Catalog
+from headrace.catalog.rows import Hardware, Price
+from headrace.errors import ConfigError
+from headrace.plan.cost import HOURS_PER_MONTH, ApiUse, api_cost
+from headrace.plan.cost_terms import CostTerms, owned, rent_of
+from headrace.plan.quantity import Input, Quantity
+from headrace.plan.recommendation.option import Paid
+from headrace.plan.recommendation.question import Question
+
+SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class HourPrice:
+    """USD an hour of one device, with the band; None where nobody states it."""
+
+    paid: Paid
+    low: float
+    value: float
+    high: float
+    inputs: tuple[Input, ...]
+
+
+def hour_price(catalog: Catalog, row: Hardware | None) -> HourPrice | None:
+    """The cheaper of renting and buying one device; this machine (None) is there already."""
+    if row is None:
+        there = Input("this machine", 0.0, "USD/h", "it is there already; power is left out",
+                      "assumed")  # fmt: skip
+        return HourPrice(paid="there already", low=0.0, value=0.0, high=0.0, inputs=(there,))
+    found = []
+    terms = CostTerms()
+    try:
+        rent = rent_of(row, terms)
+    except ConfigError:
+        pass
+    else:
+        found.append(
+            HourPrice(
+                paid="rented", low=rent.low, value=rent.value, high=rent.high, inputs=(rent.input,)
+            )
+        )
+    try:
+        bought = owned(catalog, row, terms, 1)
+    except ConfigError:
+        pass
+    else:
+        low, value, high = (
+            one.hour(terms.utilization).usd_per_hour
+            for one in (bought.best, bought.value, bought.worst)
+        )
+        found.append(
+            HourPrice(paid="bought", low=low, value=value, high=high, inputs=bought.inputs)
+        )
+    return min(found, key=lambda one: one.value, default=None)
+
+
+def month_of_devices(id: str, price: HourPrice, devices: int) -> Quantity:
+    """USD a month of so many devices, busy or not."""
+    hours = devices * HOURS_PER_MONTH
+    return Quantity(
+        f"{id}.month", f"a month of {devices} devices, {price.paid}", price.value * hours,
+        "USD/month", "O5", (*price.inputs, Input("devices", devices, "", "figure", "given")),
+        price.low * hours, price.high * hours,
+    )  # fmt: skip
+
+
+def month_of_api(id: str, price: Price, question: Question) -> tuple[Quantity, float, bool]:
+    """USD a month by the token, USD of a request, and whether the batch discount is in it.
+
+    Raises ConfigError where the price lacks what the request needs.
+    """
+    batch = question.task == "batch" and price.batch_factor is not None
+    use = ApiUse(
+        prompt_tokens=question.prompt_tokens, output_tokens=question.output_tokens,
+        cache_read_share=question.cached_prompt_share, batch=batch,
+    )  # fmt: skip
+    cost = api_cost(price, use)
+    requests = question.mean_rate * SECONDS_PER_MONTH
+    fact = price.facts["input_usd_per_million_tokens"]
+    inputs = (
+        Input("price of a request", cost.usd_per_request, "USD", fact.source, "data sheet",
+              fact.as_of.isoformat(), fact.disputed_by),
+        Input("mean rate", question.mean_rate, "requests/s", "--mean-rate or --rate", "given"),
+    )  # fmt: skip
+    figure = Quantity(
+        f"{id}.month", "a month, by the token", requests * cost.usd_per_request, "USD/month", "O5",
+        inputs,
+    )  # fmt: skip
+    return figure, cost.usd_per_request, batch

@@ -1,0 +1,101 @@
+"""One way to serve what was asked for: a model on machines, or an API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.plan.quantity import Quantity
+from headrace.plan.recommendation.advice import Advice
+from headrace.plan.recommendation.breach import Breach
+from headrace.plan.recommendation.size import Quality
+
+Paid = Literal["rented", "bought", "there already", "by token", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """What a self-hosted option runs on. devices: of one replica.
+
+    batch: requests a replica decodes together at most. capacity_requests_per_s: of one replica.
+    in_flight: requests at once, of all replicas, by Little. memory_bytes: needed on a device.
+    usable_share: of its memory, that a runtime takes.
+    """
+
+    hardware: str
+    hardware_name: str
+    devices: int
+    tensor: int
+    pipeline: int
+    replicas: int
+    batch: int
+    capacity_requests_per_s: float
+    utilization: float
+    in_flight: float
+    memory_bytes: float
+    usable_bytes: float
+    usable_share: float
+
+    @property
+    def all_devices(self) -> int:
+        """Of all replicas."""
+        return self.devices * self.replicas
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option. id: unique in an answer. api: the provider's id; machines: None of an API.
+
+    quantization, runtime: ids of rows; "" of an API. ttft, tpot, e2e: s, None where not known, and
+    of machines until the option is told. e2e_s: the middle of e2e, by which it is ranked.
+    marks: soft rules it breaks. advice: what the decision trees say of it.
+    """
+
+    id: str
+    name: str
+    model: str
+    model_name: str
+    quality: Quality
+    paid: Paid
+    usd_per_month: Quantity | None
+    quantization: str = ""
+    runtime: str = ""
+    api: str = ""
+    machines: Machines | None = None
+    ttft: Quantity | None = None
+    tpot: Quantity | None = None
+    e2e: Quantity | None = None
+    e2e_s: float | None = None
+    marks: tuple[Breach, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def figures(self) -> tuple[Quantity, ...]:
+        """Every figure, by which `plan explain` finds them."""
+        found = (self.ttft, self.tpot, self.e2e, self.usd_per_month)
+        return tuple(one for one in found if one is not None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        machines = None
+        if self.machines is not None:
+            one = self.machines
+            machines = {
+                "hardware": one.hardware, "devices_of_a_replica": one.devices,
+                "tensor_parallel": one.tensor, "pipeline_parallel": one.pipeline,
+                "replicas": one.replicas, "devices": one.all_devices, "batch": one.batch,
+                "capacity_requests_per_s": one.capacity_requests_per_s,
+                "utilization": one.utilization, "in_flight": one.in_flight,
+                "memory_bytes": round(one.memory_bytes), "usable_bytes": round(one.usable_bytes),
+            }  # fmt: skip
+        return {
+            "id": self.id, "name": self.name, "model": self.model,
+            "quantization": self.quantization or None, "runtime": self.runtime or None,
+            "api": self.api or None, "paid": self.paid, "machines": machines,
+            "quality": self.quality.as_dict(),
+            "quantities": [one.as_dict() for one in self.figures],
+            "marks": [{"rule": one.rule, "text": one.text} for one in self.marks],
+            "advice": [one.as_dict() for one in self.advice],
+            "reasons": list(self.reasons),
+        }  # fmt: skip

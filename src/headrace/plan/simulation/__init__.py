@@ -1,0 +1,1 @@
+"""Requests over time on replicas that run the engine's own scheduler."""

@@ -1,0 +1,133 @@
+"""The engine of a replica on hardware as it is named: its KV cache and the times of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.catalog import Catalog
+from headrace.errors import ConfigError, shown
+from headrace.plan.calibration.stored import Found
+from headrace.plan.hardware_memory import THIS, constant_span
+from headrace.plan.latency_model import LatencyModel
+from headrace.plan.latency_of_roofline import latency_of_roofline
+from headrace.plan.replica import Replica
+from headrace.plan.simulation.settings import EngineSettings
+
+_PARTS = tuple(name for name in LatencyModel.__dataclass_fields__ if name != "source")
+
+
+def engine_of(
+    replica: Replica,
+    *,
+    context_tokens: int,
+    max_num_seqs: int,
+    prefix_caching: bool = True,
+    latency: LatencyModel | None = None,
+    num_blocks: int | None = None,
+) -> EngineSettings:
+    """The engine of a replica that serves requests of about `context_tokens`.
+
+    latency: None for the line closest to the replica's roofline. num_blocks: None for what is free
+    for KV by the memory plan. Raises ConfigError where not one such request fits.
+    """
+    block_size = replica.storage.block_tokens
+    if num_blocks is None:
+        num_blocks = _blocks(replica, context_tokens, max_num_seqs)
+    if latency is None:
+        most = num_blocks * block_size // context_tokens
+        latency = latency_of_roofline(
+            replica.model,
+            most_batch=max(1, min(max_num_seqs, most)),
+            most_context_tokens=2 * context_tokens,
+        ).latency
+    return EngineSettings(
+        latency=latency,
+        num_blocks=num_blocks,
+        block_size=block_size,
+        max_num_batched_tokens=replica.model.setup.prefill_chunk_tokens,
+        max_num_seqs=max_num_seqs,
+        prefix_caching=prefix_caching,
+    )
+
+
+def kv_bytes_per_token(replica: Replica, context_tokens: int) -> float:
+    """Of all layers, on all devices of the replica together; a mean where layers have windows."""
+    cache = replica.memory(context_tokens, 1).cache
+    return cache.request_bytes(context_tokens) * replica.place.devices / context_tokens
+
+
+def measured_latency(found: Found, hardware: str, model: str) -> LatencyModel | None:
+    """What `headrace plan calibrate` has fitted to this very model on this machine, if it did."""
+    if hardware != THIS or found.calibration is None:
+        return None
+    fits = (one for one in found.calibration.models if one.model == model)
+    return next((one.latency for one in fits if one.latency is not None), None)
+
+
+def read_latency(path: Path) -> LatencyModel:
+    """A JSON object with the fields of LatencyModel. Raises ConfigError."""
+    try:
+        found: Any = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; name a file that can be read") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: is not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: must be an object with {', '.join(_PARTS)}")
+    source = str(found.pop("source", "")) or f"from {path}"
+    unknown = [name for name in found if name not in _PARTS]
+    missing = [name for name in _PARTS if name not in found and name != "request_s"]
+    if unknown or missing:
+        wrong = f"has {shown(unknown[0])}" if unknown else f"lacks {missing[0]}"
+        raise ConfigError(f"{path}: {wrong}; the fields are {', '.join(_PARTS)}, in seconds")
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"{path}: {name} is {shown(value)}; it must be a number of seconds")
+    return LatencyModel(**found, source=source)
+
+
+def with_parts(latency: LatencyModel, parts: dict[str, float]) -> LatencyModel:
+    """The same with some parts given. Raises ConfigError for a part there is none of."""
+    if not parts:
+        return latency
+    for name in parts:
+        if name not in _PARTS:
+            raise ConfigError(f"latency {shown(name)}: must be one of {', '.join(_PARTS)}")
+    said = ", ".join(f"{name} given" for name in parts)
+    source = f"{latency.source}; {said}" if latency.source else said
+    changed: dict[str, Any] = {**parts, "source": source}
+    return replace(latency, **changed)
+
+
+def latency_of_parts(parts: dict[str, float]) -> LatencyModel:
+    """A model of given parts alone, those left out 0."""
+    nothing = LatencyModel(
+        step_s=0.0, prefill_token_s=0.0, prefill_pair_s=0.0, decode_request_s=0.0,
+        decode_context_token_s=0.0,
+    )  # fmt: skip
+    return with_parts(nothing, parts)
+
+
+def stated_cold_start_s(catalog: Catalog) -> tuple[float, float]:
+    """Least and greatest, of the catalog's constant."""
+    return constant_span(catalog, "cold-start-70b")
+
+
+def _blocks(replica: Replica, context_tokens: int, max_num_seqs: int) -> int:
+    plan = replica.memory(context_tokens, max_num_seqs)
+    size = replica.storage.block_tokens
+    # With windows and states a request needs less than tokens alone say, so a block is as large as
+    # those of such a request are on average.
+    block_bytes = plan.cache.request_bytes(context_tokens) / -(-context_tokens // size)
+    blocks = int(plan.free_for_kv.value / block_bytes)
+    if blocks * size < context_tokens:
+        replica.check_fits(context_tokens, 1)
+        raise ConfigError(
+            f"the KV cache of a replica holds {max(0, blocks) * size:,} tokens, and a request has "
+            f"{context_tokens:,}: take more devices with --count, or fewer bits with --kv-type"
+        )
+    return blocks

@@ -1,0 +1,142 @@
+"""What is simulated: the engine of a replica, how many of them, and what happens to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.errors import ConfigError, shown
+from headrace.plan.checked import above_zero, not_below
+from headrace.plan.latency_model import LatencyModel
+
+Routing = Literal["round-robin", "least-loaded", "prefix-aware"]
+ScaleBy = Literal["queue", "kv", "slo"]
+Role = Literal["all", "prefill", "decode"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """One replica; names are the engine's own. num_blocks: of the KV cache, of block_size tokens.
+
+    Raises ConfigError.
+    """
+
+    latency: LatencyModel
+    num_blocks: int
+    block_size: int = 16
+    max_num_batched_tokens: int = 2048
+    max_num_seqs: int = 256
+    prefix_caching: bool = True
+    single_steps: bool = False
+    """Whether each step is planned alone, which gives the same and takes longer."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_blocks", "block_size", "max_num_batched_tokens", "max_num_seqs"):
+            not_below(name, getattr(self, name), 1, "a replica that computes nothing never ends")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoscaleSettings:
+    """When replicas are added and taken away; the rule is that of Kubernetes: desired =
+    ⌈replicas · metric / target⌉, unchanged within `tolerance`.
+
+    metric, by `by`: "queue": requests that wait, of a ready replica; "kv": the share of KV blocks
+    in use; "slo": the 95th percentile of TTFT of the last `window_s` over `ttft_s`. cold_start_s:
+    least and greatest time until a new one is ready; each is as likely. down_after_s: fewer only
+    where fewer were desired for so long.
+    """
+
+    by: ScaleBy
+    target: float
+    least: int
+    most: int
+    cold_start_s: tuple[float, float]
+    interval_s: float = 15.0
+    down_after_s: float = 300.0
+    tolerance: float = 0.1
+    window_s: float = 60.0
+    ttft_s: float | None = None
+
+    def __post_init__(self) -> None:
+        above_zero("target", self.target, "desired replicas are the metric over it")
+        not_below("min_replicas", self.least, 1, "somebody has to answer")
+        not_below("max_replicas", self.most, self.least, "it is at least min_replicas")
+        above_zero("scale_interval", self.interval_s, "15 s is what Kubernetes does")
+        not_below("scale_down_after", self.down_after_s, 0, "300 s is what Kubernetes does")
+        not_below("cold_start", self.cold_start_s[0], 0, "seconds until a replica is ready")
+        not_below("cold_start", self.cold_start_s[1], self.cold_start_s[0], "least..greatest")
+        if self.by == "slo" and self.ttft_s is None:
+            raise ConfigError("scaling by slo needs a limit of TTFT: add --goodput ttft:500")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureSettings:
+    """Replicas that die: at given (second, replica) or, each of them, after an exponential time.
+
+    mtbf_s: mean time a ready replica lives; None: only at the given times. mttr_s: until it is
+    ready again; its cache is then empty.
+    """
+
+    at: tuple[tuple[float, int], ...] = ()
+    mtbf_s: float | None = None
+    mttr_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        not_below("mttr", self.mttr_s, 0, "seconds until a replica is back")
+        if self.mtbf_s is not None:
+            above_zero("mtbf", self.mtbf_s, "mean seconds between failures of a replica")
+        for second, replica in self.at:
+            not_below("fail_at", second, 0, "seconds from the start")
+            not_below("fail_at", replica, 0, "replicas are counted from 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disaggregation:
+    """Prefill and decode on replicas of their own, the KV cache sent from one to the other.
+
+    kv_bytes_per_token: of all layers. Raises ConfigError.
+    """
+
+    prefill_replicas: int
+    decode_replicas: int
+    kv_bytes_per_token: float
+    link_bytes_per_s: float
+    link_latency_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        not_below("prefill_replicas", self.prefill_replicas, 1, "each pool has a replica")
+        not_below("decode_replicas", self.decode_replicas, 1, "each pool has a replica")
+        above_zero("kv_bytes_per_token", self.kv_bytes_per_token, "keys and values of all layers")
+        above_zero("link", self.link_bytes_per_s, "bytes a second")
+        not_below("link_latency", self.link_latency_s, 0, "seconds")
+
+    def transfer_s(self, tokens: int) -> float:
+        """Of the KV cache of so many tokens, alone on the link."""
+        return self.link_latency_s + tokens * self.kv_bytes_per_token / self.link_bytes_per_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationSettings:
+    """A service. replicas: at the start; unused with disaggregation, which has its own.
+
+    sample_s: seconds between two points of the series over time. seed: of all that is drawn here.
+    """
+
+    engine: EngineSettings
+    replicas: int = 1
+    routing: Routing = "least-loaded"
+    autoscale: AutoscaleSettings | None = None
+    failures: FailureSettings | None = None
+    disaggregation: Disaggregation | None = None
+    sample_s: float = 10.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        not_below("replicas", self.replicas, 1, "a service has a replica")
+        above_zero("sample_s", self.sample_s, "seconds between points of the series")
+        scale = self.autoscale
+        if scale and not self.disaggregation and not scale.least <= self.replicas <= scale.most:
+            raise ConfigError(
+                f"replicas is {shown(self.replicas)}; with autoscaling it is from min_replicas "
+                f"{scale.least} to max_replicas {scale.most}: change one of them"
+            )

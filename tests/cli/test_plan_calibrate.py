@@ -1,0 +1,124 @@
+"""`headrace plan calibrate` as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace import __version__
+from headrace.cli.main import cli
+from headrace.errors import ConfigError
+from headrace.plan.calibration.measured import Measured, read_measured, write_measured
+from tests.plan.calibrations import LARGE, SMALL, TESTS, measured
+from tests.tiny import write_tiny_gguf
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing is measured of this machine, whatever its user has stored."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def run(*words: str | Path) -> Result:
+    result = CliRunner().invoke(cli, ["plan", *map(str, words)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(*words: str | Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        CliRunner().invoke(cli, ["plan", *map(str, words)], catch_exceptions=False)
+    return str(caught.value)
+
+
+@pytest.fixture
+def sets(tmp_path: Path) -> list[Path]:
+    found = []
+    for model in (SMALL, LARGE):
+        path = tmp_path / f"{model}.json"
+        of_here = msgspec.structs.replace(measured(model, noise=0.02), version=__version__)
+        write_measured(path, [of_here])
+        found.append(path)
+    return found
+
+
+def test_fit_store_plan_and_turn_off(sets: list[Path], cache: Path) -> None:
+    fitted = run("calibrate", "--from", sets[0]).output
+    (path,) = (cache / "headrace" / "calibration").glob("headrace-*.json")
+    assert f"stored in {path}" in fitted
+    assert "each test by a fit without it" in fitted and "the 5 worst" in fitted
+    speed = ("speed", SMALL, "--quantization", "q8-0", "--batches", "1")
+    planned = run(*speed).output
+    assert "int8 products, calibrated" in planned and "T2C" in planned
+    assert json.loads(run(*speed, "--json").output)["basis"] == "calibrated"
+    with_cost = run(
+        "cost", SMALL, "--quantization", "q8-0", "--price", "1000", "--power", "99"
+    ).output
+    assert "note: calibrated: " in with_cost
+    assert "run `headrace bench machine` first" in refused(*speed, "--no-calibration")
+    shown = run("calibrate").output
+    assert f"as stored in {path}" in shown and "Q8_0" in shown
+
+
+def test_fit_on_one_and_predict_the_other(sets: list[Path], cache: Path) -> None:
+    done = run("calibrate", "--from", sets[0], "--check", sets[1], "--no-store", "--json")
+    found = json.loads(done.stdout)
+    assert len(found["checked"]) == len(TESTS)
+    assert found["checked_error"]["mean"] < 0.06
+    assert {row["model"] for row in found["checked"]} == {"Llama 3.2 1B"}
+    assert not (cache / "headrace").exists()
+    table = run("calibrate", "--from", sets[0], "--check", sets[1], "--no-store").output
+    assert "predicted, not fitted to" in table and "checked: off by" in table
+
+
+def test_both_models_have_errors_without_each(sets: list[Path]) -> None:
+    shown = run("calibrate", "--from", sets[0], "--from", sets[1], "--no-store", "--rows").output
+    assert "each model by a fit without it" in shown and "every test" in shown
+    assert shown.count("Llama 3.2 1B") == 1 + len(TESTS)
+
+
+def test_what_it_cannot_do(sets: list[Path], tmp_path: Path) -> None:
+    assert "add --measure" in refused("calibrate", "model.gguf")
+    assert "needs a MODEL" in refused("calibrate", "--measure")
+    assert "nothing is calibrated on this machine" in refused("calibrate")
+    one = read_measured(sets[0])[0]
+    other = tmp_path / "threads.json"
+    write_measured(other, [msgspec.structs.replace(one, threads=7)])
+    assert "differ in threads: 2, 7" in refused("calibrate", "--from", sets[0], "--from", other)
+
+
+def test_measure_fit_and_go_on(tmp_path: Path, cache: Path) -> None:
+    """On a tiny model: that it runs and keeps what it has, not what it finds."""
+    pytest.importorskip(
+        "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
+    )
+    model = write_tiny_gguf(tmp_path, "llama", "Q8_0", layers=1, max_positions=100)
+    words = ("calibrate", "--measure", model, "--repeats", "1", "--threads", "1")
+    first = run(*words)
+    assert "tests, about 1 min; nothing else should run" in first.stderr
+    (kept,) = read_measured(cache / "headrace" / "calibration" / "measured.json")
+    assert isinstance(kept, Measured) and kept.kind == "Q8_0" and kept.threads == 1
+    assert {row.test.positions <= 100 for row in kept.rows} == {True}
+    again = run(*words)
+    assert f"0 tests, about 0 min, {len(kept.rows)} are kept" in again.stderr
+    (same,) = read_measured(cache / "headrace" / "calibration" / "measured.json")
+    assert same == kept
+
+
+def test_results_of_bench_engine_are_taken(tmp_path: Path) -> None:
+    pytest.importorskip(
+        "headrace.ops.cpu._native", reason="the kernels are not built", exc_type=ImportError
+    )
+    model = write_tiny_gguf(tmp_path, "llama", "Q8_0", layers=1, max_positions=100)
+    words = ["--json", "-p", "32,64", "-n", "16", "-b", "1,2", "--repeats", "1", "--threads", "1"]
+    done = CliRunner().invoke(cli, ["bench", "engine", str(model), *words], catch_exceptions=False)
+    path = tmp_path / "lines.json"
+    path.write_text(done.stdout)
+    found = json.loads(run("calibrate", "--from", path, "--json").stdout)
+    assert [row["test"] for row in found["rows"]][:2] == ["pp32 b1", "pp64 b1"]
+    assert found["models"][0]["kind"] == "Q8_0" and found["threads"] == 1

@@ -1,0 +1,117 @@
+"""Many steps at once leave the very state that single steps leave."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from headrace.engine.fast_forward import fast_forward, steps_alike
+from headrace.engine.kv_cache import KVCache
+from headrace.engine.params import SamplingParams
+from headrace.engine.request import Request
+from headrace.engine.scheduler import Scheduler
+
+PARAMS = SamplingParams(temperature=0)
+
+
+def made_up(request: Request) -> int:
+    return -1 - request.arrival
+
+
+def single_step(scheduler: Scheduler, now_s: float) -> None:
+    plan = scheduler.schedule(now_s)
+    scheduler.complete(
+        plan, [made_up(row.request) if row.samples else None for row in plan.rows], now_s
+    )
+
+
+def state(scheduler: Scheduler) -> dict[str, Any]:
+    kv = scheduler.kv
+    return {
+        "running": [
+            (one.request_id, list(one.token_ids), one.num_computed, one.block_table, one.slot,
+             [node.digest for node in one.nodes], one.num_preemptions, one.first_token_s)
+            for one in scheduler.running
+        ],
+        "waiting": [(one.request_id, list(one.token_ids)) for one in scheduler.waiting],
+        "cached": [(node.digest, node.block) for node in kv._tree.cached],
+        "free": list(kv._free),
+        "touched": kv._num_touched,
+        "owned": kv.num_owned,
+        "evicted": list(kv._tree._evicted),
+        "totals": scheduler.totals,
+    }  # fmt: skip
+
+
+def workload(source: random.Random, count: int, priorities: int) -> list[tuple[int, Request]]:
+    """Requests and the steps in which they come; some share beginnings with others."""
+    found, at = [], 0
+    for number in range(count):
+        at += source.choice((0, 0, 1, 3, 20, 60))
+        length = source.randint(1, 90)
+        shared = source.choice((0, 0, 8, 24, 48))
+        tokens = [source.choice((7, 7, 9))] * min(shared, length)
+        tokens += [1000 + number] * (length - len(tokens))
+        request = Request(
+            str(number), tokens, length, PARAMS, max_len=length + source.randint(1, 90),
+            priority=source.randrange(priorities), arrival=number,
+        )  # fmt: skip
+        found.append((at, request))
+    return found
+
+
+def scheduler_of(source: random.Random) -> Scheduler:
+    kv = KVCache(
+        source.choice((46, 60, 200)), 4, prefix_caching=source.random() < 0.7
+    )  # 46 hold the longest request alone
+    return Scheduler(
+        kv,
+        max_num_batched_tokens=source.choice((3, 16, 64)),
+        max_num_seqs=source.choice((1, 3, 8)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_many_steps_at_once_are_as_many_single_steps(seed: int) -> None:
+    def made() -> tuple[Scheduler, list[tuple[int, Request]]]:
+        source = random.Random(seed)
+        return scheduler_of(source), workload(source, 20, source.choice((1, 1, 3)))
+
+    (quick, ahead), (slow, behind) = made(), made()
+    cuts = random.Random(seed)
+    step, skipped = 0, 0
+    while ahead or quick.running or quick.waiting:
+        while ahead and ahead[0][0] <= step:
+            quick.submit(ahead.pop(0)[1])
+            slow.submit(behind.pop(0)[1])
+        steps = steps_alike(quick)
+        if ahead:
+            steps = min(steps, ahead[0][0] - step)
+        steps = cuts.randint(0, steps)
+        if steps:
+            fast_forward(quick, steps, made_up)
+            skipped += steps
+        else:
+            single_step(quick, step)
+            steps = 1
+        for at in range(step, step + steps):
+            single_step(slow, at)
+        step += steps
+        if steps > 1 or not ahead:
+            assert state(quick) == state(slow)
+    quick.kv.check(quick.running)
+    assert skipped, "nothing was skipped"
+
+
+def test_nothing_is_skipped_while_a_prompt_is_read_or_somebody_may_enter() -> None:
+    scheduler = Scheduler(KVCache(100, 4), max_num_batched_tokens=8, max_num_seqs=4)
+    assert steps_alike(scheduler) == 0
+    scheduler.submit(Request("a", [1] * 12, 12, PARAMS, max_len=40))
+    single_step(scheduler, 0)
+    assert steps_alike(scheduler) == 0  # four tokens of the prompt are left
+    single_step(scheduler, 1)
+    assert steps_alike(scheduler) == 40 - 13 - 1
+    scheduler.submit(Request("b", [2] * 4, 4, PARAMS, max_len=6, arrival=1))
+    assert steps_alike(scheduler) == 0
