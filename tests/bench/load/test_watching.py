@@ -196,14 +196,35 @@ def test_garbage_collections_are_noted_while_they_are_watched() -> None:
         gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
     assert watch.collections == Collections(count=2, total_ns=14, longest_ns=7)
     watch.stop()
     assert len(gc.callbacks) == before
 
 
+def test_what_a_full_collection_left_is_not_walked_through_again() -> None:
+    watch = CollectionWatch()
+    gc.disable()
+    try:
+        watch.start()
+        kept = [[index] for index in range(1000)]
+        gc.collect(1)
+        before = gc.get_freeze_count()
+        gc.collect()
+        assert gc.get_freeze_count() >= before + len(kept)
+        lost: list[object] = []
+        lost.append(lost)
+        del lost
+        assert gc.collect() >= 1
+    finally:
+        watch.stop()
+        gc.unfreeze()
+        gc.enable()
+
+
 def test_one_that_had_begun_before_is_not_counted() -> None:
     watch = CollectionWatch(lambda: 5)
-    watch._note("stop", {})
+    watch._note("stop", {"generation": 0})
     assert watch.collections == Collections(0, 0, 0)
     together = all_collections([Collections(2, 10, 6), Collections(1, 9, 9)])
     assert together == Collections(3, 19, 9)

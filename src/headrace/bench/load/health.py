@@ -17,6 +17,8 @@ from headrace.bench.timer import Deadline, Timer
 TICK_NS = 20_000_000
 # An hour of them; then every second one is dropped and ticks come half as often.
 MAX_SAMPLES = 180_000
+# The oldest generation of the collector: with it all are collected.
+_FULL = 2
 
 
 class LoopWatch:
@@ -64,7 +66,12 @@ class LoopWatch:
 
 
 class CollectionWatch:
-    """Notes how long the interpreter's garbage collections take, from `start` to `stop`."""
+    """Notes how long the interpreter's garbage collections take, from `start` to `stop`, and keeps
+    full ones short.
+
+    What a full collection leaves is not looked at again until somebody unfreezes it: the records
+    of a run stay to its end, and walking through all of them would delay sends more each time.
+    """
 
     def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock_ns = clock_ns
@@ -89,6 +96,8 @@ class CollectionWatch:
             took_ns = self._clock_ns() - self._began_ns
             self._began_ns = None
             self.collections = added([self.collections, Collections(1, took_ns, took_ns)])
+        if info["generation"] == _FULL:
+            gc.freeze()
 
 
 def added(of: Iterable[Collections]) -> Collections:
