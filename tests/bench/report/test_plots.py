@@ -118,6 +118,18 @@ def test_the_knee_has_the_most_throughput_for_its_latency() -> None:
     assert load_curve("TTFT", points[:1], lambda of: of.ttft) is None
 
 
+def test_runs_of_one_load_are_joined_at_their_median() -> None:
+    once = load_curve("TTFT", [point(1, 100), point(5, 200)], lambda of: of.ttft)
+    thrice = [point(1, 100), point(5, 150), point(5, 200), point(5, 250)]
+    plot = load_curve("TTFT", thrice, lambda of: of.ttft)
+    assert once is not None and plot is not None
+    assert "one load at their median" in plot.caption
+    assert "one load" not in once.caption
+    lines = re.findall(r'd="(M[^"]*)" class="curve"', plot.svg)
+    assert [line.count("L") for line in lines] == [1, 1, 1]
+    assert len(hovers(plot)) == 3 * len(thrice)
+
+
 def test_a_point_is_of_the_intended_clock() -> None:
     made = run(steady(3, 100, 50, start_ms=400, intended_ms=0))
     got = load_point("a", summarize(made))

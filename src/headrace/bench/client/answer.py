@@ -117,6 +117,29 @@ def written(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def json_value(data: str | bytes) -> Any:
+    """What JSON says; raises ValueError, and RecursionError for what is nested too deeply.
+
+    Bytes that are no UTF-8 become the replacement character, and so does half of a surrogate pair,
+    escaped, which is JSON and no Unicode: servers that cut tokens into events send both.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raw = data.decode(errors="replace") if isinstance(data, bytes) else data
+        return _mended(json.loads(raw))
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(one) for one in value]
+    if isinstance(value, dict):
+        return {_mended(name): _mended(one) for name, one in value.items()}
+    return value
+
+
 def mapping(value: Any) -> dict[str, Any]:
     """`value` where it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
 from headrace.bench.client import anthropic_format, ollama_format, openai_format
-from headrace.bench.client.answer import Answer
+from headrace.bench.client.answer import Answer, json_value
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.client.raw import RawReply
 from headrace.protocol.sse import SSEReader, StreamTooLargeError
@@ -48,12 +46,7 @@ class AnswerText:
                     yield
                 for data, name in self._events(part):
                     self._event(data, name)
-        except (
-            StreamTooLargeError,
-            ollama_format.LineTooLongError,
-            msgspec.DecodeError,
-            RecursionError,
-        ):
+        except (StreamTooLargeError, ValueError, RecursionError):
             self._understood = False
 
     @property
@@ -76,7 +69,7 @@ class AnswerText:
         if data.strip() == openai_format.DONE_DATA:
             self._answer.end(self._raw.end_ns)
             return
-        event = msgspec.json.decode(data)
+        event = json_value(data)
         if not isinstance(event, dict) or self._take is None:
             self._understood = False
             return

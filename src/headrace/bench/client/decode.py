@@ -8,14 +8,13 @@ before it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.bench.client import anthropic_format, ollama_format, openai_format
-from headrace.bench.client.answer import Answer
+from headrace.bench.client.answer import Answer, json_value
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.client.failure_text import one_line, status_message
 from headrace.bench.client.raw import RawReply
@@ -138,6 +137,8 @@ def _failure(raw: RawReply, answer: Answer, form: _Format, stream: bool) -> Fail
             form.take_whole(answer, raw.end_ns, _object(raw.body, "the reply"))
     except _NotUnderstoodError as error:
         return Failure("protocol", str(error))
+    except RecursionError:
+        return Failure("protocol", "the reply's JSON is nested too deeply to be read")
     if answer.error is not None:
         return Failure("stream", f"the server reported: {answer.error}")
     if answer.ended:
@@ -218,7 +219,7 @@ def _lines(raw: RawReply) -> Iterator[tuple[int, str | bytes, str]]:
 def _object(data: str | bytes, what: str) -> dict[str, Any]:
     """The JSON object in `data`; raises _NotUnderstoodError naming `what`."""
     try:
-        value = _json(data)
+        value = json_value(data)
     except (ValueError, RecursionError) as error:
         start = one_line(
             data[:80].decode(errors="replace") if isinstance(data, bytes) else data[:80]
@@ -226,26 +227,6 @@ def _object(data: str | bytes, what: str) -> dict[str, Any]:
         raise _NotUnderstoodError(f"{what} is not JSON ({error}): {start}") from error
     if not isinstance(value, dict):
         raise _NotUnderstoodError(f"{what} is JSON, but no object")
-    return value
-
-
-def _json(data: str | bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        # Half of a surrogate pair, escaped, is JSON and no Unicode: servers that cut tokens into
-        # events send it. It becomes the replacement character.
-        raw = data.decode() if isinstance(data, bytes) else data
-        return _mended(json.loads(raw))
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_mended(one) for one in value]
-    if isinstance(value, dict):
-        return {_mended(name): _mended(one) for name, one in value.items()}
     return value
 
 

@@ -8,6 +8,8 @@ it load costs little, beyond it latency grows faster than throughput.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from statistics import median
 from typing import Literal
 
 from headrace.bench.load_point import LoadPoint, by_load
@@ -86,11 +88,19 @@ def load_curve(
         parts += frame.limit_upright(x, y, across(bend), name)
     if limit_ms is not None:
         parts += frame.limit_across(x, y, limit_ms, slo)
+    loads = [list(runs) for _, runs in groupby(known, key=lambda pair: key(pair[0])[0])]
     keys = []
     for name, colour, dash, value in _LINES:
         places = [(x.at(across(point)), y.at(value(got))) for point, got in known]
+        joined = [
+            (
+                x.at(median(across(point) for point, _ in runs)),
+                y.at(median(value(got) for _, got in runs)),
+            )
+            for runs in loads
+        ]
         keys.append(Key(name, colour, dash))
-        parts.append(frame.curve(places, keys[-1]))
+        parts.append(frame.curve(joined, keys[-1]))
         parts += [
             _dot(place, colour, f"{point.name}, {name} {duration(value(got))}. {_told(point)}")
             for place, (point, got) in zip(places, known, strict=True)
@@ -99,7 +109,8 @@ def load_curve(
         title=whole,
         svg=frame.svg(WIDTH, HEIGHT, whole, parts),
         caption=(
-            "Each point is a run, joined in order of offered load."
+            "Each point is a run, joined in order of offered load"
+            + (", those of one load at their median." if len(loads) < len(known) else ".")
             + (" Knee: most throughput over median end-to-end latency." if bend else "")
             + (f" {outside}" if outside else "")
         ),
