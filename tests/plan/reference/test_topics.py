@@ -15,7 +15,7 @@ from headrace.plan.reference.topics import TOPICS, Topic, topic_named
 KNOWN = Catalog.load()
 
 
-@pytest.mark.parametrize("topic", TOPICS.values(), ids=str)
+@pytest.mark.parametrize("topic", TOPICS.values(), ids=TOPICS)
 def test_every_line_has_source_and_date(topic: Topic) -> None:
     tables = topic.tables(KNOWN)
     assert tables and topic.about
