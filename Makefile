@@ -43,12 +43,13 @@ clients: ## the client packages that the tours in tests/clients need, in .venv-c
 .venv-train/.installed: $(NATIVE)
 	@sh tools/check_system.sh $(PYTHON)
 	$(PYTHON) -m venv .venv-train
-	.venv-train/bin/python -m pip install -q --upgrade pip
+	@.venv-train/bin/python -m pip install -q --upgrade pip
+	@echo "installing PyTorch in .venv-train, once (minutes)" >&2
 	.venv-train/bin/python -m pip install -q torch==2.13.0 safetensors -e .
 	@touch $@
 
 models: .venv-train/.installed ## train the family of small models, hours (ARGS="--dry-run" shows the plan)
-	.venv-train/bin/python -m tools.train.family $(ARGS)
+	@.venv-train/bin/python -m tools.train.family $(ARGS)
 
 soak: dev ## ten minutes under everything at once (ARGS="--seconds 60" for less)
 	$(BIN)/python -m tools.soak $(ARGS)

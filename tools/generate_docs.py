@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from headrace.catalog import Catalog
 from headrace.catalog.coverage import ITEM_KINDS, Coverage, load_coverage
 from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
@@ -195,12 +196,38 @@ def lint_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def contradictions_page() -> str:
+    """docs/contradictions.md: what each source says, what is used and why."""
+    known = Catalog.load()
+    lines = [
+        "# Where sources disagree",
+        "",
+        f"The catalog began with five documents. On {len(known.contradictions)} subjects they",
+        "disagree: with each other, with themselves, with the thing itself, or with arithmetic.",
+        "Here is what each says, what headrace goes by, and why. `headrace catalog show C19` adds",
+        "the facts that one is about; every figure of `headrace plan explain` that such a fact is",
+        "an input of names it. This page is generated: `make docs`.",
+        "",
+        _row(["id", "subject", "said", "used", "why"]),
+        "|---" * 5 + "|",
+    ]
+    for one in known.contradictions.values():
+        said = "; ".join(f"{each.says} ({each.source})" for each in one.statements)
+        lines.append(_row([one.id, one.subject, said, one.used, one.why]))
+    lines += ["", "## Sources", "", _row(["source", "title", "of"]), "|---" * 3 + "|"]
+    named = {each.source for one in known.contradictions.values() for each in one.statements}
+    for id in sorted(named):
+        source = known.sources[id]
+        lines.append(_row([source.id, source.title, source.date.isoformat()]))
+    return "\n".join(lines) + "\n"
+
+
 def _row(cells: Iterable[object]) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 PAGES = {"flags.md": flags_page, "commands.md": commands_page, "coverage.md": coverage_page,
-         "plan-lint.md": lint_page}  # fmt: skip
+         "plan-lint.md": lint_page, "contradictions.md": contradictions_page}  # fmt: skip
 
 
 def main() -> int:

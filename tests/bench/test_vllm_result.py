@@ -8,7 +8,8 @@ import pytest
 
 from headrace.bench.record import About, Failure, RunRecord
 from headrace.bench.slo import parse_slo
-from headrace.bench.vllm_result import VllmForm, vllm_keys, vllm_result
+from headrace.bench.vllm_form import VllmForm
+from headrace.bench.vllm_result import vllm_keys, vllm_result
 from tests.bench.streams import IDLE, run, steady, stream
 
 FOUR = ("ttft", "tpot", "itl", "e2el")

@@ -42,3 +42,11 @@ def test_words_are_explained() -> None:
     assert [one for one in Confidence if f"`{one.value}`" not in PAGE] == []
     assert [kind for kind in KINDS if f"`{kind}`" not in PAGE] == []
     assert f"lists {len(Catalog.load().contradictions)} subjects" in PAGE
+
+
+def test_every_contradiction_is_on_its_page() -> None:
+    told = page("contradictions.md")
+    for one in Catalog.load().contradictions.values():
+        (row,) = [line for line in told.splitlines() if line.startswith(f"| {one.id} |")]
+        for text in (one.used, one.why, *(each.says for each in one.statements)):
+            assert text.replace("|", "\\|") in row

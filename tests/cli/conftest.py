@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,3 +12,12 @@ import pytest
 def _state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are kept below the test's own folder, not the user's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True)
+def _no_cards(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--hardware this` is the CPU in tests, also on machines with cards."""
+    folder = tmp_path_factory.mktemp("no-cards")
+    (folder / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)

@@ -14,6 +14,7 @@ from headrace.cli.main import cli
 from headrace.errors import ConfigError
 from headrace.plan.calibration.measured import Measured, read_measured, write_measured
 from tests.plan.calibrations import LARGE, SMALL, TESTS, measured
+from tests.plan.runs import about, alone, crowded, write_run
 from tests.tiny import write_tiny_gguf
 
 
@@ -76,6 +77,19 @@ def test_fit_on_one_and_predict_the_other(sets: list[Path], cache: Path) -> None
     assert "predicted, not fitted to" in table and "checked: off by" in table
 
 
+def test_a_fit_is_not_checked_against_what_it_was_fitted_to(sets: list[Path]) -> None:
+    assert "other results" in refused("calibrate", "--from", sets[0], "--check", sets[0])
+
+
+def test_what_explains_nothing_is_not_stored(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "noise.json"
+    of_here = msgspec.structs.replace(measured(SMALL, noise=1.5), version=__version__)
+    write_measured(path, [of_here])
+    done = run("calibrate", "--from", path).output
+    assert "rates do not explain these tests" in done and "not stored: it is off by" in done
+    assert not (cache / "headrace").exists()
+
+
 def test_both_models_have_errors_without_each(sets: list[Path]) -> None:
     shown = run("calibrate", "--from", sets[0], "--from", sets[1], "--no-store", "--rows").output
     assert "each model by a fit without it" in shown and "every test" in shown
@@ -122,3 +136,21 @@ def test_results_of_bench_engine_are_taken(tmp_path: Path) -> None:
     found = json.loads(run("calibrate", "--from", path, "--json").stdout)
     assert [row["test"] for row in found["rows"]][:2] == ["pp32 b1", "pp64 b1"]
     assert found["models"][0]["kind"] == "Q8_0" and found["threads"] == 1
+
+
+def test_runs_of_bench_load_say_how_a_model_is_served(sets: list[Path], tmp_path: Path) -> None:
+    name = read_measured(sets[0])[0].model
+    folders = [
+        write_run(tmp_path / each, msgspec.structs.replace(one, about=about(name)))
+        for each, one in (("one-user", alone()), ("users", crowded()))
+    ]
+    assert "headrace plan calibrate --measure" in refused("calibrate", "--from", folders[0])
+    run("calibrate", "--from", sets[0])
+    told = run("calibrate", "--from", folders[0], "--from", folders[1] / "result.json").output
+    assert "as served" in told and "150 requests in 2 runs" in told and "stored in" in told
+    kept = json.loads(run("calibrate", "--json").stdout)["models"][0]["served"]
+    assert kept["fitted"] and kept["latency"]["request_s"] == pytest.approx(0.005, rel=0.1)
+    assert "streams of headrace bench load" in kept["latency"]["source"]
+    assert "which is not calibrated" in refused("calibrate", "--from", write_run(
+        tmp_path / "other", alone()
+    ))  # fmt: skip

@@ -116,3 +116,52 @@ def test_plots_are_drawn_where_they_are_asked_for() -> None:
     words = ("cost", "llama-3.3-70b", "--hardware", "h100", "--count", "4")
     assert "x: tokens a month (log)" in run(*words, "--plot").output
     assert "x: tokens a month (log)" not in run(*words).output
+
+
+SIMULATE = ("simulate", "llama-3.1-8b", "--hardware", "h100", "--rate", "5", "--duration", "4",
+            "--prompt", "50", "--output", "5")  # fmt: skip
+RECOMMEND = ("recommend", "--task", "chat", "--model", "qwen3-32b", "--hardware", "h100-sxm",
+             "--on", "2026-11-22", "--rate", "3")  # fmt: skip
+CASCADE = ("cost", "llama-3.3-70b", "--hardware", "h100", "--count", "4", "--quantization", "fp8",
+           "--cascade", "llama-3.1-8b", "--escalation", "0.2")  # fmt: skip
+APART = ("speed", "llama-3.1-8b", "--hardware", "h100", "--apart", "1:2")
+
+
+@pytest.mark.parametrize(
+    ("words", "title", "example"),
+    [
+        (SIMULATE, "What the service does", "simulate.ttft.p95"),
+        (RECOMMEND, "What to run", "recommend.qwen3-32b.fp8.vllm.1xh100-sxm.month"),
+        (CASCADE, "A small model first", "cascade.latency"),
+        (APART, "How fast", "apart.requests"),
+    ],
+)
+def test_every_figure_of_a_plan_is_kept_explained_and_on_its_page(
+    words: tuple[str, ...], title: str, example: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.html"
+    done = run(*words, "--html", str(path))
+    assert done.exit_code == 0, done.output
+    page = path.read_text()
+    assert f"<h2>{title}</h2>" in page and f"headrace plan {words[0]}" in page
+    figures = json.loads(run("explain", "--json").output)["figures"]
+    ids = [one["id"] for one in figures]
+    assert len(set(ids)) == len(ids) and example in ids
+    for id in ids:
+        assert f'id="figure-{id}"' in page
+    said = run("explain").output
+    assert ids[0] in said  # whole, to be copied
+    told = run("explain", example).output
+    assert "not in this plan" not in told and "data sheet" in told
+    saved = tmp_path / "plan.json"
+    saved.write_text(run(*words, "--json", "--no-keep").output)
+    assert json.loads(run("explain", example, "--plan", str(saved), "--json").output)["inputs"]
+
+
+def test_a_plan_of_fit_says_where_heads_do_not_divide() -> None:
+    said = run("fit", "llama-3.1-8b", "--hardware", "h100", "--count", "3", "--no-keep").output
+    assert "32 attention heads do not divide over 3 devices" in " ".join(said.split())
+    said = run("fit", "llama-3.1-8b", "--hardware", "h100", "--count", "4", "--no-keep").output
+    assert "do not divide" not in said
+    report = (*REPORT, "--count", "6", "--tensor-parallel", "2", "--no-keep")
+    assert "do not divide" not in run(*report).output

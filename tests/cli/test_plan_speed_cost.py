@@ -90,11 +90,12 @@ def test_cost_has_three_ways_and_the_break_even() -> None:
     for id, way in ways.items():
         assert figures[id]["value"] == pytest.approx(way["usd_per_million_tokens"])
     curves = found["break_even"]
-    assert [len(one["curve"]) for one in curves] == [2, 2] and found["load"]["batch"] == 32
+    assert [len(one["curve"]) for one in curves] == [2, 2]
+    assert found["load"]["batch"] == 256 and "lets in" in found["notes"][0]
     table = run(*words).output
     for word in ("own hardware", "rented (runpod)", "API (DeepInfra)", "litellm-prices",
                  "2026-07-24", "100 G", f"{ways['cost.rented']['usd_per_million_tokens']:.2f}",
-                 "own hardware against API (DeepInfra)"):  # fmt: skip
+                 "own hardware (devices and power alone) against API (DeepInfra)"):  # fmt: skip
         assert word in table
 
 
@@ -185,3 +186,111 @@ def test_pools_apart_are_printed_and_refused() -> None:
         refused = run("speed", *SPEED, "--apart", wrong)
         assert says in str(refused.exception)
     assert "--apart" in str(run("speed", *SPEED, "--transfer", "50").exception)
+
+
+def test_cost_takes_the_batch_a_service_would_and_says_which() -> None:
+    found = json.loads(run("cost", "llama-3.1-8b", "--hardware", "h100", "--prompt", "16k",
+                           "--json").output)  # fmt: skip
+    batch = found["load"]["batch"]
+    assert found["notes"][0].startswith(f"batch {batch}: the largest that ")
+    assert "slo-chat-itl" in found["notes"][0]
+    asked = run("cost", "llama-3.1-8b", "--hardware", "h100", "--prompt", "16k", "--batch", "2")
+    assert "batch 2" in asked.output and "--batch takes another" not in asked.output
+
+
+def test_cost_says_what_it_assumes_and_what_was_given() -> None:
+    words = ("cost", *COST, "--price", "28000", "--json", "--no-keep")
+    for given in ((), ("--utilization", "0.5", "--usd-per-kwh", "0.3", "--operations", "2")):
+        figures = {one["id"]: one for one in json.loads(run(*words, *given).output)["quantities"]}
+        own = {one["name"]: one for one in figures["cost.own"]["inputs"]}
+        bases = [own[name]["basis"] for name in ("utilisation", "operations", "power when idle")]
+        if given:
+            assert bases == ["given", "given", "assumed"] and own["electricity"]["value"] == 0.3
+            assert figures["cost.own"]["name"] == "own hardware"
+        else:
+            assert bases == ["assumed"] * 3 and "alone" in figures["cost.own"]["name"]
+            power = own["electricity-price.figure"]
+            assert power["value"] == pytest.approx(0.15) and power["source"] == "compute-reference"
+
+
+def test_the_line_below_names_a_figure_that_is_there() -> None:
+    known = json.loads(run("cost", "gpt-5", "--json").output)
+    ids = {one["id"] for one in known["quantities"]}
+    line = run("cost", "gpt-5").output.splitlines()[-1]
+    assert line.split("plan explain ")[1].split()[0] in ids
+
+
+def test_a_knee_beyond_what_fits_is_called_that() -> None:
+    words = ("speed", "gpt-oss-120b", "--quantization", "mxfp4", "--hardware", "h100", "--count",
+             "2", "--no-keep")  # fmt: skip
+    done = run(*words).output
+    assert (
+        "beyond what fits (" in done and not json.loads(run(*words, "--json").output)["knee_fits"]
+    )
+    small = ("speed", "qwen3-8b", "--hardware", "m4-max", "--no-keep")
+    assert "beyond" not in run(*small).output
+    assert json.loads(run(*small, "--json").output)["knee_fits"]
+
+
+def test_the_band_says_what_it_does_not_hold() -> None:
+    small, large = (
+        run("speed", *SPEED, "--batch", batch, "--json").output for batch in ("1", "64")
+    )
+    assert "0.93 to 2.04 times" in small and "0.82 to 1.49 times" in large
+    assert "published-tpot" not in run("speed", "qwen3-8b", "--hardware", "rtx-4090").output
+
+
+@pytest.mark.parametrize("hardware", ["m3-max", "m4-max", "m5-max", "jetson-agx-orin", "t4",
+                                      "rtx-4060-ti-16gb"])  # fmt: skip
+def test_the_edge_is_planned(hardware: str) -> None:
+    words = ("speed", "llama-3.1-8b", "--quantization", "q4-k-m", "--hardware", hardware)
+    done = run(*words, "--json", "--no-keep")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert found["compute_type"] == ("fp16" if hardware[0] in "mt" else "bf16")
+    asked = run(*words, "--compute-type", "bf16", "--json", "--no-keep")
+    figures = [{one["id"]: one["value"] for one in json.loads(each.output)["quantities"]}
+               for each in (done, asked)]  # fmt: skip
+    assert figures[0]["speed.ttft"] == figures[1]["speed.ttft"]  # one stands for the other
+
+
+@pytest.mark.parametrize("command", ["fit", "speed", "cost", "explain", "report"])
+def test_help_has_examples(command: str) -> None:
+    assert run(command, "--help").output.count(f"headrace plan {command}") >= 3
+
+
+_SMI = """#!/bin/sh
+printf '%s\\n' {lines}
+"""
+
+
+def _with_cards(folder: Path, *lines: str) -> dict[str, str]:
+    program = folder / "nvidia-smi"
+    program.write_text(_SMI.format(lines=" ".join(f"'{line}'" for line in lines)), encoding="utf-8")
+    program.chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+def test_this_is_a_card_where_there_is_one(tmp_path: Path) -> None:
+    env = _with_cards(tmp_path, *["NVIDIA H100 80GB HBM3, 81559"] * 2)
+    runner = CliRunner()
+    words = ["llama-3.1-8b", "--no-keep"]
+    for command in ("fit", "speed"):
+        done = runner.invoke(plan, [command, *words], env=env)
+        assert done.exit_code == 0 and "NVIDIA H100 SXM 80 GB" in done.output, done.output
+        assert "2 x NVIDIA H100 SXM 80 GB: --count 2" in done.stderr
+    assert (
+        "this machine ("
+        in runner.invoke(plan, ["fit", *words, "--hardware", "cpu"], env=env).output
+    )
+    many = runner.invoke(plan, ["fit", *words, "--count", "3"], env=env)
+    assert isinstance(many.exception, HeadraceError) and "has 2" in str(many.exception)
+
+
+def test_only_the_peak_that_is_computed_with_is_an_input() -> None:
+    for kind in ("fp8", "bf16"):
+        words = ("speed", *SPEED, "--quantization", kind, "--json", "--no-keep")
+        figures = {one["id"]: one for one in json.loads(run(*words).output)["quantities"]}
+        for id in ("speed.ttft", "speed.ridge"):
+            named = [one["name"] for one in figures[id]["inputs"] if "_flops" in one["name"]]
+            assert named == [f"h100-sxm.dense_{kind}_flops"]

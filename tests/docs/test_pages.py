@@ -134,3 +134,11 @@ def test_tools_that_pages_name_are_there() -> None:
             assert there, f"{path.name}: {module}"
         for name in re.findall(r"(?:python |`)((?:tools|benchmarks)/[\w/]+\.(?:py|sh))", text):
             assert (ROOT / name).is_file(), f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_table_has_its_head(path: Path) -> None:
+    """A blank line in a table leaves the rows below it as raw text."""
+    lines = ["", *prose(path.read_text(encoding="utf-8")).splitlines(), ""]
+    begun = [at for at, line in enumerate(lines) if line[:1] == "|" and lines[at - 1][:1] != "|"]
+    assert [lines[at] for at in begun if not re.match(r"\|[ :-]*-", lines[at + 1])] == []

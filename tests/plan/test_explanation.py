@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,16 @@ def test_the_last_plan_is_kept_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff\xfe", b"[]", b'{"quantities": 3}', b'{"quantities": [{}]}']
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b'{"quantities": 3}',
+        b'{"quantities": [{}]}',
+        b'{"quantities": ["\xff"]}',
+        b'{"quantities": [], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
 )
 def test_what_is_no_plan_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plan.json"
@@ -217,3 +227,12 @@ def test_what_is_no_plan_is_told(tmp_path: Path, content: bytes) -> None:
         read_plan(None, {"XDG_STATE_HOME": str(tmp_path)})
     with pytest.raises(ConfigError, match="cannot be read"):
         read_plan(tmp_path, {})
+
+
+def test_a_number_that_no_figure_can_be_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    figure = {"id": "a", "name": "a", "unit": "", "formula_id": "f", "formula": "f"}
+    figure |= {"value": 10**400, "low": 0, "high": 0}
+    path.write_text(json.dumps({"quantities": [figure]}))
+    with pytest.raises(ConfigError, match=r"has a number above 1e\+300 in figure 'a': make one"):
+        read_plan(path, {})

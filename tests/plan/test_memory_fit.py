@@ -80,10 +80,13 @@ def test_contradiction_12_is_answered_by_the_formula() -> None:
 )
 def test_weights_are_as_large_as_the_files_were(model: str, kind: str, gib: float) -> None:
     shape = shape_of_catalog(CATALOG.models[model])
-    found = weights_quantity(shape, CATALOG.quantizations[kind])
+    found = weights_quantity(shape, CATALOG.quantizations[kind], CATALOG)
     assert found.value / GIB == pytest.approx(gib, rel=0.01)
     low, high = found.band
     assert low <= found.value <= high
+    errors = [one for one in found.inputs if one.name.startswith("weights-error-")]
+    assert [one.source for one in errors] == ([] if kind == "f16" else ["planner-choices"])
+    assert high == pytest.approx(found.value * (1 + sum(float(one.value) for one in errors)))
 
 
 def test_a_32b_at_4_9_bits_is_19_6_gb() -> None:
@@ -138,13 +141,32 @@ def test_every_change_that_is_enough_fits_when_it_is_made() -> None:
     load = Load(131_072, users=4)
     found = fitted("gpt-oss-120b", "h100-sxm", "mxfp4", load)
     options = {one.option for one in found.changes if one.enough}
-    assert "--kv-type Q8_0" in options and "--users 2" in options
-    assert fitted("gpt-oss-120b", "h100-sxm", "mxfp4", load, kv="Q8_0").memory.fits
+    assert "--kv-type fp8" in options and "--users 2" in options
+    assert fitted("gpt-oss-120b", "h100-sxm", "mxfp4", load, kv="fp8").memory.fits
     assert fitted("gpt-oss-120b", "h100-sxm", "mxfp4", Load(131_072, users=2)).memory.fits
     shorter = next(one for one in found.changes if one.option.startswith("--context"))
     tokens = int(shorter.option.split()[1])
     assert fitted("gpt-oss-120b", "h100-sxm", "mxfp4", Load(tokens, users=4)).memory.fits
     assert not fitted("gpt-oss-120b", "h100-sxm", "mxfp4", Load(tokens + 16, users=4)).memory.fits
+
+
+def test_changes_are_of_kinds_that_a_program_reads_there() -> None:
+    def kinds(model: str, hardware: str, weights: str) -> set[str]:
+        found = fitted(model, hardware, weights, Load(32_768, users=16))
+        words = [one.option.split() for one in found.changes]
+        return {word for one in words for word in one[1::2] if one[0][2:] != "count"}
+
+    # A server's weights are not turned into GGUF, nor an old card's into what it does not compute.
+    of_deepseek = kinds("deepseek-v3", "h100-sxm", "fp8")
+    assert {"fp8", "awq"} <= of_deepseek and not of_deepseek & {"Q8_0", "q4-k-m", "mxfp4"}
+    ampere = kinds("llama-3.1-70b", "a100-sxm", "bf16")
+    assert {"int8", "awq"} & ampere and not ampere & {"fp8", "nvfp4", "q4-k-m"}
+    assert "nvfp4" in kinds("llama-3.1-405b", "b200-sxm", "bf16")
+    # Its maker released it in this kind alone; an A100 has no 8-bit floats for the cache.
+    assert all(word.isdigit() for word in kinds("gpt-oss-120b", "a100-sxm", "mxfp4"))
+    for hardware, weights in (("rtx-4090", "bf16"), ("h100-sxm", "q8-0"), ("m4-max", "bf16")):
+        of_llama_cpp = kinds("llama-3.1-70b", hardware, weights)
+        assert "Q8_0" in of_llama_cpp and not of_llama_cpp & {"fp8", "awq"}
 
 
 def test_nothing_makes_a_trillion_fit_into_a_phone() -> None:

@@ -153,6 +153,23 @@ def test_states_of_mamba_and_of_linear_attention() -> None:
         ({**LLAMA_3_1_8B, "layer_types": ["odd"]}, "layer_types"),
         ({**LLAMA_3_1_8B, "block_configs": [{}]}, "block_configs"),
         ({**LLAMA_3_1_8B, "num_attention_heads": None}, "num_attention_heads"),
+        ({**LLAMA_3_1_8B, "num_hidden_layers": 10**30}, "num_hidden_layers.*at most 2147483648"),
+        ({**LLAMA_3_1_8B, "intermediate_size": [[1], [2]]}, "intermediate_size"),
+        ({**LLAMA_3_1_8B, "layer_types": "full"}, "layer_types.*a list is needed"),
+        ({**LLAMA_3_1_8B, "model_type": ["llama"], "num_experts": 8}, "model_type"),
+        (
+            {**LLAMA_3_1_8B, "sliding_window": 1024, "sliding_window_pattern": 0},
+            "sliding_window_pattern",
+        ),
+        ({**LLAMA_3_1_8B, "global_head_dim": -1}, "global_head_dim"),
+        ({**LLAMA_3_1_8B, "num_experts": 8, "first_k_dense_replace": {"a": 1}}, "first_k_dense"),
+        ({**LLAMA_3_1_8B, "num_experts": 8, "first_k_dense_replace": 99}, "there are 32"),
+        ({**LLAMA_3_1_8B, "num_experts": 8, "mlp_only_layers": 1.5}, "mlp_only_layers"),
+        ({**LLAMA_3_1_8B, "num_experts": 8, "expert_layer_period": 0}, "expert_layer_period"),
+        (
+            {**LLAMA_3_1_8B, "linear_attn_config": {"kda_layers": None, "num_heads": "x"}},
+            "num_heads",
+        ),
     ],
 )
 def test_a_faulty_config_is_refused_by_key(config: dict[str, object], named: str) -> None:

@@ -6,19 +6,26 @@ Looked at are few models and devices: one plan of all takes seconds.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shlex
+from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from headrace.catalog import Catalog
 from headrace.cli.serve import serve
 from headrace.errors import CatalogError
+from headrace.plan.calibration.stored import Found, calibrate
+from headrace.plan.explanation import explain, lost_figures
+from headrace.plan.kept_plan import KeptPlan
 from headrace.plan.recommendation import Recommendation, question_of, recommend
 from headrace.plan.recommendation.commands import commands_of
 from headrace.plan.recommendation.option import Machines, Option
 from headrace.plan.recommendation.size import Quality
 from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
+from tests.plan import calibrations
 
 DAY = dt.date(2026, 11, 22)
 MODELS = ("qwen3-8b", "qwen3-32b", "gpt-oss-120b")
@@ -26,9 +33,14 @@ HARDWARE = ("h100-sxm", "rtx-4090")
 # Of vLLM's and of llama-server's, as their documentation lists them.
 VLLM = {
     "--quantization", "--tensor-parallel-size", "--pipeline-parallel-size", "--max-model-len",
-    "--max-num-seqs", "--gpu-memory-utilization", "--enable-prefix-caching",
+    "--max-num-seqs", "--gpu-memory-utilization", "--enable-prefix-caching", "--served-model-name",
+    "--trust-remote-code",
 }  # fmt: skip
-LLAMA = {"-hf", "-m", "-c", "-np", "-ngl", "--split-mode", "--port"}
+LLAMA = {"-hf", "-m", "-c", "-np", "-ngl", "--split-mode", "--port", "--alias"}
+MACHINE = Machine(
+    "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z", [ReadBandwidth("avx2", 2, 10**9, 2e10)],
+    [PeakRate("avx2", 2, "f32", 1e11), PeakRate("avx2", 2, "int8", 4e11)],
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -177,11 +189,12 @@ def test_headrace_s_commands_are_headrace_s(catalog: Catalog, kind: str) -> None
     assert (program, verb, command.program) == ("headrace", "serve", "headrace")
     given = serve.make_context("serve", list(words)).params
     assert given["max_model_len"] == 1280 and given["max_num_seqs"] == 16
-    assert given["model"] == ("Qwen/Qwen3-8B" if kind == "bf16" else words[0])
-    assert bool(command.note) == (kind != "bf16")
+    label = "" if kind == "bf16" else f"-GGUF:{kind.upper().replace('-', '_')}"
+    assert given["model"] == f"Qwen/Qwen3-8B{label}" and not command.note
+    assert given["served_model_name"] == ("Qwen/Qwen3-8B",)  # of itself the folder's name
 
 
-@pytest.mark.parametrize("kind", ["bf16", "fp8", "awq"])
+@pytest.mark.parametrize("kind", ["bf16", "fp8", "awq", "int8"])
 def test_commands_of_vllm(catalog: Catalog, kind: str) -> None:
     question = question_of(catalog, "chat", DAY)
     command, gateway = commands_of(catalog, question, hosted("vllm", kind, 2, 3))
@@ -190,11 +203,14 @@ def test_commands_of_vllm(catalog: Catalog, kind: str) -> None:
     assert {word for word in words if word.startswith("-")} <= VLLM
     assert words[words.index("--tensor-parallel-size") + 1] == "2"
     assert words[words.index("--gpu-memory-utilization") + 1] == "0.9"
-    assert ("--quantization" in words) == (kind == "fp8")
-    assert words[2] == ("ORG/NAME-AWQ" if kind == "awq" else "Qwen/Qwen3-8B")
+    suffix = {"bf16": "", "fp8": "-FP8", "awq": "-AWQ", "int8": None}[kind]
+    assert words[2] == ("ORG/NAME-INT8" if suffix is None else f"Qwen/Qwen3-8B{suffix}")
+    assert bool(command.note) == (suffix is None)
+    served = words[words.index("--served-model-name") + 1] if suffix != "" else words[2]
     config = yaml.safe_load(gateway.text)
     assert gateway.program == "LiteLLM" and len(config["model_list"]) == 3
-    assert {one["model_name"] for one in config["model_list"]} == {"Qwen/Qwen3-8B"}
+    assert {one["model_name"] for one in config["model_list"]} == {served} == {"Qwen/Qwen3-8B"}
+    assert {one["litellm_params"]["model"] for one in config["model_list"]} == {f"openai/{served}"}
     assert config["router_settings"]["routing_strategy"] == "least-busy"
 
 
@@ -205,7 +221,8 @@ def test_commands_of_llama_cpp(catalog: Catalog) -> None:
     assert words[0] == "llama-server"
     assert {word for word in words if word.startswith("-")} <= LLAMA
     assert words[words.index("-c") + 1] == str(1280 * 16) and "--split-mode" in words
-    assert words[words.index("-hf") + 1] == "ORG/NAME-GGUF:Q4_K_M"
+    assert words[words.index("-hf") + 1] == "Qwen/Qwen3-8B-GGUF:Q4_K_M"
+    assert words[words.index("--alias") + 1] == "Qwen/Qwen3-8B"
     [this] = commands_of(catalog, question, hosted("llama.cpp", "q4-k-m", hardware="this"))
     assert "-ngl" not in this.words
 
@@ -214,14 +231,22 @@ def test_what_a_client_of_an_api_needs(found: Recommendation, catalog: Catalog) 
     apis = [one for one in found.commands if ".api." in one]
     assert apis
     for id in apis:
-        [command] = found.commands[id]
+        command, _ = found.commands[id]
         assert command.text.startswith("base_url=")
     question = question_of(catalog, "chat", DAY)
     option = Option(
         id="x", name="x", model="gpt-oss-120b", model_name="gpt-oss 120B",
         quality=Quality(parameters=None), paid="by token", usd_per_month=None, api="groq",
     )  # fmt: skip
-    [command] = commands_of(catalog, question, option)
+    command, gateway = commands_of(catalog, question, option)
+    [model] = yaml.safe_load(gateway.text)["model_list"]
+    assert model == {
+        "model_name": "openai/gpt-oss-120b",
+        "litellm_params": {
+            "model": "openai/openai/gpt-oss-120b", "api_base": "https://api.groq.com/openai/v1",
+            "api_key": "os.environ/GROQ_API_KEY",
+        },
+    }  # fmt: skip
     assert command.text == "base_url=https://api.groq.com/openai/v1\nmodel=openai/gpt-oss-120b"
 
 
@@ -236,15 +261,67 @@ def test_this_machine_where_it_was_measured(
     assert unmeasured.left == 0
     told = {one.rule: one.examples[0] for one in unmeasured.ruled_out}
     assert "headrace bench machine" in told["rule-hardware-known"]
-    machine = Machine(
-        "cpu", 2, 1 << 33, "2026-01-02T03:04:05Z", [ReadBandwidth("avx2", 2, 10**9, 2e10)],
-        [PeakRate("avx2", 2, "f32", 1e11), PeakRate("avx2", 2, "int8", 4e11)],
-    )  # fmt: skip
     memory = "headrace.plan.hardware_memory.this_machine"
     monkeypatch.setattr(memory, lambda: ("cpu", 2, 1 << 33))
-    found = recommend(catalog, question, machine=machine)
+    found = recommend(catalog, question, machine=MACHINE)
     first = found.ranked[0].option
     assert first.machines is not None and first.machines.hardware == "this"
     assert first.usd_per_month is not None and first.usd_per_month.value == 0
     assert first.paid == "there already" and first.runtime in ("headrace", "llama.cpp")
     assert found.commands[first.id][0].words[0] in ("headrace", "llama-server")
+
+
+def test_every_figure_is_explained_down_to_the_catalog(
+    catalog: Catalog, found: Recommendation
+) -> None:
+    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), KeptPlan, strict=False)
+    ids = [one.id for one in kept.quantities]
+    assert len(set(ids)) == len(ids) and lost_figures(kept.quantities) == []
+    for one in kept.quantities:
+        explain(kept, one.id, catalog)
+    first = found.ranked[0].option
+    assert first.machines is not None
+    figures = kept.figures
+    for name in ("ttft", "tpot", "e2e", "month", "capacity", "replicas", "in-flight", "size",
+                 "weights", "needed", "usable", "speed.ttft"):  # fmt: skip
+        assert f"{first.id}.{name}" in figures
+    assert figures[f"{first.id}.replicas"].value == first.machines.replicas
+    assert figures[f"{first.id}.needed"].value == pytest.approx(first.machines.memory_bytes)
+    whole = json.dumps(explain(kept, f"{first.id}.e2e", catalog).as_dict())
+    assert ".bandwidth_bytes_per_s" in whole and ".bits_per_weight" in whole
+    month = json.dumps(explain(kept, f"{first.id}.month", catalog).as_dict())
+    assert '"formula_id": "O1"' in month and "price_usd_per_hour" in month
+
+
+def test_a_month_by_token_is_explained_down_to_its_price(catalog: Catalog) -> None:
+    found = asked(catalog, hardware=("rtx-4090",), models=("qwen3-32b",), rate=0.1)
+    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), KeptPlan, strict=False)
+    sold = next(one for one in found.told if one.api)
+    told = json.dumps(explain(kept, f"{sold.id}.month", catalog).as_dict())
+    assert "input_usd_per_million_tokens" in told and '"kind": "price"' in told
+
+
+def test_this_machine_is_planned_with_its_calibration(catalog: Catalog, tmp_path: Path) -> None:
+    sets = [
+        calibrations.measured("qwen3-0.6b", "Q8_0"),
+        calibrations.measured("llama-3.2-1b", "Q8_0"),
+    ]
+    calibration = Found(calibrate(sets), tmp_path / "calibration.json")
+    question = question_of(
+        catalog, "chat", DAY, rate=0.01, slo="", hardware=("this",), models=("qwen3-0.6b",),
+        quantizations=("q8-0",), private=True,
+    )  # fmt: skip
+    plain = recommend(catalog, question, machine=MACHINE, order="latency")
+    found = recommend(catalog, question, machine=MACHINE, calibration=calibration)
+    options = {one.runtime: one for one in found.options}
+    own, other = options["headrace"], options["llama.cpp"]
+    stated = {one.runtime: one for one in plain.options}
+    assert other.e2e_s == stated["llama.cpp"].e2e_s  # it is of headrace's engine
+    assert own.e2e_s != stated["headrace"].e2e_s
+    alone = recommend(catalog, question, machine=None, calibration=calibration)
+    (told,) = alone.told
+    assert told.runtime == "headrace"
+    assert any("speed is calibrated" in reason for reason in told.reasons)
+    speed = next(one for one in told.sources if one.id.endswith(".speed.tpot"))
+    assert speed.formula == "T2C"
+    assert any("is planned with the calibration of" in note for note in found.notes)

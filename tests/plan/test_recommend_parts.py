@@ -83,9 +83,11 @@ def test_what_a_month_costs(catalog: Catalog) -> None:
     assert hour_price(catalog, catalog.hardware["m4-max-48gb"]) is None
     price = catalog.price("gpt-oss-120b", "groq", DAY)
     question = question_of(catalog, "chat", DAY, rate=4, mean_rate=1)
-    month, request, batch = month_of_api("x", price, question)
-    assert request == pytest.approx((1024 * 0.15 + 256 * 0.6) / 1e6) and not batch
-    assert month.value == pytest.approx(request * 730 * 3600)
+    month, request, tokens, batch = month_of_api("x", "Groq", price, question)
+    assert request.value == pytest.approx((1024 * 0.15 + 256 * 0.6) / 1e6) and not batch
+    assert month.value == pytest.approx(request.value * 730 * 3600)
+    assert [one.id for one in (month, request, tokens)] == ["x.month", "x.request", "x.tokens"]
+    assert tokens.value == pytest.approx(request.value / 1280 * 1e6)
 
 
 def test_trees_agree_or_not(catalog: Catalog) -> None:

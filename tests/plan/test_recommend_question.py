@@ -57,7 +57,15 @@ def test_what_is_left_out_is_the_catalog_s_and_is_said(catalog: Catalog) -> None
     assert any("task-chat-prompt" in one for one in question.assumptions)
     assert any("rule-headroom" in one for one in question.assumptions)
     given = question_of(
-        catalog, "chat", DAY, slo="", prompt_tokens=10, output_tokens=5, headroom=0.5
+        catalog,
+        "chat",
+        DAY,
+        slo="",
+        prompt_tokens=10,
+        output_tokens=5,
+        headroom=0.5,
+        mean_rate=1.0,
+        least_parameters=0.0,
     )
     assert given.slo == () and given.assumptions == ()
     assert question_of(catalog, "rag", DAY).slo == ()

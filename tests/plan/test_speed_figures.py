@@ -21,6 +21,7 @@ def test_figures_of_a_model_and_a_device_of_the_catalog() -> None:
             storage=Storage(bytes_per_weight=2),
             device=device_of(catalog, "h100")[0],
             efficiencies=stated_efficiencies(catalog, catalog.hardware["h100"]),
+            compute_type="fp8",
         )
     )
     speed = model.speed(Load(prompt_tokens=1000, output_tokens=200, batch=4))

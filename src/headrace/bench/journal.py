@@ -20,7 +20,7 @@ import msgspec
 
 from headrace.atomic_file import atomic_file
 from headrace.bench.record import About, RequestRecord
-from headrace.bench.vllm_result import DEFAULT_FORM, VllmForm
+from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
 from headrace.errors import ConfigError, shown
 
 FOLDER = "partial"
@@ -154,7 +154,7 @@ def read_journal(
         ]
     except OSError as error:
         raise ConfigError(f"{shown(str(inside))} cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{shown(str(inside))} is not what this version of headrace leaves of a run: {error}; "
             "use the version that ran it"

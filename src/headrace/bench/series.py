@@ -75,7 +75,7 @@ def read_series(folder: Path) -> Series | None:
         return None
     except OSError as error:
         raise ConfigError(f"{shown(str(path))} cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{shown(str(path))} is not a list of runs of headrace bench: {error}"
         ) from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from headrace.bench.concurrency import Flight, flights, peak_in_flight, whole_window
@@ -19,21 +18,10 @@ from headrace.bench.definitions.vllm import VLLM
 from headrace.bench.goodput import judge
 from headrace.bench.record import About, RequestRecord, RunRecord
 from headrace.bench.slo import Slo
+from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
 
 Value = None | int | float | str | list[int] | list[float] | list[str] | list[list[float]]
 
-
-class VllmForm(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of vLLM's statistics a result has, as its command line says: `percentiles` of each of
-    `metrics`, by vLLM's names (None: of all); detailed: with a list entry for each request, as
-    --save-detailed writes."""
-
-    percentiles: tuple[float, ...] = (50.0, 90.0, 95.0, 99.0)
-    metrics: tuple[str, ...] | None = None
-    detailed: bool = False
-
-
-DEFAULT_FORM = VllmForm()
 
 _Pair = tuple[RequestRecord, Measures | None]
 

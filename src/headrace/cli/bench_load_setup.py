@@ -36,7 +36,7 @@ from headrace.bench.prompts.lengths import Uniform, around
 from headrace.bench.prompts.options import RequestOptions
 from headrace.bench.report.files import CSV, METRICS, REQUESTS, RESULT
 from headrace.bench.slo import parse_slo
-from headrace.bench.vllm_result import VllmForm
+from headrace.bench.vllm_form import VllmForm
 from headrace.cli.bench_load_command import DATASETS
 from headrace.cli.bench_load_profile import take_data, take_profile
 from headrace.cli.bench_load_sweep import check_lists

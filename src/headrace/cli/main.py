@@ -27,7 +27,9 @@ COMMANDS = {
         "headrace.cli.generate:generate", "Continue prompts and print the result."
     ),
     "show": CommandEntry("headrace.cli.show:show", "Tell what a model file holds."),
-    "bench": CommandEntry("headrace.cli.bench:bench", "Measure this machine and the engine on it."),
+    "bench": CommandEntry(
+        "headrace.cli.bench:bench", "Measure endpoints under load, this machine, the engine."
+    ),
     "eval": CommandEntry(
         "headrace.cli.eval:evaluate", "Tell how well a checkpoint predicts a text."
     ),

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from headrace.plan.calibration.measured import Measured
     from headrace.plan.calibration.stored import Calibration
     from headrace.plan.model_shape import ModelShape
+    from headrace.plan.run_file import Run
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command()
+@click.command(short_help="Fit plans of this machine to what was measured.")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option(
     "--measure",
@@ -32,10 +33,10 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--from",
     "sources",
-    type=_FILE,
+    type=click.Path(path_type=Path),
     multiple=True,
-    help="Fit to results at hand: of `bench engine --json`, or of --measurements. "
-    "[may be repeated]",
+    help="Fit to results at hand: of `bench engine --json`, of --measurements, or a folder that "
+    "`bench load --save` wrote. [may be repeated]",
 )
 @click.option(
     "--check",
@@ -44,7 +45,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     multiple=True,
     help="Predict these results and print the errors; they are not fitted to. [may be repeated]",
 )
-@click.option("--model", "lines_of", help="The model of results that do not name theirs.")
+@click.option(
+    "--model", "lines_of", help="The model of results that do not name theirs, or not as it is."
+)
 @click.option(
     "--measurements",
     type=_FILE,
@@ -83,6 +86,7 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
     headrace plan calibrate --measure q8.gguf q4.gguf
     headrace bench engine q8.gguf -b 1,8,32 --json > q8.json
     headrace plan calibrate --from q8.json
+    headrace plan calibrate --from one-user/ --from eight-users/
     headrace plan calibrate --check other-model.json
     """  # noqa: E501 - click joins lines
     from headrace.plan.calibration.errors import checked
@@ -94,18 +98,20 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
         raise ConfigError(f"MODEL {models[0]!r} is not used: add --measure to measure it")
     if options["do_measure"] and not models:
         raise ConfigError("--measure needs a MODEL, such as a GGUF file")
+    for one in options["checks"]:
+        if one in options["sources"]:
+            raise ConfigError(
+                f"--check {one}: it is what --from names; a fit is checked against other results"
+            )
     shape_of = _shapes()
-    sets: tuple[Measured, ...] = read_engine_results(
-        options["sources"], shape_of, options["lines_of"]
-    )
+    runs, files = _runs_and_files(options["sources"])
+    sets: tuple[Measured, ...] = read_engine_results(files, shape_of, options["lines_of"])
     others = read_engine_results(options["checks"], shape_of, options["lines_of"])
     if models:
         sets += _measured(models, options)
+    note = ""
     if sets:
         calibration = fit(sets)
-        note = ""
-        if not options["no_store"]:
-            note = f"stored in {store_calibration(calibration, os.environ)}"
     else:
         found = stored_calibration(os.environ, datetime.now(UTC))
         if found.calibration is None:
@@ -115,8 +121,27 @@ def calibrate(models: tuple[str, ...], **options: Any) -> None:
                 "`headrace plan calibrate --measure MODEL`, or name results with --from"
             )
         calibration, note = found.calibration, f"as stored in {found.path}"
+    if runs:
+        from headrace.plan.calibration.runs import with_runs
+
+        calibration, note = with_runs(calibration, runs, options["lines_of"]), ""
+    if (sets or runs) and not options["no_store"]:
+        note = (
+            f"not stored: it is off by {calibration.error.mean:.0%} on average"
+            if calibration.is_poor
+            else f"stored in {store_calibration(calibration, os.environ)}"
+        )
     rows = checked(calibration.rates, others) if others else ()
     _print(calibration, rows, note, options)
+
+
+def _runs_and_files(sources: tuple[Path, ...]) -> tuple[tuple[Run, ...], tuple[Path, ...]]:
+    """Runs of `bench load`, read, and all else."""
+    from headrace.plan.calibration.runs import read_runs
+    from headrace.plan.run_file import is_run
+
+    named = tuple(one for one in sources if one.is_dir() or is_run(one))
+    return read_runs(named), tuple(one for one in sources if one not in named)
 
 
 def _shapes() -> Any:

@@ -31,6 +31,7 @@ def print_calibration(found: Calibration, *, every_row: bool) -> None:
     )
     _rates(console, found)
     _latency(console, found)
+    _served(console, found)
     console.print(_said("fitted to the tests below", found.error), highlight=False)
     if found.left_out is not None:
         console.print(_said("each test by a fit without it", found.left_out), highlight=False)
@@ -39,7 +40,8 @@ def print_calibration(found: Calibration, *, every_row: bool) -> None:
     if found.is_poor:
         console.print(
             "rates do not explain these tests: something else ran meanwhile, or the models are so "
-            "small that their work does not count; measure again with --fresh when nothing runs",
+            "small that their work does not count; measure again when nothing runs (--measure: "
+            "with --fresh)",
             style="yellow",
         )
     rows = list(found.rows)
@@ -103,6 +105,45 @@ def _latency(console: Console, found: Calibration) -> None:
             f"{one.errors.mean:.1%}",
         )  # fmt: skip
     console.print(table)
+
+
+def _served(console: Console, found: Calibration) -> None:
+    """Models of which results of `bench load` were named."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    served = [(one, one.served) for one in found.models if one.served is not None]
+    if not served:
+        return
+    table = Table("model", title="as served: what simulations of this machine take")
+    for heading in ("outside, ms", "step, ms", "prompt token, us", "pair, ns", "request, us",
+                    "context, ns", "error", "engine's line"):  # fmt: skip
+        table.add_column(heading, justify="right")
+    for one, fit in served:
+        line = fit.latency
+        table.add_row(
+            visible(one.model), f"{line.request_s * 1e3:,.2f}", f"{line.step_s * 1e3:,.2f}",
+            f"{line.prefill_token_s * 1e6:,.1f}", f"{line.prefill_pair_s * 1e9:,.2f}",
+            f"{line.decode_request_s * 1e6:,.1f}", f"{line.decode_context_token_s * 1e9:,.1f}",
+            "-" if fit.errors is None else f"{fit.errors.mean:.1%}",
+            "-" if fit.engine_errors is None else f"{fit.engine_errors.mean:.1%}",
+        )  # fmt: skip
+    console.print(table)
+    for one, fit in served:
+        steps = "steps of the streams" if fit.fitted else "steps of the engine's tests"
+        console.print(
+            f"{escape(visible(one.model))}: {fit.requests:,} requests in {fit.runs} runs, outside "
+            f"of steps from {fit.alone} that were alone, {steps}",
+            highlight=False,
+        )
+        if fit.server is not None:
+            told = fit.server
+            console.print(
+                f"  the server's own figures: {told.steps:,} steps took {told.step_s:,.1f} s, the "
+                f"engine's line says {told.line_s:,.1f} ({told.error:+.1%}); a request waited "
+                f"{told.queue_s * 1e3:,.1f} ms and read its prompt in {told.prefill_s * 1e3:,.1f}",
+                highlight=False,
+            )
 
 
 def _tests(console: Console, rows: Iterable[CheckedRow], title: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
     from headrace.plan.cost_plan import CostPlan
     from headrace.plan.replica import Replica
 
-MOST_DEFAULT_BATCH = 32
 DEFAULT_ESCALATION = 0.1
 
 
-@click.command()
+@click.command(short_help="Own, rented or by API, and from when own pays.")
 @click.argument("model")
 @place_options
 @request_options
 @click.option(
-    "--batch", type=int, help="Requests decoded together. [default: as many as fit, at most 32]"
+    "--batch",
+    type=int,
+    help="Requests decoded together. [default: the most that fit and keep the TPOT chat aims at]",
 )
 @storage_options
 @parallel_options
@@ -49,7 +51,6 @@ DEFAULT_ESCALATION = 0.1
 @click.option(
     "--utilization",
     type=float,
-    default=0.5,
     help="Share of hours in which the hardware has work. [default: 0.5]",
 )
 @click.option("--rent", type=float, help="USD an hour of a device. [default: the catalog's]")
@@ -59,7 +60,6 @@ DEFAULT_ESCALATION = 0.1
 @click.option(
     "--rent-overhead",
     type=float,
-    default=1.0,
     help="What comes with the rent, as a multiple of it. [default: 1]",
 )
 @click.option("--price", type=float, help="USD to buy a device. [default: the catalog's]")
@@ -75,18 +75,16 @@ DEFAULT_ESCALATION = 0.1
     help="Energy of the site over that of the machines. [default: the catalog's, 1.4]",
 )
 @click.option(
-    "--usd-per-kwh", type=float, default=0.15, help="Price of electricity. [default: 0.15]"
+    "--usd-per-kwh", type=float, help="Price of electricity. [default: the catalog's, 0.15]"
 )
 @click.option(
     "--operations",
     type=float,
-    default=0.0,
     help="USD an hour for people, racks and network of a replica. [default: 0]",
 )
 @click.option(
     "--idle-power",
     type=float,
-    default=1.0,
     help="Share of the power that is drawn without work, 0 to 1. [default: 1]",
 )
 @click.option("--api-model", help="Model whose API prices are compared. [default: MODEL]")
@@ -124,6 +122,11 @@ def cost(model: str, **options: Any) -> None:
 
     Costs are in US dollars for a million tokens, prompt and output together. MODEL is named as for
     `headrace plan fit`; a model without open weights is compared among APIs alone.
+
+    \b
+    headrace plan cost llama-3.3-70b --quantization fp8 --hardware h100 --count 4 --utilization 0.4
+    headrace plan cost qwen3-8b --hardware rtx-4090 --price 1800 --usd-per-kwh 0.30
+    headrace plan cost gpt-5 --prompt 4000 --output 500 --cached 0.8
     """  # fmt: skip
     known = catalog_of(options["folders"])
     found = _cost(known, model, options, options["api_model"])
@@ -152,51 +155,53 @@ def cost(model: str, **options: Any) -> None:
 def _cost(known: Catalog, model: str, options: dict[str, Any], api_model: str | None) -> CostPlan:
     from headrace.plan.cost_plan import CURVE_TOKENS_PER_MONTH, ApiChoice, cost_plan
     from headrace.plan.cost_terms import CostTerms
+    from headrace.plan.default_batch import default_batch
     from headrace.plan.speed import Load
 
     day: dt.date = (options["on"] or datetime.now(UTC)).date()
     name, replica = _replica(known, model, options)
-    batch = options["batch"]
-    if batch is None:
-        most = 1 if replica is None else replica.most_batch(options["prompt"] + options["output"])
-        batch = max(1, min(MOST_DEFAULT_BATCH, most))
+    batch = 1 if options["batch"] is None else options["batch"]
+    said: tuple[str, ...] = ()
+    if options["batch"] is None and replica is not None:
+        chosen = default_batch(known, replica, options["prompt"], options["output"])
+        batch, said = chosen.batch, (chosen.said,)
     load = Load(
         prompt_tokens=options["prompt"],
         output_tokens=options["output"],
         batch=batch,
         cached_prompt_share=options["cached"],
     )
-    terms = CostTerms(
-        utilization=options["utilization"],
-        rent_usd_per_hour=options["rent"],
-        vendor=options["vendor"],
-        rent_overhead=options["rent_overhead"],
-        price_usd=options["price"],
-        lifetime_years=options["lifetime"],
-        power_w=options["power"],
-        pue=options["pue"],
-        usd_per_kwh=options["usd_per_kwh"],
-        operations_usd_per_hour=options["operations"],
-        idle_power_share=options["idle_power"],
-    )
+    stated = {
+        "utilization": options["utilization"],
+        "rent_usd_per_hour": options["rent"],
+        "vendor": options["vendor"],
+        "rent_overhead": options["rent_overhead"],
+        "price_usd": options["price"],
+        "lifetime_years": options["lifetime"],
+        "power_w": options["power"],
+        "pue": options["pue"],
+        "usd_per_kwh": options["usd_per_kwh"],
+        "operations_usd_per_hour": options["operations"],
+        "idle_power_share": options["idle_power"],
+    }
+    terms = CostTerms(**{name: value for name, value in stated.items() if value is not None})
     apis = ApiChoice(
         model=api_model or name,
         on=day,
         providers=options["providers"],
         batch=options["batch_api"],
     )
-    return cost_plan(
+    found = cost_plan(
         known, name, replica, load, terms, apis,
         tokens_per_s=options["tokens_per_s"],
         volumes=options["volumes"] or CURVE_TOKENS_PER_MONTH,
     )  # fmt: skip
+    return replace(found, notes=(*said, *found.notes))
 
 
 def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
     from headrace.plan.cascade_plan import cascade_plan
 
-    if options["html"] is not None:
-        raise ConfigError("html has no page for a cascade: leave --html or --cascade out")
     if options["tokens_per_s"] is not None:
         raise ConfigError(
             "tokens_per_s is of one model, a cascade has two: leave --tokens-per-s out"
@@ -204,14 +209,21 @@ def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
     small = _cost(known, options["cascade"], options, None)
     share = options["escalation"]
     found = cascade_plan(small, large, DEFAULT_ESCALATION if share is None else share)
+    about = plan_about("cost", options["folders"])
+    if options["keep"]:
+        keep_for_explain(found.as_dict(), about)
     if options["as_json"]:
         import json
 
         click.echo(json.dumps(found.as_dict(), indent=2))
-        return
-    from headrace.cli.plan_cost_cascade import print_cascade
+    else:
+        from headrace.cli.plan_cost_cascade import print_cascade
 
-    print_cascade(found)
+        print_cascade(found)
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(options["html"], plan_page(known, about, cascade=found))
 
 
 def _replica(known: Catalog, model: str, options: dict[str, Any]) -> tuple[str, Replica | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.cli.plan_cost_tables import usd
+from headrace.cli.plan_output import asked_line
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def print_cascade(found: CascadePlan) -> None:
         highlight=False,
     )
     table = Table("way", title="US dollars a request")
-    for heading in ("cascade", "band", "small alone", "large alone", "pays up to"):
+    for heading in ("cascade", "band", "small alone", "large alone", "pays up to", "id"):
         table.add_column(heading, justify="right")
     for one in found.ways:
         low, high = one.cost.band
@@ -33,14 +34,16 @@ def print_cascade(found: CascadePlan) -> None:
             escape(visible(one.cost.name)), usd(one.cost.value),
             "exact" if one.cost.is_exact else f"{usd(low)} to {usd(high)}",
             usd(one.small_usd), usd(one.large_usd), f"{one.most_escalation:.0%} passed on",
+            one.cost.id,
         )  # fmt: skip
     console.print(table)
     for time in (found.latency, found.worst_latency):
         if time is not None:
             low, high = time.band
             console.print(
-                f"{time.name}: {time.value:.3g} s ({low:.3g} to {high:.3g})", highlight=False
+                f"{time.name}: {time.value:.3g} s ({low:.3g} to {high:.3g}), {time.id}",
+                highlight=False,
             )
     for note in found.notes:
         console.print(f"note: {escape(visible(note))}", highlight=False)
-    console.print("--json has the inputs of every figure, with source and date", highlight=False)
+    console.print(asked_line("cost", found.figures[0].id), highlight=False)

@@ -54,7 +54,8 @@ def print_cost(found: CostPlan, *, every_volume: bool, plot: bool | None = None)
         console.print(f"no figure of {escape(visible(missing))}", highlight=False)
     for note in (*notes, *found.notes):
         console.print(f"note: {escape(visible(note))}", highlight=False)
-    console.print(asked_line("cost"), highlight=False)
+    example = "cost.served" if found.served is not None else found.ways[0].cost.id
+    console.print(asked_line("cost", example), highlight=False)
 
 
 def _ways(console: Console, found: CostPlan) -> None:

@@ -10,7 +10,7 @@ import click
 from headrace.cli.plan_options import catalog_of
 
 
-@click.command()
+@click.command(short_help="Show where a figure of a plan comes from.")
 @click.argument("id", required=False)
 @click.option(
     "--plan",
@@ -32,7 +32,12 @@ def explain(id: str | None, file: Path | None, folders: tuple[str, ...], as_json
 
     Each input has its value, source, date and how sure it is; where sources disagree, what each of
     them says, what is used and why. Without ID the figures of the plan are listed. The plan is the
-    last one that `headrace plan fit`, `speed`, `cost` or `report` made.
+    last one that `headrace plan fit`, `speed`, `cost`, `report`, `recommend` or `simulate` made.
+
+    \b
+    headrace plan explain
+    headrace plan explain speed.tpot
+    headrace plan explain cost.own --plan plan.json
     """
     from headrace.plan.explanation import explain as explain_figure
     from headrace.plan.kept_plan import read_plan

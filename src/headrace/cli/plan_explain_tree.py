@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from headrace.plan.kept_plan import KeptFigure, KeptPlan
 
 _LISTED = 60
+_WIDEST_ID = 64
+"""Characters of an id that others make room for: it is what people copy."""
+_NARROWEST = 10
+_RULES = 13
+"""Of a table of four columns, its lines and the blanks beside them."""
 
 
 def figures_json(plan: KeptPlan) -> str:
@@ -38,9 +43,14 @@ def print_figures(plan: KeptPlan) -> None:
 
     console = wide_console()
     console.print(Text(_title(plan)))
-    table = Table("id", "figure")
-    table.add_column("value", justify="right")
-    table.add_column("band", justify="right")
+    longest = max((len(one.id) for one in plan.quantities[:_LISTED]), default=0)
+    wide = min(longest, _WIDEST_ID)
+    room = max(3 * _NARROWEST, console.width - wide - _RULES)
+    table = Table()
+    table.add_column("id", overflow="fold", min_width=wide)
+    table.add_column("figure", max_width=room - 2 * (room // 3))
+    table.add_column("value", justify="right", max_width=room // 3)
+    table.add_column("band", justify="right", max_width=room // 3)
     for one in plan.quantities[:_LISTED]:
         table.add_row(
             *(Text(visible(word)) for word in (

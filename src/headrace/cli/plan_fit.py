@@ -11,6 +11,7 @@ from headrace.cli.options import integer
 from headrace.cli.plan_options import (
     catalog_of,
     catalog_options,
+    hardware_named,
     place_options,
     step_tokens_option,
     storage_of,
@@ -21,7 +22,7 @@ from headrace.cli.plan_output import keep_for_explain, output_options, plan_abou
 DEFAULT_CONTEXT_TOKENS = 8192
 
 
-@click.command()
+@click.command(short_help="Does it fit, how much context, how many users.")
 @click.argument("model")
 @place_options
 @click.option(
@@ -56,6 +57,11 @@ def fit(
 
     MODEL is a GGUF file, a folder with safetensors, a config.json, a name of the hub or of Ollama
     that is on this disk, or a model of the catalog. Weights are not read, only headers.
+
+    \b
+    headrace plan fit qwen3-8b --hardware rtx-4090 --context 16384 --users 4
+    headrace plan fit ./model.gguf --hardware this
+    headrace plan fit llama-3.3-70b --quantization fp8 --hardware h100 --count 2 --users 64
     """
     from headrace.plan.fit import fit as fit_of
     from headrace.plan.hardware_memory import place_of
@@ -67,7 +73,8 @@ def fit(
     tokens = context or min(shape.context_tokens or DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOKENS)
     storage = storage_of(known, shape, quantization, kv_type, block_size)
     load = Load(tokens if context is None else context, users, step_tokens)
-    found = fit_of(known, shape, place_of(known, hardware, count), storage, load)
+    place = place_of(known, hardware_named(known, hardware, count), count)
+    found = fit_of(known, shape, place, storage, load)
     about = plan_about("fit", folders)
     if keep:
         keep_for_explain(found.as_dict(), about)

@@ -33,7 +33,7 @@ def _ids(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple
     return tuple(part.strip() for part in (value or "").split(",") if part.strip())
 
 
-@click.command(cls=_Command)
+@click.command(cls=_Command, short_help="Find pitfalls in configs, runs and prompts.")
 @click.argument("targets", nargs=-1, metavar="[CONFIG|RUN]... [-- COMMAND]")
 @click.option(
     "--prompts",
@@ -101,7 +101,7 @@ def lint(targets: tuple[str, ...], **options: Any) -> None:
     \b
       headrace plan lint serve.yaml --hardware h100-sxm
       headrace plan lint litellm.yaml run/ --prompts requests.jsonl
-      headrace plan lint --hardware rtx-4090 -- vllm serve qwen3-8b --max-num-seqs 1
+      headrace plan lint --hardware h100-sxm -- vllm serve qwen3-8b --max-num-seqs 1
     """
     from headrace.plan.lint.checks import CHECKS, chosen
 

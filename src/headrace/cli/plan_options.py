@@ -50,7 +50,8 @@ place_options = _together(
     click.option(
         "--hardware",
         default="this",
-        help="A device or machine of the catalog, or `this` machine. [default: this]",
+        help="A device or machine of the catalog, `this` machine (a card of it where nvidia-smi "
+        "lists any, else its CPU), or `cpu`, its CPU. [default: this]",
     ),
     click.option("--count", type=int, default=1, help="How many of it, together. [default: 1]"),
 )
@@ -143,6 +144,19 @@ def catalog_of(folders: tuple[str, ...]) -> Catalog:
     return Catalog.load(user_folders(os.environ, folders))
 
 
+def hardware_named(known: Catalog, name: str, count: int) -> str:
+    """The row that --hardware asks for, or "this" for the CPU; says on stderr what it found."""
+    from headrace.plan.hardware_memory import THIS
+    from headrace.plan.this_hardware import named_hardware
+    from headrace.telemetry.nvidia_cards import nvidia_cards
+
+    cards = nvidia_cards(os.environ) if name == THIS else ()
+    found = named_hardware(known, name, count, cards)
+    if found.note:
+        click.echo(found.note, err=True)
+    return found.name
+
+
 def storage_of(
     known: Catalog, shape: ModelShape, quantization: str | None, kv_type: str, block_size: int
 ) -> Storage:
@@ -169,7 +183,7 @@ def replica_named(known: Catalog, shape: ModelShape, options: dict[str, Any]) ->
         known, shape, options["quantization"], options["kv_type"], options["block_size"]
     )
     choice = ReplicaChoice(
-        hardware=options["hardware"],
+        hardware=hardware_named(known, options["hardware"], options["count"]),
         count=options["count"],
         tensor=options["tensor_parallel"],
         pipeline=options["pipeline_parallel"],

@@ -38,7 +38,12 @@ _keep = click.option(
 
 def output_options(function: F) -> F:
     """Decorator: --plot, --html and --no-keep."""
-    return _plot(_html(_keep(function)))
+    return _plot(page_options(function))
+
+
+def page_options(function: F) -> F:
+    """Decorator of plans that draw nothing in a terminal: --html and --no-keep."""
+    return _html(_keep(function))
 
 
 def plan_about(plan: str, folders: tuple[str, ...]) -> PlanAbout:
@@ -83,10 +88,19 @@ def write_page(path: Path, page: str) -> None:
     click.echo(f"saved in {path}", err=True)
 
 
-def asked_line(plan: str) -> str:
-    """The line below tables that says how to go on."""
-    example = {"fit": "most-users", "speed": "speed.tpot", "cost": "cost.served"}.get(plan, "")
+def asked_line(plan: str, example: str = "") -> str:
+    """The line below tables that says how to go on. example: a figure that is there."""
+    example = example or _EXAMPLES.get(plan, "")
     return f"where a figure comes from: headrace plan explain {example or 'ID'} (without an id all)"
+
+
+_EXAMPLES = {
+    "fit": "most-users",
+    "speed": "speed.tpot",
+    "cost": "cost.served",
+    "simulate": "simulate.ttft.p95",
+}
+"""Of a plan, a figure it has."""
 
 
 def typed_command(ctx: click.Context) -> str:

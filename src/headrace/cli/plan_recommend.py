@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.options import integer
 from headrace.cli.plan_options import catalog_of, catalog_options
+from headrace.cli.plan_output import keep_for_explain, page_options, plan_about, write_page
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -18,7 +19,7 @@ TASKS = ("chat", "code", "rag", "agent", "batch")
 ORDERS = ("balance", "cost", "latency", "size")
 
 
-@click.command()
+@click.command(short_help="What to run for a task, with the commands.")
 @click.option("--task", type=click.Choice(TASKS), required=True, help="What it is for.")
 @click.option(
     "--slo",
@@ -65,7 +66,7 @@ ORDERS = ("balance", "cost", "latency", "size")
 @click.option(
     "--min-quality", metavar="PARAMETERS", callback=integer,
     help="Least size of a model, such as 8g: √(total · active parameters), which stands for "
-    "quality.",
+    "quality; 0 for any. [default: by task]",
 )  # fmt: skip
 @click.option("--min-bits", type=float, help="Fewest bits of a weight.")
 @click.option("--any-licence", is_flag=True, help="Also licences without commercial use.")
@@ -83,7 +84,13 @@ ORDERS = ("balance", "cost", "latency", "size")
     "--on", type=click.DateTime(["%Y-%m-%d"]),
     help="Day of which prices are taken, YYYY-MM-DD. [default: today]",
 )  # fmt: skip
+@click.option(
+    "--calibration/--no-calibration",
+    default=True,
+    help="Plan headrace on this machine with what `headrace plan calibrate` found. [default: on]",
+)
 @catalog_options
+@page_options
 def recommend(**options: Any) -> None:
     """Recommend what to run: model, quantization, runtime, hardware and count, or an API.
 
@@ -96,6 +103,7 @@ def recommend(**options: Any) -> None:
     headrace plan recommend --task code --private --slo 'ttft:p95<800ms,tpot:30' --min-quality 30g
     headrace plan recommend --task chat --edge --hardware this --hardware rtx-4090
     """
+    from headrace.plan.calibration.stored import stored_calibration
     from headrace.plan.recommendation import question_of
     from headrace.plan.recommendation import recommend as recommended
     from headrace.telemetry.machine import stored_machine
@@ -125,15 +133,25 @@ def recommend(**options: Any) -> None:
         cached_prompt_share=options["cached"],
         max_devices=options["max_devices"],
     )
+    calibration = None
+    if options["calibration"]:
+        calibration = stored_calibration(os.environ, datetime.now(UTC))
     found = recommended(
-        known, question, machine=stored_machine(os.environ), order=options["order"],
-        most=max(1, options["top"]),
+        known, question, machine=stored_machine(os.environ), calibration=calibration,
+        order=options["order"], most=max(1, options["top"]),
     )  # fmt: skip
+    about = plan_about("recommend", options["folders"])
+    if options["keep"]:
+        keep_for_explain(found.as_dict(), about)
     if options["as_json"]:
         import json
 
         click.echo(json.dumps(found.as_dict(), indent=2))
-        return
-    from headrace.cli.plan_recommend_tables import print_recommendation
+    else:
+        from headrace.cli.plan_recommend_tables import print_recommendation
 
-    print_recommendation(found)
+        print_recommendation(found)
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(options["html"], plan_page(known, about, recommendation=found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.cli.plan_output import asked_line
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def print_recommendation(found: Recommendation) -> None:
     for note in found.notes:
         _line(console, f"note: {note}")
     if found.left:
-        _line(console, "--json has every figure's inputs, scores, trees, and all commands")
+        _line(console, "--json has scores, trees, and all commands")
+        first = found.ranked[0].option.figures
+        _line(console, asked_line("recommend", first[0].id if first else ""))
 
 
 def _question(console: Console, found: Recommendation) -> None:

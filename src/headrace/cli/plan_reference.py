@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.plan.reference.topics import Topic
 
 
-@click.command()
+@click.command(short_help="Look up models, hardware, metrics, techniques.")
 @click.argument("topic", required=False)
 @click.argument("tree", required=False)
 @click.option("--sort", metavar="COLUMN", help="By this column; -COLUMN from the greatest down.")

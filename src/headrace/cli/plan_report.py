@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.plan.report import PlanReport
 
 
-@click.command()
+@click.command(short_help="Fit, speed and cost of one load on one page.")
 @click.argument("model")
 @place_options
 @request_options
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 @click.option(
     "--utilization",
     type=float,
-    default=0.5,
     help="Share of hours in which the hardware has work. [default: 0.5]",
 )
 @click.option("--rent", type=float, help="USD an hour of a device. [default: the catalog's]")
@@ -52,6 +51,11 @@ def report(model: str, **options: Any) -> None:
     MODEL is named as for `headrace plan fit`. With --html it is one page with tables and plots. A
     question that has no answer, such as the speed of what does not fit, is said and the others are
     answered. `headrace plan cost` has more terms of cost.
+
+    \b
+    headrace plan report llama-3.1-8b --hardware h100 --batch 32
+    headrace plan report qwen3-8b --hardware rtx-4090 --price 1800 --html plan.html
+    headrace plan report llama-3.3-70b --quantization fp8 --hardware h100 --count 4 --batch 64
     """
     from headrace.plan.cost_plan import ApiChoice
     from headrace.plan.cost_terms import CostTerms
@@ -68,11 +72,12 @@ def report(model: str, **options: Any) -> None:
         batch=options["batch"],
         cached_prompt_share=options["cached"],
     )
-    terms = CostTerms(
-        utilization=options["utilization"],
-        rent_usd_per_hour=options["rent"],
-        price_usd=options["price"],
-    )
+    stated = {
+        "utilization": options["utilization"],
+        "rent_usd_per_hour": options["rent"],
+        "price_usd": options["price"],
+    }
+    terms = CostTerms(**{name: value for name, value in stated.items() if value is not None})
     day = (options["on"] or datetime.now(UTC)).date()
     apis = ApiChoice(model=options["api_model"] or shape.name, on=day)
     found = plan_report(known, replica, load, terms, apis)

@@ -12,11 +12,13 @@ import click
 
 from headrace.cli.options import integer
 from headrace.cli.plan_options import (
+    catalog_of,
     catalog_options,
     parallel_options,
     place_options,
     storage_options,
 )
+from headrace.cli.plan_output import keep_for_explain, page_options, plan_about, write_page
 from headrace.cli.sections import SectionedCommand, SectionOption
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class SimulateCommand(SectionedCommand):
                 formatter.write_text(line)
 
 
-@click.command(cls=SimulateCommand)
+@click.command(cls=SimulateCommand, short_help="A service under a load, before there is one.")
 @click.argument("model", required=False)
 @place_options
 @storage_options
@@ -244,6 +246,7 @@ class SimulateCommand(SectionedCommand):
     help="Seconds between points of the series over time. [default: 10]",
 )
 @catalog_options
+@page_options
 def simulate(model: str | None, **options: Any) -> None:
     """Simulate a service of MODEL under a load: latencies, goodput, queues, replicas and cost.
 
@@ -258,6 +261,7 @@ def simulate(model: str | None, **options: Any) -> None:
     )
     from headrace.cli.plan_simulate_tables import print_simulation
     from headrace.errors import ConfigError
+    from headrace.plan.simulation.plan import SimulationPlan
     from headrace.plan.simulation.simulate import fewest_replicas, with_replicas
     from headrace.plan.simulation.simulate import simulate as simulated
 
@@ -291,22 +295,25 @@ def simulate(model: str | None, **options: Any) -> None:
         result = run(options["replicas"]) if found is None else found.result
     finally:
         _clear_progress()
+    planned = SimulationPlan(
+        result=result, replica=replica, context_tokens=max(1, context), fewest=found,
+        kv_given=options["kv_tokens"] is not None,
+    )  # fmt: skip
+    about = plan_about("simulate", options["folders"])
+    said = planned.as_dict()
+    if options["keep"]:
+        keep_for_explain(said, about)
     if options["as_json"]:
         import json
 
-        said = result.as_dict()
-        if found is not None:
-            said["fewest_replicas"] = {
-                "replicas": found.replicas,
-                "attainment": found.attainment,
-                "tried": [
-                    {"replicas": count, "met": met, "good": share}
-                    for count, met, share in found.tried
-                ],
-            }
         click.echo(json.dumps(said, indent=2))
-        return
-    print_simulation(result, replica, found)
+    else:
+        print_simulation(result, replica, found)
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        page = plan_page(catalog_of(options["folders"]), about, simulation=planned)
+        write_page(options["html"], page)
 
 
 def _progress(lead: str) -> Callable[[float, int], None] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.cli.plan_output import asked_line
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def print_simulation(
     for note in result.notes:
         say(f"note: {escape(visible(note))}")
     say("--json has all points of the series")
+    say(asked_line("simulate"))
 
 
 def _sayer(console: Console) -> Callable[[str], None]:

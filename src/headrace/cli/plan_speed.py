@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.plan.speed_plan import Draft
 
 
-@click.command()
+@click.command(short_help="TTFT, TPOT, throughput and what limits them.")
 @click.argument("model")
 @place_options
 @request_options
@@ -74,6 +74,11 @@ def speed(model: str, **options: Any) -> None:
 
     MODEL is named as for `headrace plan fit`. Times come from the roofline of bytes and operations
     with stated efficiencies, whose range is the band.
+
+    \b
+    headrace plan speed llama-3.1-8b --hardware h100 --batch 32
+    headrace plan speed deepseek-v3 --quantization fp8 --hardware h200 --count 8 --prompt 4096
+    headrace plan speed llama-3.3-70b --hardware h100 --count 4 --draft-acceptance 0.7
     """
     from headrace.plan.model_named import shape_named
     from headrace.plan.speed import Load

@@ -46,6 +46,8 @@ def print_speed(found: SpeedPlan, plot: bool | None = None) -> None:
     _figures(console, found.figures)
     knee = found.knee_batch
     said = "no batch computes longer than it reads" if knee is None else f"knee at batch {knee:,}"
+    if knee is not None and not found.knee_fits:
+        said += f", beyond what fits ({found.most_at_load:,})"
     console.print(
         f"prefill is bound by {_BOUND[speed.prefill_bottleneck]}, decode by "
         f"{_BOUND[speed.decode_bottleneck]}; {said}",
@@ -149,7 +151,7 @@ def _apart(console: Console, found: SpeedPlan) -> None:
     console.print(
         f"{one.requests.value:,.2f} requests/s, bound by {one.bound_by}; as many replicas "
         f"together serve {one.together.value:,.2f}; pools of {one.best[0]}:{one.best[1]} do most "
-        "for each replica",
+        f"for each replica (ids: {', '.join(figure.id for figure in one.figures)})",
         highlight=False,
     )
     if one.note:

@@ -51,6 +51,12 @@ def fast_forward(scheduler: Scheduler, steps: int, made_up: Callable[[Request], 
     # What happens to blocks, in the order of single steps: in each those that lack one take it,
     # then those that have filled one share it.
     events: list[tuple[int, bool, int]] = []
+    alone = running[0] if len(running) == 1 and not kv.prefix_caching else None
+    if alone is not None:
+        # Nobody else takes blocks between its own, and none is shared: they can come together.
+        alone.token_ids += [tokens[0]] * (steps - 1)
+        grown = kv.grow(alone)
+        assert grown, "steps_alike counts the blocks"
     for rank, (request, length) in enumerate(zip(running, lengths, strict=True)):
         lacking = len(request.block_table) * size + 1 - length
         events += [(step, False, rank) for step in range(lacking, steps, size)]

@@ -331,17 +331,16 @@ class KVCache:
 
     def _take(self, count: int) -> list[int]:
         """`count` blocks, evicting where none is free; the caller made sure there are enough."""
-        blocks = [self._take_one() for _ in range(count)]
+        if not count:
+            return []
+        blocks = self._free[: -count - 1 : -1]
+        del self._free[-count:]
+        touched = self._num_touched
+        self._num_touched = min(touched + count - len(blocks), self.num_blocks)
+        blocks += range(touched, self._num_touched)
+        blocks += [self._tree.evict() for _ in range(count - len(blocks))]
         self._num_owned += count
         return blocks
-
-    def _take_one(self) -> int:
-        if self._free:
-            return self._free.pop()
-        if self._num_touched == self.num_blocks:
-            return self._tree.evict()
-        self._num_touched += 1
-        return self._num_touched - 1
 
     def _give_back(self, blocks: list[int]) -> None:
         self._free.extend(reversed(blocks))

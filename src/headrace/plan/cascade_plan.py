@@ -15,6 +15,10 @@ from headrace.plan.cascade import Stage, cascade, most_escalated_share
 from headrace.plan.checked import share
 from headrace.plan.cost_plan import CostPlan, Way
 from headrace.plan.quantity import Input, Quantity
+from headrace.plan.renamed import under
+from headrace.plan.volume_figures import request_figure
+
+_SMALL, _LARGE = "small", "large"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +55,18 @@ class CascadePlan:
         times = [one for one in (self.latency, self.worst_latency) if one is not None]
         return (*(one.cost for one in self.ways), *times)
 
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Every figure, those of the models under `small.` and `large.`, for `plan explain`."""
+        return (
+            *self.figures, *under(_SMALL, _priced(self.small)), *under(_LARGE, _priced(self.large))
+        )  # fmt: skip
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
+            "model": f"{self.small.model}, then {self.large.model}",
+            "hardware": self.large.hardware or self.small.hardware,
             "small": self.small.model,
             "large": self.large.model,
             "escalation": self.escalation,
@@ -68,7 +81,7 @@ class CascadePlan:
                 }
                 for one in self.ways
             ],
-            "quantities": [one.as_dict() for one in self.figures],
+            "quantities": [one.as_dict() for one in self.quantities],
             "notes": list(self.notes),
         }
 
@@ -145,12 +158,8 @@ def _way(name: str, small: Way, large: Way, escalation: float) -> CascadeWay:
         unit="USD/request",
         formula="P11",
         inputs=(
-            Input(
-                "small", small.usd_per_request, "USD/request", f"figure {small.cost.id}", "given"
-            ),
-            Input(
-                "large", large.usd_per_request, "USD/request", f"figure {large.cost.id}", "given"
-            ),
+            _request(_SMALL, small),
+            _request(_LARGE, large),
             _escalation(escalation),
         ),
         low=min(spread[0], found.usd_per_request),
@@ -177,8 +186,8 @@ def _latency(
     if first is None or second is None:
         return None, None
     inputs = (
-        Input(f"E2E of {small.model}", first.value, "s", f"figure {first.id}", "given"),
-        Input(f"E2E of {large.model}", second.value, "s", f"figure {second.id}", "given"),
+        Input(f"E2E of {small.model}", first.value, "s", f"figure {_SMALL}.{first.id}", "given"),
+        Input(f"E2E of {large.model}", second.value, "s", f"figure {_LARGE}.{second.id}", "given"),
     )
     found = [one + escalation * two for one, two in zip(first.band, second.band, strict=True)]
     expected = Quantity(
@@ -191,6 +200,22 @@ def _latency(
         (*inputs, _escalation(1.0)), ends[0], ends[1],
     )  # fmt: skip
     return expected, worst
+
+
+def _request(which: str, way: Way) -> Input:
+    return Input(
+        f"{which}, {way.cost.name}", way.usd_per_request, "USD/request",
+        f"figure {which}.{way.cost.id}.request", "given",
+    )  # fmt: skip
+
+
+def _priced(plan: CostPlan) -> tuple[Quantity, ...]:
+    """Figures of one of the two that a cascade comes from: not its break-even."""
+    served = () if plan.served is None else (plan.served,)
+    return (
+        *plan.speed_figures, *served, *(one.cost for one in plan.ways),
+        *(request_figure(one, plan.load) for one in plan.ways),
+    )  # fmt: skip
 
 
 def _escalation(value: float) -> Input:

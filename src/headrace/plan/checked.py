@@ -21,6 +21,13 @@ def not_below(field: str, value: float, least: float, remedy: str) -> float:
     return value
 
 
+def not_above(field: str, value: float, most: float, remedy: str) -> float:
+    """`value`, at most `most`; raises ConfigError."""
+    if not value <= most:
+        raise ConfigError(f"{field} is {shown(value)}; it must be at most {most:,g}: {remedy}")
+    return value
+
+
 def share(field: str, value: float, remedy: str) -> float:
     """`value`, from 0 to 1, both included; raises ConfigError."""
     if not 0 <= value <= 1:

@@ -50,6 +50,8 @@ _SIZES = {
     "state_size": ("ssm_state_size", "mamba_d_state", "state_size"),
     "state_groups": ("n_groups", "mamba_n_groups"),
 }  # fmt: skip
+# No config means more: contexts of 100 million tokens are the largest there are.
+_LARGEST = 2**31
 _NEVER_ZERO = {
     "num_layers",
     "hidden_size",
@@ -93,14 +95,10 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
         value = next((text[key] for key in keys if text.get(key) is not None), None)
         if value is None or (value == 0 and field not in _NEVER_ZERO):
             continue
-        if isinstance(value, list) and field == "intermediate_size" and len(set(value)) == 1:
-            value = value[0]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            key = next(key for key in keys if text.get(key) is not None)
-            raise ConfigError(
-                f"config key {key!r} is {shown(value)}; a whole number >= 1 is needed"
-            )
-        fields[field] = value
+        if isinstance(value, list) and field == "intermediate_size" and value:
+            value = value[0] if all(one == value[0] for one in value) else value
+        key = next(key for key in keys if text.get(key) is not None)
+        fields[field] = _size(key, value)
     for field in ("num_layers", "hidden_size"):
         if field not in fields:
             raise ConfigError(f"the config has none of {', '.join(map(repr, _SIZES[field]))}")
@@ -108,12 +106,35 @@ def fields_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     # outer one is what its writer saw.
     tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
     fields["tied_embeddings"] = bool(tied)
-    fields["architecture"] = text.get("model_type") or config.get("model_type") or ""
+    architecture = text.get("model_type") or config.get("model_type") or ""
+    if not isinstance(architecture, str):
+        raise ConfigError(f"config key 'model_type' is {shown(architecture)}; a name is needed")
+    fields["architecture"] = architecture
     if text.get("attn_output_gate"):
         fields["attention_output_gate"] = True
     _kinds_of_layers(text, fields)
     _experts(text, fields)
     return fields
+
+
+def _size(key: str, value: Any, least: int = 1) -> int:
+    """`value` of a config's key where it is a size; raises ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(
+            f"config key {key!r} is {shown(value)}; a whole number >= {least} is needed"
+        )
+    if value > _LARGEST:
+        raise ConfigError(
+            f"config key {key!r} is {shown(value)}; at most {_LARGEST} is a size: mend the config"
+        )
+    return value
+
+
+def _list(key: str, value: Any) -> list[Any]:
+    """`value` of a config's key where it is a list, empty where it is absent."""
+    if value is not None and not isinstance(value, list):
+        raise ConfigError(f"config key {key!r} is {shown(value)}; a list is needed")
+    return value or []
 
 
 def notes_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -141,7 +162,7 @@ def text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _kinds_of_layers(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
-    types = text.get("layer_types") or text.get("layers_block_type")
+    types = _list("layer_types", text.get("layer_types") or text.get("layers_block_type"))
     pattern = text.get("hybrid_override_pattern")
     linear = text.get("linear_attn_config")
     windows = text.get("hybrid_layer_pattern")
@@ -149,7 +170,7 @@ def _kinds_of_layers(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
         for letter, field in _PATTERN.items():
             fields[field] = pattern.count(letter)
         fields["num_layers"] = len(pattern)
-    elif isinstance(types, list):
+    elif types:
         for name in types[: fields["num_layers"]]:
             if name in _PLAIN_LAYERS:
                 continue
@@ -160,18 +181,22 @@ def _kinds_of_layers(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
             field = _LAYER_TYPES[name]
             fields[field] = fields.get(field, 0) + 1
     elif isinstance(linear, Mapping):
-        fields["full_attention_layers"] = len(linear.get("full_attn_layers", ()))
-        fields["linear_attention_layers"] = len(linear.get("kda_layers", ()))
+        for key, field in (
+            ("full_attn_layers", "full_attention_layers"),
+            ("kda_layers", "linear_attention_layers"),
+        ):
+            fields[field] = len(_list(key, linear.get(key)))
         for field in ("linear_key_heads", "linear_value_heads"):
-            fields[field] = linear.get("num_heads", 0)
+            fields[field] = _size("num_heads", linear.get("num_heads", 0), 0)
         for field in ("linear_key_head_dim", "linear_value_head_dim"):
-            fields[field] = linear.get("head_dim", 0)
-        fields["linear_conv_tokens"] = linear.get("short_conv_kernel_size", 4)
+            fields[field] = _size("head_dim", linear.get("head_dim", 0), 0)
+        conv = linear.get("short_conv_kernel_size", 4)
+        fields["linear_conv_tokens"] = _size("short_conv_kernel_size", conv, 0)
     elif isinstance(windows, list):
         fields["sliding_layers"] = sum(map(bool, windows))
         fields["full_attention_layers"] = len(windows) - fields["sliding_layers"]
     elif isinstance(text.get("sliding_window_pattern"), int) and text.get("sliding_window"):
-        every = text["sliding_window_pattern"]
+        every = _size("sliding_window_pattern", text["sliding_window_pattern"])
         fields["full_attention_layers"] = fields["num_layers"] // every
         fields["sliding_layers"] = fields["num_layers"] - fields["full_attention_layers"]
     elif text.get("use_sliding_window") is False:
@@ -184,14 +209,14 @@ def _kinds_of_layers(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
         if isinstance(text.get(key), int):
             if local and field in fields:
                 fields["global_kv_heads"] = fields[field]
-            fields[field] = text[key]
+            fields[field] = _size(key, text[key])
 
 
 def _experts(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
     if "num_experts" not in fields:
         return
     layers = fields["num_layers"]
-    dense = text.get("first_k_dense_replace") or 0
+    dense = _size("first_k_dense_replace", text.get("first_k_dense_replace") or 0, 0)
     frequency, step = text.get("moe_layer_freq"), text.get("interleave_moe_layer_step")
     if "expert_layers" not in fields:
         if isinstance(frequency, list):
@@ -201,9 +226,15 @@ def _experts(text: Mapping[str, Any], fields: dict[str, Any]) -> None:
         elif isinstance(step, int) and step > 0:
             fields["expert_layers"] = layers // step
         elif isinstance(text.get("expert_layer_period"), int):
-            fields["expert_layers"] = layers // text["expert_layer_period"]
+            period = _size("expert_layer_period", text["expert_layer_period"])
+            fields["expert_layers"] = layers // period
         else:
-            only_dense = len(text.get("mlp_only_layers") or ())
+            only_dense = len(_list("mlp_only_layers", text.get("mlp_only_layers")))
+            if dense + only_dense > layers:
+                raise ConfigError(
+                    f"config keys 'first_k_dense_replace' and 'mlp_only_layers' name {dense} and "
+                    f"{only_dense} layers; there are {layers}: mend the config"
+                )
             fields["expert_layers"] = layers - dense - only_dense
     if "moe_intermediate_size" not in fields and "intermediate_size" in fields:
         fields["moe_intermediate_size"] = fields["intermediate_size"]

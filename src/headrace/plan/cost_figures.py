@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.catalog.rows.price import Price
 from headrace.plan.break_even import BreakEven
 from headrace.plan.cost import ApiCost, ApiUse, TokenCost
-from headrace.plan.cost_terms import CostTerms, Owned, Rent
+from headrace.plan.cost_terms import CostTerms, Owned, Rent, term_input
 from headrace.plan.quantity import Input, Quantity, input_of_fact
 from headrace.plan.speed import Load, Speed
 
@@ -60,7 +60,9 @@ def own_figure(
     costs: tuple[TokenCost, TokenCost, TokenCost], owned: Owned, terms: CostTerms, served: Quantity
 ) -> Quantity:
     """costs: at the least, as planned with, and at the most."""
-    return _hardware("cost.own", "own hardware", "P1", costs, owned.inputs, terms, served)
+    beside = "" if terms.operations_usd_per_hour else " (devices and power alone)"
+    name = f"own hardware{beside}"
+    return _hardware("cost.own", name, "P1", costs, owned.inputs, terms, served)
 
 
 def rented_figure(
@@ -72,7 +74,7 @@ def rented_figure(
 ) -> Quantity:
     """costs: at the least, as planned with, and at the most."""
     many = Input("devices", devices, "", "--count", "given")
-    overhead = Input("overhead", terms.rent_overhead, "x", "--rent-overhead", "given")
+    overhead = term_input("overhead", terms.rent_overhead, "x", "--rent-overhead")
     name = f"rented ({rent.name})"
     return _hardware("cost.rented", name, "P2", costs, (rent.input, many, overhead), terms, served)
 
@@ -148,7 +150,7 @@ def _hardware(
         formula=formula,
         inputs=(
             *inputs,
-            Input("utilisation", terms.utilization, "share", "--utilization", "given"),
+            term_input("utilisation", terms.utilization, "share", "--utilization"),
             Input(served.name, served.value, served.unit, f"figure {served.id}", "given"),
         ),
         low=low,

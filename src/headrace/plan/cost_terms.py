@@ -13,8 +13,14 @@ from headrace.plan.cost import OwnedHardware
 from headrace.plan.hardware_memory import constant, constant_span
 from headrace.plan.quantity import Input, input_of_fact
 
-DEFAULT_USD_PER_KWH = 0.15
-DEFAULT_UTILIZATION = 0.5
+
+class Assumed(float):
+    """A term that nobody gave: as good as any, and shown as assumed."""
+
+
+DEFAULT_UTILIZATION = Assumed(0.5)
+_NONE_COUNTED = Assumed(0)
+_ALL_OF_IT = Assumed(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +34,14 @@ class CostTerms:
     utilization: float = DEFAULT_UTILIZATION
     rent_usd_per_hour: float | None = None
     vendor: str | None = None
-    rent_overhead: float = 1.0
+    rent_overhead: float = _ALL_OF_IT
     price_usd: float | None = None
     lifetime_years: float | None = None
     power_w: float | None = None
     pue: float | None = None
-    usd_per_kwh: float = DEFAULT_USD_PER_KWH
-    operations_usd_per_hour: float = 0.0
-    idle_power_share: float = 1.0
+    usd_per_kwh: float | None = None
+    operations_usd_per_hour: float = _NONE_COUNTED
+    idle_power_share: float = _ALL_OF_IT
 
     def __post_init__(self) -> None:
         above_zero("utilization", self.utilization, "hardware never busy has no price per token")
@@ -121,31 +127,35 @@ def owned(catalog: Catalog, row: Hardware | None, terms: CostTerms, devices: int
     if terms.pue is not None:
         pue = least_pue = most_pue = terms.pue
         pue_input = _given("PUE", pue, "x", "--pue")
+    kwh, kwh_input = constant(catalog, "electricity-price")
+    least_kwh, most_kwh = constant_span(catalog, "electricity-price")
+    if terms.usd_per_kwh is not None:
+        kwh = least_kwh = most_kwh = terms.usd_per_kwh
+        kwh_input = _given("electricity", kwh, "USD/kWh", "--usd-per-kwh")
     if terms.lifetime_years is not None:
         years = least_years = most_years = terms.lifetime_years
         years_input = _given("lifetime", years, "year", "--lifetime")
 
-    def hardware(pue: float, years: float) -> OwnedHardware:
+    def hardware(pue: float, years: float, usd_per_kwh: float) -> OwnedHardware:
         return OwnedHardware(
             price_usd=price * devices,
             lifetime_years=years,
             power_w=power * devices,
             pue=pue,
-            usd_per_kwh=terms.usd_per_kwh,
+            usd_per_kwh=usd_per_kwh,
             operations_usd_per_hour=terms.operations_usd_per_hour,
             idle_power_share=terms.idle_power_share,
         )
 
     return Owned(
-        value=hardware(pue, years),
-        best=hardware(least_pue, most_years),
-        worst=hardware(most_pue, least_years),
+        value=hardware(pue, years, kwh),
+        best=hardware(least_pue, most_years, least_kwh),
+        worst=hardware(most_pue, least_years, most_kwh),
         inputs=(
             price_input, power_input, _given("devices", devices, "", "--count"), pue_input,
-            years_input,
-            _given("electricity", terms.usd_per_kwh, "USD/kWh", "--usd-per-kwh"),
-            _given("operations", terms.operations_usd_per_hour, "USD/h", "--operations"),
-            _given("power when idle", terms.idle_power_share, "share", "--idle-power"),
+            years_input, kwh_input,
+            term_input("operations", terms.operations_usd_per_hour, "USD/h", "--operations"),
+            term_input("power when idle", terms.idle_power_share, "share", "--idle-power"),
         ),
     )  # fmt: skip
 
@@ -179,3 +189,10 @@ def _power(row: Hardware | None, terms: CostTerms, name: str) -> tuple[float, In
 
 def _given(name: str, value: float, unit: str, option: str) -> Input:
     return Input(name, value, unit, option, "given")
+
+
+def term_input(name: str, value: float, unit: str, option: str) -> Input:
+    """A term as it was given, or as it is assumed where nobody gave it."""
+    if isinstance(value, Assumed):
+        return Input(name, float(value), unit, f"default of {option}", "assumed")
+    return _given(name, value, unit, option)

@@ -13,8 +13,9 @@ from headrace.errors import ConfigError
 from headrace.plan.checked import above_zero, not_below
 from headrace.plan.quantity import Input, input_of_fact
 
-_PEAKS = ("fp32", "bf16", "fp8", "int8", "fp4")
-_SAME_PEAK = {"fp16": "bf16", "nvfp4": "fp4", "mxfp4": "fp4"}
+_PEAKS = ("fp32", "bf16", "fp16", "fp8", "int8", "fp4")
+# What has another's peak where none of its own is stated.
+_SAME_PEAK = {"fp16": "bf16", "bf16": "fp16", "nvfp4": "fp4", "mxfp4": "fp4"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,11 @@ class Device:
     inputs: tuple[Input, ...] = ()
 
     def peak(self, compute_type: str) -> float:
-        """Operations/s of products of `compute_type`; raises ConfigError naming what there is."""
-        kind = _SAME_PEAK.get(compute_type, compute_type)
+        """Operations/s of products of `compute_type`; raises ConfigError naming what there is.
+
+        The two kinds of 16 bits, and those of 4, stand for each other where one is not stated.
+        """
+        kind = self._peak_kind(compute_type)
         found = self.peak_operations_per_s.get(kind)
         if found is None:
             there = ", ".join(self.peak_operations_per_s) or "no type"
@@ -65,6 +69,20 @@ class Device:
                 f"of them, or add dense_{kind}_flops to a catalog file of your own"
             )
         return found
+
+    def inputs_of(self, compute_type: str) -> tuple[Input, ...]:
+        """Those of `inputs` that a step computed in `compute_type` is timed with."""
+        kinds = [kind for kind in _PEAKS if kind != self._peak_kind(compute_type)]
+        return tuple(
+            one
+            for one in self.inputs
+            if not any(one.name.endswith((f"dense_{kind}_flops", f"of {kind}")) for kind in kinds)
+        )
+
+    def _peak_kind(self, compute_type: str) -> str:
+        if compute_type in self.peak_operations_per_s:
+            return compute_type
+        return _SAME_PEAK.get(compute_type, compute_type)
 
 
 def device_of(

@@ -20,7 +20,8 @@ from headrace.plan.checked import above_zero, not_below
 from headrace.plan.communication import link_between
 from headrace.plan.device import Link
 from headrace.plan.hardware_memory import constant
-from headrace.plan.quantity import Input, Quantity
+from headrace.plan.quantity import Input, Quantity, input_of_fact
+from headrace.plan.renamed import figure_input
 from headrace.plan.replica import Replica
 from headrace.plan.speed import Band, Load
 
@@ -93,17 +94,17 @@ def apart(catalog: Catalog, replica: Replica, load: Load, pools: Pools) -> Apart
     sent = cache.request_bytes(load.prompt_tokens)
     transfer_s = sent / link.bandwidth_bytes_per_s + link.latency_s
     transfer = Quantity(
-        "apart.transfer", "transfer of the KV cache", transfer_s, "s", "D1",
+        "apart.transfer", "transfer of the KV cache", transfer_s, "s", "D5",
         (
             Input("KV of the prompt on a device", sent, "byte", replica.shape.origin, "exact"),
-            Input("bandwidth", link.bandwidth_bytes_per_s, "byte/s", link.name, "given"),
+            _bandwidth(catalog, replica, pools, link),
             Input("latency", link.latency_s, "s", link.latency_source or link.name, "given"),
             Input("devices that send", devices, "", "--count", "given"),
         ),
     )  # fmt: skip
     prefill, step = speed.ttft, speed.tpot
-    ttft = _time("apart.ttft", "TTFT apart", prefill, slower_first, transfer_s, "D1", first_input)
-    tpot = _time("apart.tpot", "TPOT apart", step, slower_each, 0.0, "D2", each_input)
+    ttft = _time("apart.ttft", "TTFT apart", prefill, slower_first, "D1", first_input, transfer)
+    tpot = _time("apart.tpot", "TPOT apart", step, slower_each, "D2", each_input)
 
     def rates(many: Pools, first_s: float, each_s: float) -> tuple[float, float]:
         answers = load.batch / ((load.output_tokens - 1) * each_s)
@@ -124,9 +125,14 @@ def apart(catalog: Catalog, replica: Replica, load: Load, pools: Pools) -> Apart
         Input("batch", load.batch, "requests", "--batch", "given"),
         Input("output", load.output_tokens, "tokens", "--output", "given"),
     )
-    requests = Quantity(
-        "apart.requests", "requests served apart", value, "requests/s", "D3", given, low, high
+    first_together, each_together = (
+        Input(name, time.value_s, "s", f"figure speed.{name.lower()}", "given")
+        for name, time in (("TTFT", prefill), ("TPOT", step))
     )
+    requests = Quantity(
+        "apart.requests", "requests served apart", value, "requests/s", "D3",
+        (first_together, first_input, figure_input(tpot), *given), low, high,
+    )  # fmt: skip
     both = pools.prefill + pools.decode
     whole = [
         both * load.batch
@@ -135,7 +141,7 @@ def apart(catalog: Catalog, replica: Replica, load: Load, pools: Pools) -> Apart
     ]  # fmt: skip
     together = Quantity(
         "apart.together", "requests served by as many replicas together", whole[1], "requests/s",
-        "D4", given, whole[0], whole[2],
+        "D4", (first_together, each_together, *given), whole[0], whole[2],
     )  # fmt: skip
     sizes = [
         (one, two)
@@ -174,14 +180,35 @@ def _transfer_link(replica: Replica, pools: Pools) -> tuple[Link, int, str]:
     return link_between(device, 2), devices, note
 
 
+def _bandwidth(catalog: Catalog, replica: Replica, pools: Pools, link: Link) -> Input:
+    """The fact of the device that the bandwidth is, where it was not given."""
+    stated = Input("bandwidth", link.bandwidth_bytes_per_s, "byte/s", link.name, "given")
+    row = None if replica.hardware is None else catalog.hardware.find(replica.hardware)
+    if row is None or pools.bandwidth_bytes_per_s is not None:
+        return stated
+    has_network = replica.model.setup.device.network is not None
+    field = "network_bytes_per_s" if has_network else "link_bytes_per_s"
+    fact = row.facts.get(field)
+    return stated if fact is None else input_of_fact(row, field, fact, link.bandwidth_bytes_per_s)
+
+
 def _time(
-    id: str, name: str, band: Band, factor: float, more_s: float, formula: str, source: Input
+    id: str,
+    name: str,
+    band: Band,
+    factor: float,
+    formula: str,
+    source: Input,
+    more: Quantity | None = None,
 ) -> Quantity:
+    """`band` times `factor`, and `more` seconds."""
+    more_s = 0.0 if more is None else more.value
     best, value, worst = (
         one * factor + more_s for one in (band.best_s, band.value_s, band.worst_s)
     )
     inputs = (
         Input("together", band.value_s, "s", f"figure speed.{id.rpartition('.')[2]}", "given"),
         source,
+        *(() if more is None else (figure_input(more),)),
     )
     return Quantity(id, name, value, "s", formula, inputs, best, worst)

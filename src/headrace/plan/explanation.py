@@ -18,7 +18,9 @@ from headrace.errors import ConfigError, shown
 from headrace.plan.kept_plan import KeptFigure, KeptInput, KeptPlan
 
 _DEEPEST = 64
-_COMPUTED_WITH = ("hardware", "constant", "quantization", "price", "model", "technique")
+_COMPUTED_WITH = (
+    "hardware", "constant", "quantization", "price", "model", "technique", "measurement",
+)  # fmt: skip
 """Kinds of rows that figures come from."""
 
 

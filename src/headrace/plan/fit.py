@@ -13,17 +13,16 @@ from typing import Any, Literal, TypeAlias
 
 from headrace.catalog import Catalog
 from headrace.plan.fit_figures import missing_figure, request_figures, saving_figures
+from headrace.plan.fit_kinds import kinds_to_try
 from headrace.plan.hardware_memory import Place
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
 from headrace.plan.model_shape import ModelShape
+from headrace.plan.parallel_notes import heads_notes
 from headrace.plan.quantity import Input, Quantity
 
 Verdict = Literal["fits", "fits with changes", "does not fit"]
 
-# From the least loss to the most; those of the catalog that a checkpoint can be had in.
-_WEIGHT_KINDS = ("q8-0", "q6-k", "q5-k-m", "q4-k-m", "iq4-xs", "q3-k-m", "q2-k-mix", "iq2-m")
-_KV_KINDS = ("Q8_0", "Q4_0")
 _MOST_DEVICES = 64
 _UNLIMITED = 1 << 34
 
@@ -49,7 +48,7 @@ class Fit:
     """The answer. most_context: for the users asked for; most_users: at the context asked for.
 
     context_limit: what ends the context first: "memory" or "model". changes: best first; none
-    where it fits.
+    where it fits. tensor: devices that each layer is divided over; None: all of them.
     """
 
     shape: ModelShape
@@ -60,6 +59,7 @@ class Fit:
     most_users: Quantity
     context_limit: Literal["memory", "model"]
     changes: tuple[Change, ...]
+    tensor: int | None = None
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -114,11 +114,21 @@ class Fit:
                 f"the context asked for, {self.load.context_tokens:,} tokens, is longer than the "
                 f"{model:,} that {self.shape.name} was made for",
             )
-        return (*self.shape.notes, *longer, *place)
+        heads = heads_notes(self.shape, self.tensor or self.memory.place.devices)
+        return (*self.shape.notes, *longer, *heads, *place)
 
 
-def fit(catalog: Catalog, shape: ModelShape, place: Place, storage: Storage, load: Load) -> Fit:
+def fit(
+    catalog: Catalog,
+    shape: ModelShape,
+    place: Place,
+    storage: Storage,
+    load: Load,
+    tensor: int | None = None,
+) -> Fit:
     """Whether `shape` under `load` fits into `place`, and what would.
+
+    tensor: devices that each layer is divided over; None: all of them.
 
     Raises ConfigError where the storage of the weights is not known.
     """
@@ -131,7 +141,8 @@ def fit(catalog: Catalog, shape: ModelShape, place: Place, storage: Storage, loa
         found.sort(key=lambda change: not change.enough)  # stable: the rest stays by loss
         changes = tuple(found)
         verdict = "fits with changes" if any(one.enough for one in found) else "does not fit"
-    return Fit(shape, load, plan, verdict, context, _most_users(plan, load), limit, changes)
+    users = _most_users(plan, load)
+    return Fit(shape, load, plan, verdict, context, users, limit, changes, tensor)
 
 
 def _most_context(
@@ -202,9 +213,10 @@ def _changes(
         saving = plan.needed.value - after.needed.value
         return Change(text, option, saving, after.fits) if saving > 0 else None
 
+    weight_kinds, kv_kinds = kinds_to_try(catalog, shape, place, storage)
     small_kv: tuple[str, Storage] | None = None
     kv_is_enough = False
-    for name in _KV_KINDS:
+    for name in kv_kinds:
         kind = kv_kind(name, catalog)
         lighter = replace(storage, keys=kind, values=kind)
         change = tried(f"keep keys and values as {name}", f"--kv-type {name}", storage=lighter)
@@ -213,7 +225,7 @@ def _changes(
             kv_is_enough = kv_is_enough or change.enough
             yield change
     beside = None if kv_is_enough else small_kv
-    yield from _lighter_weights(catalog, storage, tried, beside)
+    yield from _lighter_weights(catalog, storage, weight_kinds, tried, beside)
     if 1 <= (users := _users_that_fit(plan, load)) < load.users:
         fewer = replace(load, users=users)
         change = tried(f"serve {users:,} at once", f"--users {users}", load=fewer)
@@ -239,12 +251,13 @@ def _users_that_fit(plan: MemoryPlan, load: Load) -> int:
 def _lighter_weights(
     catalog: Catalog,
     storage: Storage,
+    kinds: tuple[str, ...],
     tried: Try,
     small_kv: tuple[str, Storage] | None,
 ) -> Iterator[Change]:
     """The kinds from the most bits down, to the first that is enough, alone and with a small KV."""
     together = False
-    for id in _WEIGHT_KINDS:
+    for id in kinds:
         row = catalog.quantizations.find(id)
         if row is None or row.bits_per_weight is None:
             continue

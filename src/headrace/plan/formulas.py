@@ -1,7 +1,7 @@
 """What each id of a formula says.
 
 F ids are those of the register of formulas that the catalog began with, M ids are of memory, T ids
-of time.
+of time, O ids of recommendations, Q ids of simulations.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ FORMULAS = {
     "D3": "requests/s apart = min(prefill replicas / prefill, decode replicas · batch "
     "/ ((output − 1) · TPOT))",
     "D4": "requests/s together = replicas · batch / (batch · TTFT + (output − 1) · TPOT)",
+    "D5": "transfer = latency + KV of the prompt on a device / bandwidth",
     "P1": "own = (devices · (price / (years · 8760 h) + kW · PUE · USD/kWh) + operations) "
     "/ (served · 3600 s · utilisation)",
     "P2": "rented = devices · USD/h · overhead / (served · 3600 s · utilisation)",
@@ -70,4 +71,22 @@ FORMULAS = {
     "request",
     "O6": "size, as a proxy of quality = √(total · active parameters)",
     "O7": "as others published it; TPOT = 1 / tokens per second of a request",
+    "Q1": "requests that ended, of the load as the engine's own scheduler and KV cache run it on "
+    "the replicas, with these step times",
+    "Q2": "a step = fixed part + prompt tokens · prefill token + pairs · prefill pair + requests · "
+    "decode request + context · decode context token",
+    "Q3": "KV tokens of a replica = ⌊free for KV / KV of a block⌋ · tokens of a block",
+    "Q4": "mean of the requests that ended; band: 95 % by batch means",
+    "Q5": "percentile of the requests that ended; band: 95 % by batch means",
+    "Q6": "longest of the requests that ended",
+    "Q7": "rate = what ended in the run / seconds of the run",
+    "Q8": "share good = requests that met every limit of each / requests judged; refused ones are "
+    "bad",
+    "Q9": "mean over the time of the run",
+    "Q10": "most at any point of the run",
+    "Q11": "counted in the run",
+    "Q12": "replica-hours = Σ hours that a replica was paid for, cold starts included",
+    "Q13": "cost = replica-hours · USD/h of a replica",
+    "Q14": "1M output tokens = cost / output tokens of requests that ended · 10^6",
+    "Q15": "fewest replicas with which the attainment is reached and every limit of all holds",
 }

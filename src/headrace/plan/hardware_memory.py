@@ -88,6 +88,14 @@ def constant_span(catalog: Catalog, id: str) -> tuple[float, float]:
     return figure.low * factor, figure.high * factor
 
 
+def constant_most(catalog: Catalog, id: str) -> float:
+    """The upper end of a constant in base units, also of one that is stated as "up to 50"."""
+    row = catalog.constants[id]
+    if row.figure is None or row.figure.high is None:
+        raise ConfigError(f"constant {id} of the catalog needs a figure with an upper end")
+    return row.figure.high * _base(row.facts["figure"].unit)[1]
+
+
 def _base(unit: str) -> tuple[str, float]:
     """The base unit of `unit`, and how many of it one is; figures are kept as they are stated."""
     base = known_unit(unit) or unit
@@ -107,5 +115,5 @@ def _this_place(catalog: Catalog, count: int) -> Place:
         memory_bytes=memory,
         usable_share=share,
         inputs=(seen, share_input),
-        note="graphics cards are not looked for; name yours with --hardware",
+        note="planned on its CPU; name a graphics card with --hardware",
     )

@@ -14,7 +14,10 @@ from typing import Any
 import msgspec
 
 from headrace.atomic_file import atomic_file
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
+
+# Whole numbers beyond it are no floating point numbers, and no figure of a plan.
+_LARGEST = 10**300
 
 
 class PlanAbout(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +124,13 @@ def read_plan(path: Path | None, environ: Mapping[str, str]) -> KeptPlan:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return msgspec.json.decode(content, type=KeptPlan)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        plan = msgspec.json.decode(content, type=KeptPlan)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a plan as --json prints it ({error}): {again}") from error
+    for one in plan.quantities:
+        given = (one.value, one.low, one.high, *(input.value for input in one.inputs))
+        if any(isinstance(value, int) and abs(value) > _LARGEST for value in given):
+            raise ConfigError(
+                f"{path} has a number above {_LARGEST:.0e} in figure {shown(one.id)}: {again}"
+            )
+    return plan

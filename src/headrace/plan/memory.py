@@ -20,7 +20,6 @@ from headrace.plan.weights_memory import weights_quantity
 DEFAULT_STEP_TOKENS = 2048
 _ACTIVATION_BYTES = 2
 _LOGIT_BYTES = 4
-_ACTIVATION_ERROR = 0.5
 # Devices from which a coefficient of the catalog holds.
 _COEFFICIENTS = (
     (4, "activation-coefficient-4"), (2, "activation-coefficient-2"), (1, "activation-coefficient"),
@@ -94,7 +93,7 @@ def memory_plan(
     Raises ConfigError where the weights' storage is not known.
     """
     cache = KvCache(shape, storage.keys, storage.values, storage.block_tokens, place.devices)
-    weights = weights_quantity(shape, storage.weights)
+    weights = weights_quantity(shape, storage.weights, catalog)
     share = _share_of_weights(weights, place.devices)
     kv = _kv(cache, load)
     activations = _activations(catalog, shape, place, load)
@@ -167,6 +166,7 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
 def _activations(catalog: Catalog, shape: ModelShape, place: Place, load: Load) -> Quantity:
     id = next(id for devices, id in _COEFFICIENTS if place.devices >= devices)
     coefficient, input = constant(catalog, id)
+    error, error_input = constant(catalog, "activation-error")
     step = load.step_tokens * coefficient * shape.hidden_size * _ACTIVATION_BYTES
     logits = load.users * shape.vocabulary_tokens * _LOGIT_BYTES
     value = step + logits
@@ -178,13 +178,14 @@ def _activations(catalog: Catalog, shape: ModelShape, place: Place, load: Load) 
         formula="M2",
         inputs=(
             input,
+            error_input,
             Input("tokens per step", load.step_tokens, "tokens", "--step-tokens", "given"),
             Input("hidden size", shape.hidden_size, "", shape.origin, "exact", shape.as_of),
             Input("vocabulary", shape.vocabulary_tokens, "tokens", shape.origin, "exact"),
             Input("users", load.users, "requests", "--users", "given"),
         ),
-        low=value - _ACTIVATION_ERROR * step,
-        high=value + _ACTIVATION_ERROR * step,
+        low=value - error * step,
+        high=value + error * step,
     )
 
 

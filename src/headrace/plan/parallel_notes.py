@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headrace.errors import ConfigError
-from headrace.plan.replica import Replica
+
+if TYPE_CHECKING:
+    from headrace.plan.model_shape import ModelShape
+    from headrace.plan.replica import Replica
 
 
 def parallel_notes(replica: Replica) -> tuple[str, ...]:
@@ -16,7 +21,11 @@ def parallel_notes(replica: Replica) -> tuple[str, ...]:
         raise ConfigError(
             f"expert_parallel is {parallelism.expert}; {shape.name} has no experts: leave it out"
         )
-    tensor = parallelism.tensor
+    return heads_notes(shape, parallelism.tensor)
+
+
+def heads_notes(shape: ModelShape, tensor: int) -> tuple[str, ...]:
+    """A note where attention heads do not divide over `tensor` devices; none where they do."""
     heads = sorted({layer.heads for layer in shape.attention if layer.heads % tensor})
     if not heads:
         return ()

@@ -115,7 +115,7 @@ class Replica:
         """The speed of another model on the same devices, as a draft model is run."""
         setup = self.model.setup
         parallelism = replace(setup.parallelism, expert=1)
-        weights = weights_quantity(shape, storage.weights)
+        weights = weights_quantity(shape, storage.weights, self.catalog)
         kind = setup.compute_type
         efficiencies = setup.efficiencies
         if self.calibration is not None:
@@ -163,7 +163,7 @@ def replica_of(
             efficiencies, calibration, catalog, shape, storage.weights, device, compute_type
         )
     parallelism = _parallelism(choice, place.devices)
-    weights = weights_quantity(shape, storage.weights)
+    weights = weights_quantity(shape, storage.weights, catalog)
     model = SpeedModel(
         SpeedSetup(
             shape=shape,
@@ -219,7 +219,7 @@ def _compute_type(device: Device, shape: ModelShape, weights: Quantization | Non
         kinds = shape.weight_bytes or {}
         floats = weights.family == "float" if weights else all(one in _FLOATS for one in kinds)
         wanted = [] if floats else ["int8"]
-    return next((kind for kind in (*wanted, "bf16", "fp32") if kind in there), "bf16")
+    return next((kind for kind in (*wanted, "bf16", "fp16", "fp32") if kind in there), "bf16")
 
 
 def _measured(

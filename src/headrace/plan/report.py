@@ -59,7 +59,8 @@ def plan_report(
     context = load.prompt_tokens + load.output_tokens
     step = replica.model.setup.prefill_chunk_tokens
     memory = MemoryLoad(context, load.batch, step)
-    fits = fit(catalog, replica.shape, replica.place, replica.storage, memory)
+    tensor = replica.model.setup.parallelism.tensor
+    fits = fit(catalog, replica.shape, replica.place, replica.storage, memory, tensor)
     refused: list[str] = []
     speed: SpeedPlan | None = None
     cost: CostPlan | None = None

@@ -23,7 +23,7 @@ def speed_figures(
               shape.as_of),
         _bytes_per_weight(model, weights),
         Input("devices", speed.devices, "", "given", "given"),
-        *setup.device.inputs,
+        *setup.device.inputs_of(setup.compute_type),
         efficiencies.bandwidth.as_input("bandwidth efficiency"),
         efficiencies.compute.as_input("compute efficiency"),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.plan.disaggregation import Apart
 from headrace.plan.parallel_notes import parallel_notes
+from headrace.plan.published_spread import published_spread
 from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
 from headrace.plan.speculation import BatchSpeedup, batch_speedup, paying_batches
@@ -46,6 +47,7 @@ class SpeedPlan:
     """The answer. knee_batch: from which a decode step is bound by compute; None: from none.
 
     points: decoding by context and batch. most_batch: by context, that fits in memory.
+    most_at_load: that fits half way through the answers of the load.
     """
 
     replica: Replica
@@ -54,6 +56,7 @@ class SpeedPlan:
     knee_batch: int | None
     points: tuple[SpeedPoint, ...]
     most_batch: dict[int, int]
+    most_at_load: int
     speculation: Speculation | None
     notes: tuple[str, ...]
     apart: Apart | None = None
@@ -71,6 +74,11 @@ class SpeedPlan:
             *(() if self.apart is None else self.apart.figures),
             *point_figures(model, self.points, tpot),
         )
+
+    @property
+    def knee_fits(self) -> bool:
+        """Whether there is a knee, and that many requests fit."""
+        return self.knee_batch is not None and self.knee_batch <= self.most_at_load
 
     def fits(self, point: SpeedPoint) -> bool:
         """Whether that many requests of that context fit, by the middle of the band."""
@@ -98,6 +106,7 @@ class SpeedPlan:
             "decode_bottleneck": speed.decode_bottleneck,
             "ridge_operations_per_byte": roofline.ridge,
             "knee_batch": self.knee_batch,
+            "knee_fits": self.knee_fits,
             "points": [{**asdict(one), "fits": self.fits(one)} for one in self.points],
             "speculation": None,
             "apart": None if self.apart is None else self.apart.as_dict(),
@@ -142,6 +151,7 @@ def speed_plan(
     asked = None if batches is None else tuple(batches)
     lengths = tuple(contexts) if contexts is not None else (load.middle_context_tokens,)
     most = {length: replica.most_batch(length) for length in lengths}
+    half_way = load.middle_context_tokens
     points: list[SpeedPoint] = []
     for length in lengths:
         chosen = asked
@@ -150,6 +160,8 @@ def speed_plan(
         points += model.sweep(chosen, (length,))
     if replica.place.note:
         notes += (replica.place.note,)
+    if spread := published_spread(replica.catalog, model, load.batch):
+        notes += (spread,)
     return SpeedPlan(
         replica=replica,
         speed=speed,
@@ -157,6 +169,7 @@ def speed_plan(
         knee_batch=model.knee_batch(load.middle_context_tokens),
         points=tuple(points),
         most_batch=most,
+        most_at_load=(most[half_way] if half_way in most else replica.most_batch(half_way)),
         speculation=None if draft is None else _speculation(model, load, draft),
         notes=notes,
     )

@@ -58,10 +58,7 @@ def limit_figures(model: SpeedModel, context_tokens: int, knee: int | None) -> t
         setup.efficiencies.bandwidth.as_input("bandwidth efficiency"),
         setup.efficiencies.compute.as_input("compute efficiency"),
     )
-    used = tuple(
-        one for one in setup.device.inputs
-        if "bandwidth" in one.name or setup.compute_type in one.name
-    )  # fmt: skip
+    used = setup.device.inputs_of(setup.compute_type)
     ends = [one.roofline.ridge for one in _apart(model)]
     ridge = Quantity(
         "speed.ridge", "ridge of the roofline", roofline.ridge, "operations/byte", "T7",

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
 from headrace.errors import ConfigError
+from headrace.plan.hardware_memory import constant
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.quantity import Input, Quantity, input_of_fact
 
 # Kinds of these families leave embedding and head at 16 bits, as what is on the hub does.
 _WIDE_ENDS = ("gpu",)
 _END_BITS = 16.0
-# Half-width of the band: a mix differs by model, a kind of its own only by norms and the like.
-_MIX_ERROR = 0.04
-_KIND_ERROR = 0.02
-_STATED_ERROR = 0.01
 
 
-def weights_quantity(shape: ModelShape, quantization: Quantization | None) -> Quantity:
+def weights_quantity(
+    shape: ModelShape, quantization: Quantization | None, catalog: Catalog | None = None
+) -> Quantity:
     """Bytes of all weights on all devices together, without copies.
 
-    quantization: None takes the header's own tensors, exactly. Raises ConfigError where there is
-    no header, or no bits are known of the kind.
+    quantization: None takes the header's own tensors, exactly. catalog: of the errors that make
+    the band (constants weights-error-…); without it there is none. Raises ConfigError where there
+    is no header, or no bits are known of the kind.
     """
     if quantization is None:
         return _of_header(shape)
@@ -36,15 +37,14 @@ def weights_quantity(shape: ModelShape, quantization: Quantization | None) -> Qu
     parts = shape.parameters
     ends = parts.embedding + parts.head if row.family in _WIDE_ENDS else 0
     value = round(((parts.total - ends) * bits + ends * _END_BITS) / 8)
-    error = _KIND_ERROR
-    if row.family == "gguf-mix":
-        error = _MIX_ERROR if stated is None else _STATED_ERROR
-    if row.family == "float":
-        error = 0.0
     inputs = [
         _parameters(shape),
         input_of_fact(row, path, row.facts[path]),
     ]
+    error = 0.0
+    if row.family != "float" and catalog is not None:
+        error, error_input = constant(catalog, _error_id(row, stated))
+        inputs.append(error_input)
     if ends:
         inputs.append(
             Input("embedding and head, at 16 bits", ends, "parameters", shape.origin, "exact")
@@ -59,6 +59,13 @@ def weights_quantity(shape: ModelShape, quantization: Quantization | None) -> Qu
         low=value * (1 - error),
         high=value * (1 + error),
     )
+
+
+def _error_id(row: Quantization, stated: str | None) -> str:
+    """A mix differs by model, a kind of its own only by norms and the like."""
+    if row.family != "gguf-mix":
+        return "weights-error-kind"
+    return "weights-error-mix" if stated is None else "weights-error-file"
 
 
 def _of_header(shape: ModelShape) -> Quantity:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.bench.client.answer_text import AnswerText
 from headrace.bench.client.decode import Asked, decode
 from headrace.bench.record import Failure, RequestRecord
 from tests.bench.client.events import STOP, delta, sse
@@ -141,6 +142,25 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
     record = record_of(raw)
     assert record.failure is None
     assert record.chunks[0].text == "a\ufffd"
+
+
+def test_bytes_that_are_no_utf_8_become_the_replacement_character_in_lines_too() -> None:
+    raw = raw_reply(b'{"message":{"content":"a\xff"}}\n', b'{"done":true}\n', content_type="x/y")
+    record = record_of(raw, "ollama")
+    assert record.failure is None
+    assert record.chunks[0].text == "a\ufffd"
+    answer = AnswerText(raw, "ollama")  # what the next turn of a conversation is made of
+    assert list(answer.steps()) == []
+    assert answer.text == "a\ufffd"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_however_deep_an_error_is_nested_it_is_a_failure(stream: bool) -> None:
+    for depth in range(900, 1001):  # the deepest that JSON is read to depends on the caller
+        body = b'{"error":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+        raw = raw_reply(b"data: %b\n\n" % body if stream else body, content_type="x/y")
+        failure = record_of(raw, stream=stream).failure
+        assert failure is not None and failure.kind in ("stream", "protocol")
 
 
 JSON = st.recursive(

@@ -204,3 +204,14 @@ def test_ollama() -> None:
     assert shape(record) == [(1, "text", "Hi")]
     broken = record_of(raw_reply(b'{"error":"no such model"}\n', content_type=kind), "ollama")
     assert broken.failure == Failure("stream", "the server reported: no such model")
+
+
+def test_counts_that_no_answer_can_have_say_nothing() -> None:
+    told = {"usage": {"prompt_tokens": 2**62, "completion_tokens": 2**40}}
+    record = record_of(raw_reply(*sse(delta(content="a") | told, delta(content="b") | told, STOP)))
+    assert record.failure is None
+    assert record.usage == Usage()
+    assert [chunk.tokens for chunk in record.content] == [None, None]
+    largest = {"usage": {"prompt_tokens": 2**24, "completion_tokens": 2**20}}
+    record = record_of(raw_reply(*sse(delta(content="a"), largest, STOP)))
+    assert record.usage == Usage(prompt_tokens=2**24, completion_tokens=2**20)

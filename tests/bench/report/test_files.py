@@ -26,7 +26,8 @@ from headrace.bench.report.files import (
 )
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
-from headrace.bench.vllm_result import VllmForm, vllm_result
+from headrace.bench.vllm_form import VllmForm
+from headrace.bench.vllm_result import vllm_result
 from headrace.errors import ConfigError
 from tests.bench.report.synthetic import simulated
 from tests.bench.streams import run, steady, stream
@@ -82,6 +83,7 @@ def test_a_writer_that_died_leaves_whole_lines(folder: Path) -> None:
         (b"{}", "is not a result of headrace bench"),
         (b"<html>", "is not a result of headrace bench"),
         (b'{"mean_ttft_ms": 3}', "missing required field `headrace`"),
+        (b'{"headrace": {"slo": "\xff"}}', "is not a result of headrace bench"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes, said: str) -> None:

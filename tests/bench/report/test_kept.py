@@ -18,7 +18,7 @@ from headrace.bench.search_result import SearchResult
 from headrace.bench.series import Series, SeriesRun, forget_runs, read_series, write_series
 from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
-from headrace.bench.vllm_result import VllmForm
+from headrace.bench.vllm_form import VllmForm
 from headrace.errors import ConfigError
 from tests.bench.load.test_reply_journal import GOOD, asked, journal_in
 from tests.bench.report.synthetic import simulated

@@ -14,11 +14,11 @@ from headrace.plan.lint.commands import setup_of_words
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Found, Needs, Outcome
 from headrace.plan.lint.gateway_setup import GatewaySetup, gateway_setup
-from headrace.plan.lint.metrics_text import Reading
 from headrace.plan.lint.prompt_file import Prompts, read_prompts
-from headrace.plan.lint.run_file import Client, Request, Run
 from headrace.plan.lint.subject import Subject
+from headrace.plan.metrics_text import Reading
 from headrace.plan.model_shape import ModelShape, shape_of_catalog
+from headrace.plan.run_file import Client, Request, Run
 
 
 @lru_cache(maxsize=1)

@@ -63,10 +63,25 @@ def test_kv_overcommit_has_the_planners_numbers() -> None:
     assert told["KV of a request of that context"] == 131_072 * 32_000
     holds = told["requests of that context that fit"]
     assert isinstance(holds, int) and 8 <= holds <= 16
-    assert one.remedy.startswith(f"--max-num-seqs {holds},") and one.severity is None
+    # A paged cache is made for that: without lengths it is but information.
+    assert f"--max-num-seqs {holds}" in one.remedy and one.severity == "info"
     few = line.replace("256", str(holds))
     assert outcome("L-kv-overcommit", subject(few, shape="llama-3.1-8b",
                                               hardware="h100-sxm")) == ()  # fmt: skip
+
+
+def test_kv_overcommit_goes_by_the_lengths_there_are() -> None:
+    line = f"{VLLM} --max-num-seqs 256 --max-model-len 32k --gpu-memory-utilization 0.9"
+    fields = {"shape": "llama-3.1-8b", "hardware": "h100-sxm"}
+    short = run([request(0, prompt_tokens=500, output_tokens=100)])
+    assert outcome("L-kv-overcommit", subject(line, run=short, **fields)) == ()
+    # 256 requests of 10,000 tokens of 131,072 bytes are 336 GB.
+    long = run([request(0, prompt_tokens=9_000, output_tokens=1_000)])
+    one = found("L-kv-overcommit", subject(line, run=long, **fields))
+    told = values(one)
+    fit = told["requests of the mean length that fit"]
+    assert isinstance(fit, int) and 25 <= fit <= 55 and told["mean request"] == 10_000
+    assert one.severity is None and one.remedy.startswith(f"--max-num-seqs {fit},")
 
 
 def test_kv_that_holds_no_request_is_an_error() -> None:
@@ -136,3 +151,9 @@ def test_a_queue_that_grows_to_the_end() -> None:
     calm = readings(*({"waiting": 1.0} for _ in range(12)))
     assert outcome("L-queue", subject(run=run([request(0)], calm))) == ()
     assert "run" in lacks("L-queue", subject(VLLM))
+
+
+@pytest.mark.parametrize("share", ["2", "90", "0", "-0.5"])
+def test_a_share_of_memory_that_is_none(share: str) -> None:
+    one = found("L-memory-share", subject(f"{VLLM} --gpu-memory-utilization={share}"))
+    assert one.severity == "error" and "at most 1" in one.says

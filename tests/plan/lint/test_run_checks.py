@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.lint.metrics_text import growth, read_metrics
-from headrace.plan.lint.run_file import Client, percentile, read_run
+from headrace.plan.metrics_text import growth, read_metrics
+from headrace.plan.run_file import Client, percentile, read_run
 from tests.plan.lint.subjects import (
     found,
     lacks,
@@ -134,3 +136,19 @@ def test_counters_that_begin_anew() -> None:
     assert growth(read_metrics(texts), "preemptions") == 5
     assert growth(read_metrics(texts[:1]), "preemptions") is None
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+
+
+def test_a_threshold_is_the_catalog_s_and_can_be_one_s_own(tmp_path: Path) -> None:
+    of = subject(run=run(MANY, duration_s=90.0))
+    assert outcome("L-bench-short", of) == ()
+    (tmp_path / "constant").mkdir()
+    (tmp_path / "constant" / "mine.toml").write_text(
+        '[[constant]]\nid = "lint-short-run"\nname = "Mine"\ntopic = "practice"\n'
+        'source = "planner-choices"\nas_of = 2026-11-22\nconfidence = "low"\n'
+        'figure = { value = 120, unit = "s" }\n',
+        encoding="utf-8",
+    )
+    stricter = replace(of, catalog=Catalog.load([tmp_path]))
+    one = found("L-bench-short", stricter)
+    assert values(one)["what is enough"] == 120
+    assert any(item.where == "catalog: lint-short-run" for item in one.evidence)

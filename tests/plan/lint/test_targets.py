@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,24 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         read_targets([str(tmp_path)])
     with pytest.raises(ConfigError, match="starts none of"):
         read_targets(["python", "-m", "http.server"])
+
+
+def test_aliases_that_multiply_or_lead_back_are_refused(tmp_path: Path) -> None:
+    nines = ", ".join("x" * 9)
+    bomb = [f"a: &a [{nines}]"]
+    bomb += [f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]" for old, new in pairwise("abcdefghi")]
+    merged = ["a: &a {x: 1}"]
+    merged += [
+        f"{new}: &{new} {{<<: [{', '.join([f'*{old}'] * 9)}]}}"
+        for old, new in pairwise("abcdefghi")
+    ]
+    path = tmp_path / "config.yaml"
+    for text, told in (
+        ("\n".join(bomb), "has 490,329,064 values .* at most 200,000"),
+        ("\n".join(merged), "at most 200,000"),
+        ("&a [*a]", "yaml:1: an alias in it leads back"),
+        ("a: &a\n  image: x\n  env: *a", "yaml:1: an alias in it leads back"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=told):
+            read_targets([str(path)])

@@ -41,6 +41,11 @@ def test_failures_lose_nobody(pools: Disaggregation | None) -> None:
     assert sum(run.finished.output_tokens) == sum(one.output_tokens for one in LOAD)
 
 
+def test_a_cache_that_was_sent_is_no_prefix_hit() -> None:
+    result = simulate(service(disaggregation=POOLS), [Arrival(0, 160, 3)])
+    assert not result.prefix_hit_share
+
+
 def test_while_nobody_is_there_requests_wait_and_count_from_their_arrival() -> None:
     failures = FailureSettings(at=((1.0, 0),), mttr_s=10)
     run = Service(service(failures=failures), [Arrival(1.5, 10, 2)]).run()

@@ -98,6 +98,8 @@ def test_what_makes_no_load_is_refused() -> None:
         next(drawn(0, 1, Fixed(1), Fixed(1)))
     with pytest.raises(ConfigError, match="burstiness"):
         next(drawn(1, 1, Fixed(1), Fixed(1), burstiness=0))
+    with pytest.raises(ConfigError, match=r"burstiness is 1e-300; it must be at least 0.001"):
+        next(drawn(1, 1, Fixed(1), Fixed(1), burstiness=1e-300))
     with pytest.raises(ConfigError, match="scale is -1"):
         next(scaled([], -1))
     with pytest.raises(ConfigError, match="trace of an hour"):

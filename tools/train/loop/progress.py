@@ -48,14 +48,20 @@ class Report:
             self._bar.update(self._task, completed=done, description=self.describe())
 
     def describe(self) -> str:
-        """One line: step, tokens, losses, speed, minutes left."""
+        """One line: step, tokens, losses, speed, minutes left, as far as each is known."""
         progress = self.progress
-        left = max(self.budget - progress.tokens, 0) / self._rate / 60.0
-        return (
-            f"step {progress.step}  tokens {progress.tokens / 1e6:.2f}M  loss {self.loss:.4f}  "
-            f"held-out {progress.heldout_loss:.4f} ({progress.heldout_bits_per_byte:.4f} "
-            f"bits/byte)  {self._rate:.0f} tokens/s  {left:.1f} min left"
-        )
+        parts = [
+            f"step {progress.step}",
+            f"tokens {progress.tokens / 1e6:.2f}M",
+            f"loss {self.loss:.4f}",
+        ]
+        if not math.isnan(progress.heldout_loss):
+            per_byte = progress.heldout_bits_per_byte
+            parts.append(f"held-out {progress.heldout_loss:.4f} ({per_byte:.4f} bits/byte)")
+        if not math.isnan(self._rate):
+            left = max(self.budget - progress.tokens, 0) / self._rate / 60.0
+            parts += [f"{self._rate:.0f} tokens/s", f"{left:.1f} min left"]
+        return "  ".join(parts)
 
     def close(self, stopped: bool) -> None:
         """End the bar and say how the run ended."""

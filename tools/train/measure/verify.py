@@ -185,6 +185,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file for the report")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    for path in (
+        arguments.run / CHECKPOINT_NAME,
+        arguments.data / "tokenizer" / "tokenizer.json",
+        arguments.data / "corpus",
+        arguments.folder / "config.json",
+    ):
+        if not path.exists():
+            parser.error(f"{path} is not there; `make models` makes it (docs/family.md)")
     report = verify(arguments.run, arguments.data, arguments.folder, arguments.llama_server)
     text = json.dumps(report, indent=2)
     print(text)

@@ -17,6 +17,11 @@ STAMP_FIELD = "mock_sent_ns"
 _NS_PER_S = 1_000_000_000
 # Thirty years, in which no request waits: such a number is no time in seconds.
 _MOST_S = 1e9
+# A larger number counts no tokens of one request: sums stay in 64 bits, and the gaps by token, of
+# which each takes memory, in the machine. Twice the longest context; several times the longest
+# answer that any model gives.
+_MOST_PROMPT_TOKENS = 2**24
+_MOST_OUTPUT_TOKENS = 2**20
 # What a whole reply is: its answer, or what there is in place of one.
 _WHOLE_KINDS: tuple[ChunkKind, ...] = ("text", "tool", "reasoning")
 
@@ -81,11 +86,11 @@ class Answer:
         self.ended_ns = at_ns
 
     def told(self, usage: Usage) -> None:
-        """Counts that the server gives, over those that it gave before."""
+        """Counts that the server gives, over those that it gave before; none that cannot be."""
         given = {
             name: value
             for name, value in msgspec.structs.asdict(usage).items()
-            if value is not None
+            if value is not None and value <= _most(name)
         }
         if given:
             self.usage = msgspec.structs.replace(self.usage, **given)
@@ -100,6 +105,18 @@ class Answer:
         """The server reports `error`, in whatever form; the first report counts."""
         if self.error is None:
             self.error = error_text(error)
+
+
+def output_count(value: Any) -> int | None:
+    """`value` where it can be the number of an answer's tokens."""
+    counted = count(value)
+    return None if counted is None or counted > _MOST_OUTPUT_TOKENS else counted
+
+
+def _most(name: str) -> int:
+    """Of a field of Usage."""
+    is_output = name in ("completion_tokens", "reasoning_tokens")
+    return _MOST_OUTPUT_TOKENS if is_output else _MOST_PROMPT_TOKENS
 
 
 def error_text(error: Any) -> str:

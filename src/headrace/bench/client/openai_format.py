@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.bench.client.answer import Answer, count, mapping, objects, text
+from headrace.bench.client.answer import Answer, count, mapping, objects, output_count, text
 from headrace.bench.record import ChunkKind, Usage
 
 DONE_DATA = "[DONE]"
@@ -45,7 +45,7 @@ def _tokens(answer: Answer, event: dict[str, Any]) -> int | None:
     listed = sum(len(one) for one in ids if isinstance(one, list))
     before, so_far = (
         answer.counted_tokens,
-        count(mapping(event.get("usage")).get("completion_tokens")),
+        output_count(mapping(event.get("usage")).get("completion_tokens")),
     )
     answer.counted_tokens = None if before is None else so_far
     if listed:

@@ -32,7 +32,8 @@ from headrace.bench.load.tokenization import ClientTokenization, counted
 from headrace.bench.record import About, RunRecord
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary, summarize
-from headrace.bench.vllm_result import DEFAULT_FORM, VllmForm, vllm_keys
+from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
+from headrace.bench.vllm_result import vllm_keys
 
 # Between the seeds of runs of one command; a prime, so that neighbouring seeds share no run.
 _SEED_STEP = 1_000_003

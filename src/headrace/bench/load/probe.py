@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import msgspec
-
+from headrace.bench.client.answer import json_value
 from headrace.bench.client.endpoints import (
     Endpoint,
     EndpointKind,
@@ -68,8 +67,8 @@ async def look(endpoint: Endpoint) -> Found:
     if raw.status != 200:
         return Found((), one_line(status_message(raw), endpoint.secrets))
     try:
-        told = msgspec.json.decode(raw.body)
-    except (msgspec.DecodeError, RecursionError):
+        told = json_value(raw.body)
+    except (ValueError, RecursionError):
         kind = raw.headers.get("content-type", "no content type")
         kind = one_line(kind, endpoint.secrets)
         return Found((), f"{_path(endpoint)} is {kind}, not JSON: is that an API's URL?")

@@ -9,7 +9,8 @@ import msgspec
 from headrace.bench import journal
 from headrace.bench.load.experiment import Done, Experiment
 from headrace.bench.report.files import RESULT, write_run
-from headrace.bench.vllm_result import VllmForm, vllm_keys
+from headrace.bench.vllm_form import VllmForm
+from headrace.bench.vllm_result import vllm_keys
 from headrace.errors import HeadraceError
 
 

@@ -50,7 +50,7 @@ def read_request(route: Route, body: bytes, default_model: str) -> Asked:
     """Understand a body; RequestError says what is wrong with it, naming the field."""
     try:
         fields = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"the body is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise RequestError("the body is no JSON object")

@@ -21,7 +21,8 @@ from headrace.bench.record import About, ClientHealth, RequestRecord, RunRecord
 from headrace.bench.report.csv_rows import csv_lines
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary
-from headrace.bench.vllm_result import DEFAULT_FORM, Value, VllmForm, vllm_result
+from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
+from headrace.bench.vllm_result import Value, vllm_result
 from headrace.errors import ConfigError, shown
 
 FORMAT = 1
@@ -145,7 +146,7 @@ def read_result(path: Path) -> Result:
     path = _result_path(path)
     try:
         result = msgspec.json.decode(_bytes(path), type=_File).headrace
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(_no_result(path, error)) from error
     if result.format != FORMAT:
         raise ConfigError(
@@ -155,12 +156,12 @@ def read_result(path: Path) -> Result:
     return result
 
 
-def _no_result(path: Path, error: msgspec.DecodeError) -> str:
+def _no_result(path: Path, error: ValueError | msgspec.DecodeError) -> str:
     """What the file is, where that can be told, and what to do."""
     told = shown(str(path))
     try:
         keys = set(msgspec.json.decode(_bytes(path), type=dict[str, msgspec.Raw]))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         keys = set()
     if "summary" in keys:
         return (
@@ -212,7 +213,7 @@ def _lines(path: Path, kind: type[T]) -> Iterator[T]:
                     return
                 try:
                     yield decoder.decode(line)
-                except msgspec.DecodeError as error:
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise ConfigError(
                         f"{shown(str(path))}, line {number}: {error}; the file was changed or is "
                         "of another version"

@@ -18,7 +18,7 @@ from headrace.bench.record import About, ClientHealth, RunRecord
 from headrace.bench.report.files import REQUESTS, RESULT, read_requests, read_result, read_run
 from headrace.bench.series import SERIES, Series, read_series
 from headrace.bench.slo import Slo, parse_slo
-from headrace.bench.vllm_result import VllmForm
+from headrace.bench.vllm_form import VllmForm
 from headrace.errors import ConfigError, shown
 
 PARTIAL = "partial"

@@ -51,7 +51,7 @@ def read_litellm(content: bytes) -> Imported:
     """The rows of LiteLLM's table. Raises CatalogError where it is not one."""
     try:
         table = msgspec.json.decode(content)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CatalogError(f"not LiteLLM's table: not valid JSON: {error}") from error
     if not isinstance(table, dict) or not any(_is_model(one) for one in table.values()):
         raise CatalogError(

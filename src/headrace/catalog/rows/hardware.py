@@ -27,7 +27,8 @@ class Hardware(Row, frozen=True, kw_only=True):
     """One device, or a machine of `count` devices `made_of` another row.
 
     memory_bytes: as sold; usable_memory_bytes: what a program can have of it.
-    dense_*_flops: peaks of one device without sparsity, FLOP/s (or integer operations/s).
+    dense_*_flops: peaks of one device without sparsity, FLOP/s (or integer operations/s);
+    dense_fp16_flops where there is none in bf16, or it differs from that.
     link_bytes_per_s: to the other devices of the machine, per device and per direction;
     network_bytes_per_s: to other machines, the same. price_usd_per_hour: rented, per device, by
     vendor. achievable_bandwidth_share: of the peak, as kernels reach it.
@@ -50,6 +51,7 @@ class Hardware(Row, frozen=True, kw_only=True):
     slow_memory_bytes: Bytes | None = None
     dense_fp32_flops: FlopsPerSecond | None = None
     dense_bf16_flops: FlopsPerSecond | None = None
+    dense_fp16_flops: FlopsPerSecond | None = None
     dense_fp8_flops: FlopsPerSecond | None = None
     dense_int8_flops: FlopsPerSecond | None = None
     dense_fp4_flops: FlopsPerSecond | None = None

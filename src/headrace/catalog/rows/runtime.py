@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from headrace.catalog.rows.row import Figure, Row
+from headrace.catalog.rows.row import Count, Figure, Row
 
 Category = Literal["server", "local", "library", "edge", "orchestrator", "managed"]
 
@@ -15,6 +15,7 @@ class Runtime(Row, frozen=True, kw_only=True):
     """A program, what it reads and how it spreads a model over devices.
 
     parallelism: of "tensor", "pipeline", "expert", "data", "sequence", "layer-split", "rpc".
+    most_sequences: that a server decodes together at most, whatever is asked of it.
     serve_command: how a server is started today, with {model} for the model.
     """
 
@@ -29,6 +30,7 @@ class Runtime(Row, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     multi_gpu: str | None = None
     concurrency: str | None = None
+    most_sequences: Count | None = None
     setup: str | None = None
     serve_command: str | None = None
     best_for: str | None = None

@@ -58,7 +58,7 @@ def engine_lines(path: Path, data: bytes) -> tuple[EngineLine, ...]:
             continue
         try:
             one = msgspec.json.decode(line, type=EngineLine)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(
                 f"{path}, line {number}: is no result of `headrace bench engine --json`: {error}"
             ) from error

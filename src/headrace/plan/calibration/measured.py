@@ -185,7 +185,7 @@ def read_measured(path: Path) -> tuple[Measured, ...]:
     data = read_bytes(path)
     try:
         found = msgspec.json.decode(data, type=_File)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: holds no measurements of a calibration: {error}") from error
     if found.headrace_measured != FORMAT:
         raise ConfigError(

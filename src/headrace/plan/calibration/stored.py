@@ -23,6 +23,7 @@ from headrace.plan.calibration.fitting import fit, observed
 from headrace.plan.calibration.latency_fit import fit_latency
 from headrace.plan.calibration.measured import MachineId, Measured, joined
 from headrace.plan.calibration.rates import StepRates
+from headrace.plan.calibration.served import ServedFit
 from headrace.plan.latency_model import LatencyModel
 from headrace.telemetry.machine import machine_path, this_machine
 
@@ -36,7 +37,8 @@ _POOR = 0.15
 class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
     """One model as measured, and the latency model fitted to it alone.
 
-    latency: None where too few tests were measured. errors: of that in seconds.
+    latency: None where too few tests were measured. errors: of that in seconds. served: the same as
+    clients of a server saw it, where runs of `headrace bench load` were named.
     """
 
     model: str
@@ -46,6 +48,12 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
     measured_at: str
     latency: LatencyModel | None
     errors: Spread | None
+    served: ServedFit | None = None
+
+    @property
+    def planned(self) -> LatencyModel | None:
+        """What a service is planned with: as it was served, or else the engine alone."""
+        return self.latency if self.served is None else self.served.latency
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from headrace.plan.lint import planned
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
-from headrace.plan.lint.metrics_text import growth, values_of
 from headrace.plan.lint.prefix import shared_beginnings
 from headrace.plan.lint.subject import Subject
-
-_LONG_STEP_TOKENS = 8192
-"""From here on a step of a whole prompt stalls the streams of others; vLLM's own examples."""
-_WAITING_SHARE = 0.2
-_LOW_KV_USE = 0.7
-_QUEUED_PER_SEQUENCE = 8
-"""headrace's own defaults: 512 wait for 64."""
+from headrace.plan.lint.threshold import threshold
+from headrace.plan.metrics_text import growth, values_of
 
 
 def batch_of_one(subject: Subject) -> Outcome:
@@ -113,7 +107,7 @@ def max_num_seqs(subject: Subject) -> Outcome:
     queued = sum(one > 0 for one in waiting) / len(waiting)
     if not kv:
         return Needs("use of the KV cache in the server's /metrics")
-    if queued < _WAITING_SHARE or max(kv) > _LOW_KV_USE:
+    if queued < threshold(subject, "waiting-share") or max(kv) > threshold(subject, "low-kv-use"):
         return ()
     if seqs is not None and max(running) < seqs.value:
         return ()
@@ -144,14 +138,15 @@ def chunked_prefill(subject: Subject) -> Outcome:
         context, step = planned.request_context(subject), engine.step_tokens
         if step is None:
             return ()  # defaults of all three cut prompts
-        if step.value < _LONG_STEP_TOKENS:
+        long_step = round(threshold(subject, "long-step"))
+        if step.value < long_step:
             return ()
         if context is None:
             return Needs("the context: state --max-model-len, or add --model")
         if step.value < context.value:
             return ()
         evidence += [step.evidence("tokens"), context.evidence("tokens")]
-        remedy = f"--max-num-batched-tokens {_LONG_STEP_TOKENS // 4}"
+        remedy = f"--max-num-batched-tokens {long_step // 4}"
     found = planned.replica(subject)
     context = planned.request_context(subject)
     if not isinstance(found, Needs) and context is not None:
@@ -196,7 +191,7 @@ def queue_bound(subject: Subject) -> Outcome:
     found: list[Found] = []
     if engine is not None and engine.max_queued and engine.max_num_seqs:
         queued, seqs = engine.max_queued, engine.max_num_seqs
-        most = _QUEUED_PER_SEQUENCE * seqs.value
+        most = round(threshold(subject, "queued-per-sequence") * seqs.value)
         if engine.request_timeout_s is None and queued.value > most:
             found.append(
                 Found(

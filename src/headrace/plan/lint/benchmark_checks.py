@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
+from headrace.plan.lint.threshold import threshold, threshold_evidence
 
 _RUN_NEEDED = "a run of `headrace bench load --save`"
-_SHORT_S = 60.0
-"""Below it, filling and draining the queue are a large part of all that is measured."""
-_FEWEST_FOR_P99 = 1000
-"""With fewer, less than ten lie above the 99th percentile; as docs/bench-metrics.md marks it."""
-_FEWEST_FOR_P50 = 30
-_FAILED_SHARE = 0.01
 
 
 def short(subject: Subject) -> Outcome:
@@ -21,13 +16,13 @@ def short(subject: Subject) -> Outcome:
         return Needs(_RUN_NEEDED)
     if run.duration_s is None or not run.completed:
         return Needs("completed requests in the run")
-    if run.duration_s >= _SHORT_S:
+    if run.duration_s >= threshold(subject, "short-run"):
         return ()
     return (
         Found(
             "the run is over before the server is steady",
             (Evidence("duration", round(run.duration_s, 1), f"{run.where}/result.json", "s"),
-             Evidence("what is enough", _SHORT_S, "this check", "s")),
+             threshold_evidence(subject, "short-run", "what is enough")),
             "bench load --duration 300, with --warmup",
         ),
     )  # fmt: skip
@@ -87,17 +82,18 @@ def percentiles(subject: Subject) -> Outcome:
     if run is None:
         return Needs(_RUN_NEEDED)
     count = len(run.completed)
-    if count >= _FEWEST_FOR_P99 or not count:
+    enough = round(threshold(subject, "fewest-for-p99"))
+    if count >= enough or not count:
         return () if count else Needs("completed requests in the run")
-    few = count < _FEWEST_FOR_P50
+    few = count < threshold(subject, "fewest-for-p50")
     return (
         Found(
             "the 99th percentile is little more than the slowest request"
             + (", and the median is not sure either" if few else ""),
             (Evidence("completed requests", count, f"{run.where}/requests.jsonl"),
-             Evidence("enough for p99", _FEWEST_FOR_P99, "this check", "requests"),
+             threshold_evidence(subject, "fewest-for-p99", "enough for p99"),
              Evidence("requests above p99", round(count / 100, 2), "computed")),
-            f"bench load -n {_FEWEST_FOR_P99}, or quote the median alone",
+            f"bench load -n {enough}, or quote the median alone",
             "warning" if few else "info",
         ),
     )  # fmt: skip
@@ -137,7 +133,7 @@ def failures(subject: Subject) -> Outcome:
     if not measured:
         return Needs("measured requests in the run")
     failed = [one for one in measured if one.failure]
-    if len(failed) < _FAILED_SHARE * len(measured) or not failed:
+    if len(failed) < threshold(subject, "failed-share") * len(measured) or not failed:
         return ()
     kinds = sorted({one.failure for one in failed})
     return (

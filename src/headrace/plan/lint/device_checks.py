@@ -5,19 +5,16 @@ from __future__ import annotations
 from headrace.plan.lint import planned
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
-from headrace.plan.lint.metrics_text import growth
 from headrace.plan.lint.subject import Subject
+from headrace.plan.lint.threshold import threshold
+from headrace.plan.metrics_text import growth
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.weights_memory import weights_quantity
 
 _ENGINE_NEEDED = "an engine's config"
-_SLOWER_SHARE = 0.1
-_USED_SHARE = 0.5
-"""Of what as many devices could do: below it more than half of them do nothing."""
 _CONTEXT_TOKENS = 2048
 _SMALLER_KINDS = ("q8-0", "q6-k", "q5-k-m", "q4-k-m", "q3-k-m")
 _SMALLER_GPU_KINDS = ("fp8", "awq")
-_BANDWIDTH_BOUND = 0.5
 
 
 def tensor_over_pcie(subject: Subject) -> Outcome:
@@ -94,7 +91,7 @@ def several_as_one(subject: Subject) -> Outcome:
                  "tokens/s"),
         Evidence("one device with all requests", round(one), "plan speed, T4", "tokens/s"),
     )  # fmt: skip
-    if apart >= shared * (1 + _SLOWER_SHARE):
+    if apart >= shared * (1 + threshold(subject, "gain-of-apart")):
         return (
             Found(
                 f"{devices} devices share each layer, and as many replicas would be faster: each "
@@ -106,7 +103,7 @@ def several_as_one(subject: Subject) -> Outcome:
         )
     # What is there to do is known of a run; of a bound only what it allows.
     full = subject.run is None and alone.memory(_CONTEXT_TOKENS, number).fits
-    if not full or shared >= _USED_SHARE * devices * one:
+    if not full or shared >= threshold(subject, "used-share") * devices * one:
         return ()
     return (
         Found(
@@ -221,7 +218,7 @@ def flops(subject: Subject) -> Outcome:
         read, compute = limits.get("read_limit"), limits.get("compute_limit")
         if moved and done and seconds and read and compute:
             mbu, mfu = moved / seconds / read, done / seconds / compute
-            if mbu < _BANDWIDTH_BOUND or done / moved >= compute / read:
+            if mbu < threshold(subject, "bandwidth-bound") or done / moved >= compute / read:
                 return ()
             where = f"{run.where}/metrics.jsonl"
             return (

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.gateway_setup import GatewaySetup
-from headrace.plan.lint.metrics_text import growth
-from headrace.plan.lint.run_file import percentile
 from headrace.plan.lint.setting import Setting
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.traffic import lengths_of
+from headrace.plan.metrics_text import growth
+from headrace.plan.run_file import percentile
 
 _CONFIG_NEEDED = "a gateway's config (LiteLLM's YAML)"
 _MOST_ATTEMPTS = 4

@@ -7,19 +7,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
-from headrace.plan.lint.metrics_text import Reading, values_of
-from headrace.plan.lint.run_file import Request, Run, percentile
 from headrace.plan.lint.subject import Subject
+from headrace.plan.lint.threshold import threshold
+from headrace.plan.metrics_text import Reading, values_of
+from headrace.plan.run_file import Request, Run, percentile
 
 _RUN_NEEDED = "a run of `headrace bench load --save`"
-_SLOW_FACTOR = 5.0
-_SLOW_S = 1.0
 _IDLE_S = 30.0
 _AFTER_S = 5.0
 _FEWEST = 20
 _SLOT_S = 60.0
 _FEWEST_SLOTS = 10
-_PEAK_FACTOR = 3.0
 _FEWEST_SEQUENTIAL = 10
 
 
@@ -43,7 +41,8 @@ def cold_starts(subject: Subject) -> Outcome:
         return Needs(f"{_FEWEST} requests with a first token; the run has {len(told)}")
     times = [one.ttft_s or 0.0 for one in told]
     median = percentile(times, 0.5)
-    spells = _spells(told, max(_SLOW_FACTOR * median, median + _SLOW_S), run.readings)
+    factor, over_s = threshold(subject, "slow-factor"), threshold(subject, "slow-over")
+    spells = _spells(told, max(factor * median, median + over_s), run.readings)
     if not spells:
         return ()
     worst = max(spells, key=lambda spell: max(one.ttft_s or 0.0 for one in spell.requests))
@@ -90,7 +89,7 @@ def over_provisioned(subject: Subject) -> Outcome:
     if len(slots) < _FEWEST_SLOTS:
         return Needs("ten minutes of arrivals (a trace with timestamps), or of /metrics in a run")
     mean, most = sum(slots) / len(slots), max(slots)
-    if most < _PEAK_FACTOR * mean:
+    if most < threshold(subject, "peak-factor") * mean:
         return ()
     return (
         Found(
@@ -192,7 +191,7 @@ def _idle_server(subject: Subject, run: Run) -> Outcome | None:
     if len(running) < 2 or seconds < _FEWEST_SLOTS * _SLOT_S:
         return None
     mean, most = sum(running) / len(running), max(running)
-    if most < 8 or most < _PEAK_FACTOR * mean:
+    if most < 8 or most < threshold(subject, "peak-factor") * mean:
         return ()
     where = f"{run.where}/metrics.jsonl"
     evidence = [Evidence("most requests running", most, where),

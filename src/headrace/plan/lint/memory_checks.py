@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 from headrace.errors import ConfigError
+from headrace.plan.kv_cache import KvCache
 from headrace.plan.lint import planned
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
+from headrace.plan.lint.threshold import threshold
 from headrace.plan.lint.traffic import lengths_of
-
-_WASTED_SLOT_SHARE = 0.5
-"""Of a fixed slot that requests leave empty on average: half of the cache is then for nothing."""
 
 
 def kv_overcommit(subject: Subject) -> Outcome:
-    """Whether max_num_seqs requests of the full context fit into the cache, by plan fit."""
+    """Whether max_num_seqs requests, of their lengths where known, fit into the cache."""
     engine, shape = subject.engine, subject.shape
     if engine is None:
         return Needs("an engine's config")
@@ -55,7 +56,6 @@ def kv_overcommit(subject: Subject) -> Outcome:
     holds = int(room // each) if each else seqs.value
     if holds >= seqs.value:
         return ()
-    fitting = cache.most_tokens(room, seqs.value, context.value)
     evidence = (
         seqs.evidence("requests"),
         context.evidence("tokens"),
@@ -75,13 +75,47 @@ def kv_overcommit(subject: Subject) -> Outcome:
                 "error",
             ),
         )
+    return _of_lengths(subject, cache, room, seqs.value, holds, evidence)
+
+
+def _of_lengths(
+    subject: Subject,
+    cache: KvCache,
+    room: float,
+    seqs: int,
+    holds: int,
+    evidence: tuple[Evidence, ...],
+) -> Outcome:
+    """A paged cache is made for more requests than fit at full length: their own lengths decide.
+
+    holds: requests of the whole context that fit; fewer than `seqs`.
+    """
+    lengths = lengths_of(subject)
+    if lengths is None:
+        return (
+            Found(
+                f"{seqs:,} requests are let in and {holds:,} of full length fit, which is as a "
+                "paged cache is used where requests are shorter; lengths would tell: add a run, or "
+                "--prompts with --tokenizer",
+                evidence,
+                f"where requests are that long: --max-num-seqs {max(1, holds)}",
+                "info",
+            ),
+        )
+    mean = math.ceil(sum(lengths.tokens) / len(lengths.tokens))
+    fitting = int(room // max(1.0, cache.request_bytes(mean)))
+    if fitting >= seqs:
+        return ()
     return (
         Found(
-            f"{seqs.value:,} requests are let in and {holds:,} of full length fit: the rest is "
+            f"{seqs:,} requests are let in and {fitting:,} of the mean length fit: the rest is "
             "preempted and computed again",
-            evidence,
-            f"--max-num-seqs {holds}, or --max-model-len {max(1, fitting)}, or a smaller "
-            "--kv-cache-dtype",
+            (
+                *evidence,
+                Evidence("mean request", mean, lengths.where, "tokens"),
+                Evidence("requests of the mean length that fit", fitting, "computed", "requests"),
+            ),
+            f"--max-num-seqs {max(1, fitting)}, or a smaller --kv-cache-dtype",
         ),
     )
 
@@ -124,6 +158,15 @@ def memory_share(subject: Subject) -> Outcome:
         return () if engine.runtime != "vllm" else Needs("--gpu-memory-utilization to be stated")
     figure = subject.catalog.runtimes["vllm"].figures["gpu-memory-utilization"]
     low, high = figure.low or 0.0, figure.high or 1.0
+    if not 0 < share.value <= 1:
+        return (
+            Found(
+                "it is a share of the memory, above 0 and at most 1: the engine does not start",
+                (share.evidence("share"),),
+                f"--gpu-memory-utilization {high:g}",
+                "error",
+            ),
+        )
     if low <= share.value <= high:
         return ()
     below = share.value < low
@@ -183,7 +226,7 @@ def fixed_slots(subject: Subject) -> Outcome:
                 "error",
             ),
         )
-    if mean > slot * (1 - _WASTED_SLOT_SHARE):
+    if mean > slot * (1 - threshold(subject, "wasted-slot-share")):
         return ()
     return (
         Found(
@@ -197,8 +240,9 @@ def fixed_slots(subject: Subject) -> Outcome:
 
 CHECKS = (
     Check(
-        "L-kv-overcommit", "KV overcommit", "warning", ("engine",),
-        "the model's shape, the context, --max-num-seqs; the cache's size or --hardware",
+        "L-kv-overcommit", "KV overcommit", "warning", ("engine", "run", "prompts"),
+        "the model's shape, the context, --max-num-seqs; the cache's size or --hardware; lengths "
+        "of requests, else it is but information",
         "fewer sequences, a shorter context, a smaller KV type",
         ("qg-963", "memory-aware-batching", "kv-reserve"), kv_overcommit,
     ),

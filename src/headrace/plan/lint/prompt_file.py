@@ -85,7 +85,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     continue
                 try:
                     yield number, msgspec.json.decode(text, type=dict[str, Any])
-                except (msgspec.DecodeError, RecursionError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise ConfigError(
                         f"{path}:{number}: is no JSON object ({error}); write one in each line"
                     ) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headrace.errors import HeadraceError
 from headrace.plan.lint import planned
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
-from headrace.plan.lint.metrics_text import growth
 from headrace.plan.lint.subject import Subject
 from headrace.plan.memory import Storage
+from headrace.plan.metrics_text import growth
 from headrace.plan.replica import Replica
 from headrace.plan.speculation import acceptance_for, expected_tokens_per_pass, paying_batches
 from headrace.plan.speed import SpeedModel

@@ -23,8 +23,8 @@ from headrace.plan.lint.engine_flags import Written, engine_setup, is_vllm_name,
 from headrace.plan.lint.engine_setup import EngineSetup, Runtime
 from headrace.plan.lint.gateway_setup import GatewaySetup, gateway_setup
 from headrace.plan.lint.prompt_file import Prompts, read_prompts
-from headrace.plan.lint.run_file import REQUESTS, RESULT, Run, is_run, read_run
 from headrace.plan.lint.yaml_file import Document, read_yaml
+from headrace.plan.run_file import REQUESTS, RESULT, Run, is_run, read_run
 
 MAX_FILE_BYTES = 4 * 2**20
 _PROGRAMS = ("vllm", "llama-server", "headrace")

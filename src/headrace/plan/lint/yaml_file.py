@@ -8,6 +8,9 @@ import yaml
 
 from headrace.errors import ConfigError
 
+# Of one file, each alias counted as what it stands for: nine lines of nine aliases are billions.
+MAX_VALUES = 200_000
+
 
 class Document(NamedTuple):
     """loaded: plain values. lines: by path, "model_list.0.litellm_params.timeout", from 1."""
@@ -20,6 +23,8 @@ def read_yaml(text: str, name: str) -> tuple[Document, ...]:
     """Every document of a file. Raises ConfigError with line and column."""
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        for node in nodes:
+            _check_size(node, name)
         loaded = list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -31,14 +36,36 @@ def read_yaml(text: str, name: str) -> tuple[Document, ...]:
     found = []
     for node, value in zip(nodes, loaded, strict=True):
         lines: dict[str, int] = {}
-        _walk(node, "", lines, set())
+        _walk(node, "", lines)
         found.append(Document(value, lines))
     return tuple(found)
 
 
-def _walk(node: yaml.Node | None, path: str, lines: dict[str, int], within: set[int]) -> None:
-    if node is None or id(node) in within:
-        return
+def _check_size(node: yaml.Node | None, name: str) -> None:
+    """Raise ConfigError for a document that its aliases make too large, or endless."""
+    if node is not None and (values := _values(node, {}, set(), name)) > MAX_VALUES:
+        raise ConfigError(
+            f"{name}: has {values:,} values with what its aliases stand for, and at most "
+            f"{MAX_VALUES:,} are read: write out what is needed"
+        )
+
+
+def _values(node: yaml.Node, known: dict[int, int], within: set[int], name: str) -> int:
+    """How many values `node` holds; known: of nodes that were counted, by id."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) in within:
+        at = f"{name}:{node.start_mark.line + 1}"
+        raise ConfigError(f"{at}: an alias in it leads back to it: write out what is meant")
+    if id(node) not in known:
+        inner = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
+        within.add(id(node))
+        known[id(node)] = 1 + sum(_values(one, known, within, name) for one in inner)
+        within.discard(id(node))
+    return known[id(node)]
+
+
+def _walk(node: yaml.Node | None, path: str, lines: dict[str, int]) -> None:
     children: list[tuple[str, yaml.Node, int]] = []
     if isinstance(node, yaml.MappingNode):
         children = [(str(key.value), value, key.start_mark.line + 1) for key, value in node.value]
@@ -47,5 +74,4 @@ def _walk(node: yaml.Node | None, path: str, lines: dict[str, int], within: set[
     for key, value, line in children:
         name = f"{path}.{key}" if path else key
         lines[name] = line
-        # An alias may lead back to what it stands in.
-        _walk(value, name, lines, within | {id(node)})
+        _walk(value, name, lines)

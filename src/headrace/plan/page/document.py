@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,12 +14,20 @@ from headrace.plan.cost_plan import CostPlan
 from headrace.plan.explanation import Explainer
 from headrace.plan.fit import Fit
 from headrace.plan.kept_plan import KeptFigure, KeptPlan, PlanAbout
+from headrace.plan.page.cascade_part import cascade_part
 from headrace.plan.page.cost_part import cost_part
 from headrace.plan.page.figure_details import STYLE, disputes_sheet, figure_details
 from headrace.plan.page.fit_part import fit_part
-from headrace.plan.page.part import PlanPart
+from headrace.plan.page.part import Block, PlanPart
+from headrace.plan.page.recommendation_part import recommendation_part
+from headrace.plan.page.simulation_part import simulation_part
 from headrace.plan.page.speed_part import speed_part
 from headrace.plan.speed_plan import SpeedPlan
+
+if TYPE_CHECKING:
+    from headrace.plan.cascade_plan import CascadePlan
+    from headrace.plan.recommendation.recommendation import Recommendation
+    from headrace.plan.simulation.plan import SimulationPlan
 
 
 def plan_page(
@@ -28,6 +37,9 @@ def plan_page(
     fit: Fit | None = None,
     speed: SpeedPlan | None = None,
     cost: CostPlan | None = None,
+    cascade: CascadePlan | None = None,
+    recommendation: Recommendation | None = None,
+    simulation: SimulationPlan | None = None,
     refused: Sequence[str] = (),
 ) -> str:
     """The whole document. refused: why a plan that was asked for is not on it."""
@@ -35,6 +47,9 @@ def plan_page(
         *([fit_part(fit)] if fit is not None else []),
         *([speed_part(speed)] if speed is not None else []),
         *([cost_part(cost)] if cost is not None else []),
+        *([cascade_part(cascade)] if cascade is not None else []),
+        *([recommendation_part(recommendation)] if recommendation is not None else []),
+        *([simulation_part(simulation)] if simulation is not None else []),
     ]
     return document(catalog, about, parts, refused)
 
@@ -99,10 +114,18 @@ def _part(part: PlanPart, *, alone: bool) -> list[Markup]:
                 *verdicts,
                 tag("div", *tiles, class_="tiles"),
                 *plots,
-                *[sheet_markup(one) for one in part.sheets],
+                *[
+                    _block(one) if isinstance(one, Block) else sheet_markup(one)
+                    for one in part.sheets
+                ],
             ],
         )
     ]
+
+
+def _block(one: Block) -> Markup:
+    note = [tag("p", one.note, class_="note")] if one.note else []
+    return tag("div", tag("h3", one.title), tag("pre", one.text), *note, class_="sheet")
 
 
 def _assumptions(parts: Sequence[PlanPart]) -> list[Markup]:

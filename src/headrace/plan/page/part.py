@@ -10,6 +10,15 @@ from headrace.plan.quantity import Quantity
 from headrace.plan.shown import band, shown
 
 
+@dataclass(frozen=True)
+class Block:
+    """Text that keeps its lines: a command, a file. note: below it."""
+
+    title: str
+    text: str
+    note: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanPart:
     """One plan of a page.
@@ -23,7 +32,7 @@ class PlanPart:
     verdicts: tuple[tuple[str, bool | None], ...]
     tiles: tuple[tuple[str, str], ...]
     plots: tuple[Plot, ...]
-    sheets: tuple[Sheet, ...]
+    sheets: tuple[Sheet | Block, ...]
     assumptions: tuple[str, ...]
     quantities: tuple[Quantity, ...]
 

@@ -7,6 +7,7 @@ from headrace.page.plots.frame import Key, Plot, key_at
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.plots.roofline import Roof, roofline_plot
 from headrace.page.sheet import Cell, Sheet
+from headrace.plan.disaggregation import Apart
 from headrace.plan.page.part import PlanPart, figure_row
 from headrace.plan.roofline import Bottleneck
 from headrace.plan.shown import shown
@@ -42,6 +43,8 @@ def speed_part(found: SpeedPlan) -> PlanPart:
     ]
     if found.speculation is not None:
         verdicts.append(_speculation(found))
+    if found.apart is not None:
+        verdicts.append(_apart(found.apart))
     return PlanPart(
         title="How fast",
         subject=(
@@ -59,7 +62,11 @@ def speed_part(found: SpeedPlan) -> PlanPart:
         ),
         plots=tuple(one for one in (_roofline(found), _frontier(found)) if one is not None),
         sheets=(_figures(found), *_sweep(found)),
-        assumptions=(*found.notes, *speed.assumptions),
+        assumptions=(
+            *found.notes,
+            *speed.assumptions,
+            *([found.apart.note] if found.apart is not None and found.apart.note else []),
+        ),
         quantities=found.quantities,
     )
 
@@ -80,6 +87,18 @@ def _speculation(found: SpeedPlan) -> tuple[str, bool | None]:
         f"{one.at_batch.batch:,}; it {stops}."
     )
     return told, one.at_batch.speedup > 1
+
+
+def _apart(one: Apart) -> tuple[str, bool | None]:
+    """Pools of their own against as many replicas that do both."""
+    pools = one.pools
+    return (
+        f"Apart, {pools.prefill} replicas that prefill and {pools.decode} that decode serve "
+        f"{figure(one.requests.value)} requests/s, bound by {one.bound_by}; as many together serve "
+        f"{figure(one.together.value)}. Pools of {one.best[0]}:{one.best[1]} do most for each "
+        "replica.",
+        one.requests.value >= one.together.value,
+    )
 
 
 def _roofline(found: SpeedPlan) -> Plot:

@@ -56,7 +56,7 @@ def capacity_of(model: SpeedModel, question: Question, most_batch: int) -> Capac
 
     def keeps(batch: int) -> bool:
         here = _at_batch(model, question, batch)
-        rate = _rate(model, question, batch)
+        rate = rate_of(model, question, batch)
         return all(
             _seen(model, question, here, limit, rate) <= limit.seconds for limit in question.slo
         )
@@ -69,7 +69,7 @@ def capacity_of(model: SpeedModel, question: Question, most_batch: int) -> Capac
             middle = (low + high) // 2
             low, high = (middle, high) if keeps(middle) else (low, middle)
     return Capacity(
-        batch=low, requests_per_s=_rate(model, question, low), alone=alone, missed=missed
+        batch=low, requests_per_s=rate_of(model, question, low), alone=alone, missed=missed
     )
 
 
@@ -108,7 +108,7 @@ def _seen(
 
 
 def _at_batch(model: SpeedModel, question: Question, batch: int) -> Latency:
-    busy = 0.0 if batch == 1 else _rate(model, question, batch) * _prefill_s(model, question)
+    busy = 0.0 if batch == 1 else rate_of(model, question, batch) * _prefill_s(model, question)
     return _latency(model, question, batch, busy)
 
 
@@ -120,7 +120,7 @@ def _latency(model: SpeedModel, question: Question, batch: int, busy: float) -> 
     return Latency(ttft_s=ttft, tpot_s=tpot, e2e_s=e2e, batch=batch, prefill_share=busy)
 
 
-def _rate(model: SpeedModel, question: Question, batch: int) -> float:
+def rate_of(model: SpeedModel, question: Question, batch: int) -> float:
     """Requests/s when `batch` are always in flight: each is prefilled once and then decoded."""
     tpot = model.decode_step(batch, _context(question)).seconds
     prefill_s = _prefill_s(model, question)

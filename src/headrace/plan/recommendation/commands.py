@@ -12,11 +12,14 @@ from typing import Any
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Model, Quantization
+from headrace.plan.recommendation.checkpoints import checkpoint_of, hub_name, origin_of
 from headrace.plan.recommendation.option import Machines, Option
 from headrace.plan.recommendation.question import Question
 
 # Of llama.cpp's --gpu-layers: more than any model has, so that all are on the GPU.
 _ALL_LAYERS = "999"
+# How LiteLLM names those whose API is not OpenAI's; it knows their addresses.
+_LITELLM_PREFIXES = {"Anthropic Messages": "anthropic", "Gemini generateContent": "gemini"}
 # What each listens on where nothing else is said.
 _PORTS = {"headrace": 8000, "vllm": 8000, "llama.cpp": 8080}
 
@@ -50,33 +53,31 @@ def commands_of(catalog: Catalog, question: Question, option: Option) -> tuple[C
     if option.machines is None:
         return _of_api(catalog, question, option, model)
     kind = catalog.quantizations[option.quantization]
-    name = hub_name(model)
     machines = option.machines
     if option.runtime == "vllm":
-        serving = _vllm(question, machines, kind, name)
+        serving = _vllm(question, machines, kind, model)
     elif option.runtime == "headrace":
-        serving = _headrace(question, machines, kind, name)
+        serving = _headrace(question, machines, kind, model)
     else:
-        serving = _llama_cpp(question, machines, kind, name)
+        serving = _llama_cpp(question, machines, kind, model)
     found = [serving]
     if machines.replicas > 1:
-        served = name or option.model
         port = _PORTS[option.runtime]
-        found.append(_gateway_to_replicas(machines.replicas, served, port))
+        found.append(_gateway_to_replicas(machines.replicas, served_name(model), port))
     return tuple(found)
 
 
-def hub_name(model: Model) -> str:
-    """org/name of the hub, where the catalog has it; "" where not."""
-    return next((one for one in model.aliases if "/" in one), "")
+def served_name(model: Model) -> str:
+    """What replicas are told to answer to, whatever the checkpoint is called."""
+    return hub_name(model) or model.id
 
 
-def _headrace(question: Question, machines: Machines, kind: Quantization, name: str) -> Command:
-    model, note = _gguf(kind, name)
+def _headrace(question: Question, machines: Machines, kind: Quantization, row: Model) -> Command:
+    model, note = _gguf(kind, row)
     return Command(
         program="headrace",
         words=(
-            "headrace", "serve", model,
+            "headrace", "serve", model, "--served-model-name", served_name(row),
             "--max-model-len", str(question.context_tokens),
             "--max-num-seqs", str(machines.batch),
             "--enable-prefix-caching",
@@ -85,14 +86,20 @@ def _headrace(question: Question, machines: Machines, kind: Quantization, name: 
     )  # fmt: skip
 
 
-def _vllm(question: Question, machines: Machines, kind: Quantization, name: str) -> Command:
-    words = ["vllm", "serve", name or "ORG/NAME"]
-    note = "" if name else "the catalog does not have the model's name on the hub"
-    if kind.id == "fp8":
-        words += ["--quantization", "fp8"]
-    elif kind.family != "float" and kind.id != "mxfp4":
-        words[2] = f"ORG/NAME-{kind.id.upper()}"
-        note = f"take a checkpoint of {name or 'the model'} in {kind.name}"
+def _vllm(question: Question, machines: Machines, kind: Quantization, model: Model) -> Command:
+    name, note = hub_name(model), ""
+    checkpoint = checkpoint_of(model, kind)
+    words = ["vllm", "serve", checkpoint]
+    if not checkpoint and name and origin_of(model, kind, "vllm") == "made on loading":
+        words = ["vllm", "serve", name, "--quantization", "fp8"]
+    elif not checkpoint:
+        words[2] = "ORG/NAME" if kind.family == "float" else f"ORG/NAME-{kind.id.upper()}"
+        note = f"take a checkpoint of {name or model.name} in {kind.name}; the catalog has none"
+    if words[2] != served_name(model):  # vLLM calls it by the word after serve
+        words += ["--served-model-name", served_name(model)]
+    if model.remote_code:
+        words.append("--trust-remote-code")
+        note = "; ".join(filter(None, (note, "the checkpoint brings code of its own: read it")))
     if machines.tensor > 1:
         words += ["--tensor-parallel-size", str(machines.tensor)]
     if machines.pipeline > 1:
@@ -106,14 +113,15 @@ def _vllm(question: Question, machines: Machines, kind: Quantization, name: str)
     return Command(program="vLLM", words=tuple(words), note=note)
 
 
-def _llama_cpp(question: Question, machines: Machines, kind: Quantization, name: str) -> Command:
-    model, note = _gguf(kind, name)
+def _llama_cpp(question: Question, machines: Machines, kind: Quantization, row: Model) -> Command:
+    model, note = _gguf(kind, row)
     layers = [] if machines.hardware == "this" else ["-ngl", _ALL_LAYERS]
     split = ["--split-mode", "layer"] if machines.devices > 1 else []
     return Command(
         program="llama.cpp",
         words=(
             "llama-server", "-hf" if "/" in model and not model.endswith(".gguf") else "-m", model,
+            "--alias", served_name(row),
             # llama-server divides its context among the slots.
             "-c", str(question.context_tokens * machines.batch),
             "-np", str(machines.batch), *layers, *split, "--port", "8080",
@@ -122,15 +130,19 @@ def _llama_cpp(question: Question, machines: Machines, kind: Quantization, name:
     )  # fmt: skip
 
 
-def _gguf(kind: Quantization, name: str) -> tuple[str, str]:
+def _gguf(kind: Quantization, model: Model) -> tuple[str, str]:
     """What names a GGUF file of that kind, and what is to be known of it."""
+    name, known = hub_name(model), checkpoint_of(model, kind)
     if kind.family == "float":
-        return name or "ORG/NAME", "" if name else "the catalog does not have the model's hub name"
+        note = "" if known else "the catalog does not have a checkpoint of it"
+        return known or "ORG/NAME", note
     label = kind.name.split()[0].upper().replace("-", "_")
+    if known:
+        return f"{known}:{label}", ""
     return (
         f"ORG/NAME-GGUF:{label}",
-        f"take a repository of the hub with GGUF files of {name or 'the model'}; it is not the "
-        "maker's, so the catalog names none. A file on disk works as well",
+        f"take a repository of the hub with GGUF files of {name or model.name}; the catalog has "
+        "none of the maker's. A file on disk works as well",
     )
 
 
@@ -170,9 +182,27 @@ def _of_api(
     if spoken and spoken != "OpenAI":
         notes.append(f"the URL speaks {spoken}")
     text = f"base_url={url or 'BASE-URL'}\nmodel={name}"
-    return (
-        Command(
-            program="OpenAI clients" if spoken in ("OpenAI", "") else "clients",
-            text=text, note="; ".join(notes),
-        ),
+    client = Command(
+        program="OpenAI clients" if spoken in ("OpenAI", "") else "clients",
+        text=text, note="; ".join(notes),
+    )  # fmt: skip
+    return client, _gateway_to_api(model, option.api, spoken, url or "BASE-URL", name)
+
+
+def _gateway_to_api(model: Model, provider: str, spoken: str, url: str, name: str) -> Command:
+    """LiteLLM's config.yaml with the API behind the same name that replicas would have."""
+    prefix = _LITELLM_PREFIXES.get(spoken, "openai")
+    key = provider.upper().replace("-", "_")
+    lines = [
+        "model_list:",
+        f"  - model_name: {served_name(model)}",
+        "    litellm_params:",
+        f"      model: {prefix}/{name}",
+        *([f"      api_base: {url}"] if prefix == "openai" else []),
+        f"      api_key: os.environ/{key}_API_KEY",
+    ]
+    return Command(
+        program="LiteLLM", text="\n".join(lines),
+        note="config.yaml of the proxy (litellm --config config.yaml); the key comes from the "
+        "environment",
     )  # fmt: skip

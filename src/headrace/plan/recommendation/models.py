@@ -38,7 +38,7 @@ def open_models(catalog: Catalog, question: Question) -> tuple[list[Shaped], lis
             told = str(error).partition(":")[0]
             breaches = (*breaches, Breach(rule="rule-shapes", text=told))
         if breaches or shape is None:
-            out.append(RuledOut(name=row.name, breaches=breaches))
+            out.append(RuledOut(name=row.name, breaches=breaches, model=row.id))
         else:
             found.append(Shaped(row, shape))
     return found, out
@@ -51,9 +51,13 @@ def _asked(catalog: Catalog, question: Question) -> list[Model]:
 
 
 def model_breaches(catalog: Catalog, question: Question, row: Model) -> Iterator[Breach]:
-    """Hard rules that the model breaks: age, licence, context, size."""
-    if not question.models:
+    """Hard rules that the model breaks: tuning, licence, context, size; age where it is hard."""
+    if catalog.rules["rule-age"].strength == "hard":
         yield from _age(catalog, question, row)
+    tasks = catalog.rules["rule-tuned"].values
+    if row.open_weights and not row.checkpoints and question.task in tasks:
+        text = "the catalog has no checkpoint of it that is tuned to follow instructions"
+        yield Breach(rule="rule-tuned", text=text)
     forbidden = catalog.rules["rule-licence"].values
     if row.licence in forbidden and not question.any_licence:
         yield Breach(rule="rule-licence", text=f"licence {row.licence}", option="--any-licence")
@@ -66,8 +70,17 @@ def model_breaches(catalog: Catalog, question: Question, row: Model) -> Iterator
             excess=over / longest,
             option=f"--context {longest}",
         )
+    size = quality_of(row).parameters
+    usual = question.usual_least_parameters
+    if usual is not None and size is not None and size < usual:
+        yield Breach(
+            rule="rule-usual-size",
+            text=f"{size / 1e9:.3g} B by the proxy, below the {usual / 1e9:g} taken for "
+            f"{question.task}",
+            excess=usual / size - 1,
+            option=f"--min-quality {size:.0f}",
+        )
     if question.least_parameters is not None:
-        size = quality_of(row).parameters
         if size is None:
             yield Breach(rule="rule-size-unstated", text="its parameters are not published")
         elif size < question.least_parameters:
@@ -79,7 +92,17 @@ def model_breaches(catalog: Catalog, question: Question, row: Model) -> Iterator
             )
 
 
+def model_marks(catalog: Catalog, question: Question, row: Model) -> Iterator[Breach]:
+    """Soft rules that the model breaks: age where it is soft, and other work it is made for."""
+    if catalog.rules["rule-age"].strength == "soft":
+        yield from _age(catalog, question, row)
+    if row.made_for and question.task not in row.made_for:
+        yield Breach(rule="rule-made-for", text=f"made for {', '.join(row.made_for)}")
+
+
 def _age(catalog: Catalog, question: Question, row: Model) -> Iterator[Breach]:
+    if question.models:  # who names a model wants it
+        return
     days = catalog.rules["rule-age"].limits["age"].high or 0.0
     if row.released is None:
         yield Breach(rule="rule-age", text="its date is not stated", option=f"--model {row.id}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Hardware, Price
 from headrace.errors import ConfigError
 from headrace.plan.cost import HOURS_PER_MONTH, ApiUse, api_cost
+from headrace.plan.cost_figures import api_figure
 from headrace.plan.cost_terms import CostTerms, owned, rent_of
 from headrace.plan.quantity import Input, Quantity
 from headrace.plan.recommendation.option import Paid
 from headrace.plan.recommendation.question import Question
+from headrace.plan.renamed import figure_input
 
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
@@ -63,15 +66,25 @@ def hour_price(catalog: Catalog, row: Hardware | None) -> HourPrice | None:
 def month_of_devices(id: str, price: HourPrice, devices: int) -> Quantity:
     """USD a month of so many devices, busy or not."""
     hours = devices * HOURS_PER_MONTH
+    many = f"{devices} device{'s' if devices > 1 else ''}"
     return Quantity(
-        f"{id}.month", f"a month of {devices} devices, {price.paid}", price.value * hours,
+        f"{id}.month", f"a month of {many}, {price.paid}", price.value * hours,
         "USD/month", "O5", (*price.inputs, Input("devices", devices, "", "figure", "given")),
         price.low * hours, price.high * hours,
     )  # fmt: skip
 
 
-def month_of_api(id: str, price: Price, question: Question) -> tuple[Quantity, float, bool]:
-    """USD a month by the token, USD of a request, and whether the batch discount is in it.
+class ApiMonth(NamedTuple):
+    """month: USD. request, tokens: figures that it comes from. batch: with the batch discount."""
+
+    month: Quantity
+    request: Quantity
+    tokens: Quantity
+    batch: bool
+
+
+def month_of_api(id: str, seller: str, price: Price, question: Question) -> ApiMonth:
+    """USD a month by the token.
 
     Raises ConfigError where the price lacks what the request needs.
     """
@@ -82,14 +95,20 @@ def month_of_api(id: str, price: Price, question: Question) -> tuple[Quantity, f
     )  # fmt: skip
     cost = api_cost(price, use)
     requests = question.mean_rate * SECONDS_PER_MONTH
-    fact = price.facts["input_usd_per_million_tokens"]
-    inputs = (
-        Input("price of a request", cost.usd_per_request, "USD", fact.source, "data sheet",
-              fact.as_of.isoformat(), fact.disputed_by),
-        Input("mean rate", question.mean_rate, "requests/s", "--mean-rate or --rate", "given"),
+    tokens = replace(api_figure(price, seller, cost, use), id=f"{id}.tokens")
+    request = Quantity(
+        f"{id}.request", f"{tokens.name}, a request", cost.usd_per_request, "USD/request", "P5",
+        (
+            figure_input(tokens),
+            Input("prompt", question.prompt_tokens, "tokens", "--prompt", "given"),
+            Input("output", question.output_tokens, "tokens", "--output", "given"),
+        ),
     )  # fmt: skip
-    figure = Quantity(
+    month = Quantity(
         f"{id}.month", "a month, by the token", requests * cost.usd_per_request, "USD/month", "O5",
-        inputs,
+        (
+            figure_input(request),
+            Input("mean rate", question.mean_rate, "requests/s", "--mean-rate or --rate", "given"),
+        ),
     )  # fmt: skip
-    return figure, cost.usd_per_request, batch
+    return ApiMonth(month, request, tokens, batch)

@@ -48,7 +48,8 @@ class Option:
 
     quantization, runtime: ids of rows; "" of an API. ttft, tpot, e2e: s, None where not known, and
     of machines until the option is told. e2e_s: the middle of e2e, by which it is ranked.
-    marks: soft rules it breaks. advice: what the decision trees say of it.
+    sources: figures that those come from. marks: soft rules it breaks. advice: what the decision
+    trees say of it.
     """
 
     id: str
@@ -69,10 +70,16 @@ class Option:
     marks: tuple[Breach, ...] = ()
     advice: tuple[Advice, ...] = ()
     reasons: tuple[str, ...] = ()
+    sources: tuple[Quantity, ...] = ()
+
+    @property
+    def all_figures(self) -> tuple[Quantity, ...]:
+        """Every figure once, by which `plan explain` finds them."""
+        return tuple({one.id: one for one in (*self.figures, *self.sources)}.values())
 
     @property
     def figures(self) -> tuple[Quantity, ...]:
-        """Every figure, by which `plan explain` finds them."""
+        """TTFT, TPOT, E2E and the month, as far as they are known."""
         found = (self.ttft, self.tpot, self.e2e, self.usd_per_month)
         return tuple(one for one in found if one is not None)
 

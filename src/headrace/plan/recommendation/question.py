@@ -53,7 +53,8 @@ class Question:
     context_tokens: that a request may grow to; at least prompt and output. mean_rate: over the
     month, what is paid by the token goes by; at most `rate`, which machines are counted for.
     headroom: share of its capacity that a replica is planned for. budget_usd: a month. hardware
-    and models: names, none for all. least_parameters: of the proxy of quality.
+    and models: names, none for all. least_parameters: of the proxy of quality, as asked;
+    usual_least_parameters: that are taken for the task where nobody asked.
     """
 
     task: Task
@@ -72,6 +73,7 @@ class Question:
     models: tuple[str, ...] = ()
     quantizations: tuple[str, ...] = ()
     least_parameters: float | None = None
+    usual_least_parameters: float | None = None
     least_bits: float | None = None
     any_licence: bool = False
     cached_prompt_share: float = 0.0
@@ -145,6 +147,8 @@ def question_of(
     limits = parse_slo(slo) if slo is not None else _usual_slo(catalog, task, said)
     above_zero("rate", rate, "it is requests a second at the busiest, as 0.5")
     mean = rate if mean_rate is None else mean_rate
+    if mean_rate is None and not (rest.get("private") or rest.get("edge")):
+        said.append("APIs are paid for --rate all month, as --mean-rate was not given")
     above_zero("mean_rate", mean, "it is requests a second over the whole month")
     if mean > rate:
         raise ConfigError(f"mean_rate is {mean:g}; it is at most the rate of {rate:g} requests/s")
@@ -161,12 +165,35 @@ def question_of(
     )  # fmt: skip
     if question.budget_usd is not None:
         above_zero("budget", question.budget_usd, "it is US dollars a month")
-    if question.least_parameters is not None:
-        above_zero("min_quality", question.least_parameters, "it is parameters, as 8b")
+    least = question.least_parameters
+    if least is None:
+        question = _with_usual_size(catalog, question)
+    elif least == 0:
+        question = replace(question, least_parameters=None)
+    else:
+        above_zero("min_quality", least, "it is parameters, as 8g; 0 for any")
     not_below("max_devices", question.max_devices, 1, "a model needs one")
     if not 0 <= question.cached_prompt_share < 1:
         raise ConfigError(f"cached is {question.cached_prompt_share}; it is a share from 0 to 1")
     return question
+
+
+def _with_usual_size(catalog: Catalog, question: Question) -> Question:
+    """With the least size that is taken for the task; not where models or the edge are asked for.
+
+    Those who name models mean them, and what fits at the edge may be smaller than one would wish.
+    """
+    if question.models or question.edge:
+        return question
+    id = f"task-{question.task}-least-size"
+    least, _ = constant(catalog, id)
+    said = (
+        f"{catalog.constants[id].name}: {least / 1e9:g} B by the proxy ({id}), a choice of this "
+        "project and no measurement; --min-quality 0 takes any",
+    )
+    return replace(
+        question, usual_least_parameters=least, assumptions=(*question.assumptions, *said)
+    )
 
 
 def _tokens(catalog: Catalog, id: str, said: list[str]) -> int:

@@ -15,6 +15,11 @@ from typing import Any, Literal
 from headrace.catalog import Catalog
 from headrace.plan.recommendation.option import Option
 
+# Soft rules that put in doubt that the option can be had at all; that the least of cost or time is
+# worth having; that size stands for quality.
+_DOUBTFUL = frozenset({"rule-checkpoint-unseen", "rule-tight"})
+_AGAINST_LEAST = frozenset({"rule-age", "rule-made-for"})
+_AGAINST_BEST = frozenset({"rule-bits", "rule-made-for"})
 # Of what nobody states: neither the best nor the worst.
 _UNKNOWN = 0.5
 
@@ -118,14 +123,20 @@ def ranked(catalog: Catalog, options: Sequence[Option], order: Order) -> tuple[R
 
 
 def alternatives(options: Sequence[Option]) -> Alternatives:
-    """The three ends, of options without a soft rule against them where there are any.
+    """The three ends, of options that no soft rule on the measure speaks against.
 
-    Where two are alike in the first measure, the others decide.
+    Other marks stay as they are shown. Where two are alike in the first measure, the others decide.
+    Where marks speak against all that state the measure, they are not looked at.
     """
-    clean = [one for one in options if not one.marks]
 
-    def least(measure: Measure, *then: Measure) -> Option | None:
-        known = [one for one in clean or options if measure(one) is not None]
+    def least(
+        measure: Measure, *then: Measure, against: frozenset[str] = _AGAINST_LEAST
+    ) -> Option | None:
+        stated = [one for one in options if measure(one) is not None]
+        doubts = _DOUBTFUL | against
+        known = [
+            one for one in stated if not any(mark.rule in doubts for mark in one.marks)
+        ] or stated
         return min(
             known, key=lambda one: tuple(_or_last(each(one)) for each in (measure, *then)),
             default=None,
@@ -140,7 +151,7 @@ def alternatives(options: Sequence[Option]) -> Alternatives:
     return Alternatives(
         cheapest=least(usd, smallness, e2e_s),
         fastest=least(e2e_s, usd),
-        best=least(smallness, fewness_of_bits, usd),
+        best=least(smallness, fewness_of_bits, usd, against=_AGAINST_BEST),
     )
 
 

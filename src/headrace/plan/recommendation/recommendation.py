@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.catalog import Catalog
+from headrace.plan.calibration.stored import Found
 from headrace.plan.quantity import Quantity
 from headrace.plan.recommendation.apis import api_options
 from headrace.plan.recommendation.breach import Breach, RuledOut, RuledOutBy, ruled_out_by
 from headrace.plan.recommendation.commands import Command, commands_of
 from headrace.plan.recommendation.models import open_models
 from headrace.plan.recommendation.option import Option
-from headrace.plan.recommendation.places import settings, sites
+from headrace.plan.recommendation.option_figures import size_figure
+from headrace.plan.recommendation.places import Setting, settings, sites
 from headrace.plan.recommendation.question import Question
 from headrace.plan.recommendation.ranking import Alternatives, Order, Ranked, alternatives, ranked
+from headrace.plan.recommendation.remedies import BEFORE_PLANNING, Planner, remedy_of
 from headrace.plan.recommendation.self_hosted import SelfHosted
 from headrace.plan.recommendation.size import PROXY
 from headrace.telemetry.machine import Machine
 
 _NEAREST = 3
+# Of different models, before it is said that nothing near helps.
+_TRIED = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +56,8 @@ class Miss:
 class Recommendation:
     """ranked: options, one for each model and place. looked_at: combinations, ruled out included.
 
-    nearest: those ruled out that missed by least; told where nothing is left.
+    nearest: those ruled out that missed by least; told where nothing is left. options: all that
+    are left, whose figures are not told.
     """
 
     question: Question
@@ -62,22 +69,24 @@ class Recommendation:
     looked_at: int
     left: int
     notes: tuple[str, ...]
+    options: tuple[Option, ...] = ()
 
     @property
     def figures(self) -> tuple[Quantity, ...]:
         """Every figure of the options that are told, by which `plan explain` finds them."""
-        told = {one.id: one for one in self._told()}
-        return tuple(figure for one in told.values() for figure in one.figures)
+        return tuple(figure for one in self.told for figure in one.all_figures)
 
-    def _told(self) -> list[Option]:
+    @property
+    def told(self) -> tuple[Option, ...]:
+        """Options that are told in full: those ranked, and the three ends; each once."""
         three = self.alternatives
         ends = [one for one in (three.cheapest, three.fastest, three.best) if one is not None]
-        return [*(one.option for one in self.ranked), *ends]
+        options = (*(one.option for one in self.ranked), *ends)
+        return tuple({one.id: one for one in options}.values())
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         question, three = self.question, self.alternatives
-        told = {one.id: one for one in self._told()}
         return {
             "question": {
                 "task": question.task, "on": question.on.isoformat(),
@@ -89,6 +98,7 @@ class Recommendation:
                 "edge": question.edge, "hardware": list(question.hardware),
                 "models": list(question.models),
                 "min_quality_parameters": question.least_parameters,
+                "usual_min_quality_parameters": question.usual_least_parameters,
             },
             "looked_at": self.looked_at,
             "left": self.left,
@@ -104,7 +114,7 @@ class Recommendation:
             },
             "options": [
                 {**one.as_dict(), "commands": [each.as_dict() for each in self.commands[one.id]]}
-                for one in told.values()
+                for one in self.told
             ],
             "ruled_out": [one.as_dict() for one in self.ruled_out],
             "nearest": [one.as_dict() for one in self.nearest],
@@ -118,29 +128,33 @@ def recommend(
     question: Question,
     *,
     machine: Machine | None = None,
+    calibration: Found | None = None,
     order: Order = "balance",
     most: int = 10,
 ) -> Recommendation:
-    """What to run. machine: what was measured of this one; most: options that are ranked.
+    """What to run. machine: what was measured of this one, calibration: of its engine; most:
+    options that are ranked.
 
     Raises CatalogError for names that are none.
     """
-    models, out = open_models(catalog, question)
-    places, unfit = sites(catalog, question, machine is not None)
-    able, cannot = settings(catalog, question, places)
-    hosted = SelfHosted(catalog, question, machine)
-    for model in models:
-        for setting in able:
-            hosted.look_at(model, setting)
-    sold, unsold = api_options(catalog, question)
-    options = [*hosted.options, *sold]
-    ruled_out = [*out, *unfit, *cannot, *hosted.out, *unsold]
+    hosted, able, options, ruled_out = _looked_at(catalog, question, machine, calibration)
+
+    def plan(other: Question) -> tuple[bool, list[RuledOut]]:
+        _, _, left, out = _looked_at(catalog, other, machine, calibration)
+        return bool(left), out
+
     three = alternatives(options)
     best = ranked(catalog, options, order)[:most]
-    best = tuple(replace(one, option=hosted.told(one.option)) for one in best)
+
+    def in_full(option: Option) -> Option:
+        found = hosted.told(option)
+        size = size_figure(found.id, catalog.models[found.model])
+        return found if size is None else replace(found, sources=(*found.sources, size))
+
+    best = tuple(replace(one, option=in_full(one.option)) for one in best)
     three = Alternatives(
         **{
-            name: None if one is None else hosted.told(one)
+            name: None if one is None else in_full(one)
             for name, one in (
                 ("cheapest", three.cheapest), ("fastest", three.fastest), ("best", three.best)
             )
@@ -154,33 +168,91 @@ def recommend(
         alternatives=three,
         commands={id: commands_of(catalog, question, one) for id, one in told.items()},
         ruled_out=ruled_out_by(catalog, ruled_out),
-        nearest=() if options else _nearest(catalog, ruled_out),
+        nearest=() if options else _nearest(catalog, question, ruled_out, plan),
         looked_at=len(options) + len(ruled_out),
         left=len(options),
-        notes=(*question.assumptions, f"size is {PROXY}"),
+        notes=(
+            *question.assumptions,
+            f"size is {PROXY}",
+            *_of_runtimes(able),
+            *_of_calibration(calibration, able),
+        ),
+        options=tuple(options),
     )
 
 
-def _nearest(catalog: Catalog, ruled_out: list[RuledOut]) -> tuple[Miss, ...]:
-    """By the least excess, those first for which changes of the command do; one of each model.
+def _looked_at(
+    catalog: Catalog, question: Question, machine: Machine | None, calibration: Found | None
+) -> tuple[SelfHosted, list[Setting], list[Option], list[RuledOut]]:
+    """Every combination: the options that are left, and what was ruled out."""
+    is_calibrated = calibration is not None and calibration.calibration is not None
+    models, out = open_models(catalog, question)
+    places, unfit = sites(catalog, question, machine is not None or is_calibrated)
+    able, cannot = settings(catalog, question, places)
+    hosted = SelfHosted(catalog, question, machine, calibration)
+    for model in models:
+        for setting in able:
+            hosted.look_at(model, setting)
+    sold, unsold = api_options(catalog, question)
+    ruled_out = [*out, *unfit, *cannot, *hosted.out, *unsold]
+    return hosted, able, [*hosted.options, *sold], ruled_out
 
-    What does not fit was not looked at further, so nobody knows what else it would break.
+
+def _of_runtimes(able: Sequence[Setting]) -> tuple[str, ...]:
+    if len({one.runtime.id for one in able}) < 2:
+        return ()
+    return (
+        "efficiencies are stated by kind of device and of no runtime, so all runtimes are planned "
+        "with the same; one that reaches less at large batches is slower than said here",
+    )
+
+
+def _of_calibration(found: Found | None, able: Sequence[Setting]) -> tuple[str, ...]:
+    """Whether this machine was planned with one, where it was looked at at all."""
+    if found is None or not any(one.site.row is None for one in able):
+        return ()
+    if found.calibration is None:
+        return (found.note,) if found.note else ()
+    return (
+        f"headrace on this machine is planned with the calibration of {found.calibration.day} "
+        f"({found.path}), other runtimes on it with stated efficiencies",
+    )
+
+
+def _nearest(
+    catalog: Catalog, question: Question, ruled_out: list[RuledOut], plan: Planner
+) -> tuple[Miss, ...]:
+    """By the least excess, one of each model; those with a change of the command that helps first.
+
+    Changes are planned before they are said. What was ruled out before it was planned comes after
+    what was, as nobody knows what else it would break, and is told only where its change helps.
     """
-    by_degree = [one for one in ruled_out if one.excess < float("inf")]
-    found: dict[str, RuledOut] = {}
+
+    def unplanned(one: RuledOut) -> bool:
+        return any(each.rule in BEFORE_PLANNING for each in one.breaches)
 
     def unsure(one: RuledOut) -> bool:
         return not all(each.option for each in one.breaches)
 
-    for one in sorted(by_degree, key=lambda one: (unsure(one), one.excess)):
-        found.setdefault(one.model or one.name, one)
-    return tuple(
-        Miss(
-            name=one.name, breaches=one.breaches,
-            options=tuple(dict.fromkeys(each.option for each in one.breaches if each.option)),
-            remedies=tuple(
-                catalog.rules[each.rule].remedy for each in one.breaches if not each.option
-            ),
-        )
-        for one in list(found.values())[:_NEAREST]
-    )  # fmt: skip
+    def age(one: RuledOut) -> int:
+        row = catalog.models.find(one.model)
+        return 0 if row is None or row.released is None else -row.released.toordinal()
+
+    by_degree = [one for one in ruled_out if one.excess < float("inf")]
+    by_model: dict[str, RuledOut] = {}
+    for one in sorted(by_degree, key=lambda one: (
+        unsure(one), unplanned(one), one.excess, age(one),
+    )):  # fmt: skip
+        by_model.setdefault(one.model or one.name, one)
+    sure, rest = [], []
+    for one in list(by_model.values())[:_TRIED]:
+        remedy = None if unsure(one) or not one.model else remedy_of(question, one, plan)
+        if remedy is not None:
+            sure.append(Miss(name=one.name, breaches=remedy.breaches, options=remedy.options,
+                             remedies=()))  # fmt: skip
+        elif unsure(one) or not unplanned(one):
+            remedies = tuple(catalog.rules[each.rule].remedy for each in one.breaches)
+            rest.append(Miss(name=one.name, breaches=one.breaches, options=(), remedies=remedies))
+        if len(sure) == _NEAREST:
+            break
+    return tuple([*sure, *rest][:_NEAREST])

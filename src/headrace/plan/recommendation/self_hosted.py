@@ -10,6 +10,7 @@ from typing import NamedTuple
 from headrace.catalog import Catalog
 from headrace.catalog.names import plain
 from headrace.errors import ConfigError
+from headrace.plan.calibration.stored import RUNTIME, Found
 from headrace.plan.hardware_memory import THIS
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import MemoryPlan, Storage
@@ -22,10 +23,16 @@ from headrace.plan.recommendation.capacity import (
     capacity_of,
     latency_at,
 )
+from headrace.plan.recommendation.checkpoints import origin_of
 from headrace.plan.recommendation.latency_figures import latency_figures
-from headrace.plan.recommendation.models import Shaped
+from headrace.plan.recommendation.models import Shaped, model_marks
 from headrace.plan.recommendation.money import month_of_devices
 from headrace.plan.recommendation.option import Machines, Option
+from headrace.plan.recommendation.option_figures import (
+    capacity_figures,
+    memory_figures,
+    month_by_replicas,
+)
 from headrace.plan.recommendation.places import Setting
 from headrace.plan.recommendation.question import Limit, Question
 from headrace.plan.recommendation.size import quality_of
@@ -49,11 +56,16 @@ class _Run(NamedTuple):
 
 @dataclass
 class SelfHosted:
-    """Looks at models in settings; collects `options` and what is `out`."""
+    """Looks at models in settings; collects `options` and what is `out`.
+
+    calibration: of this machine. It was measured of headrace's own engine, so other runtimes here
+    are planned from stated efficiencies.
+    """
 
     catalog: Catalog
     question: Question
     machine: Machine | None
+    calibration: Found | None = None
     options: list[Option] = field(default_factory=list)
     out: list[RuledOut] = field(default_factory=list)
 
@@ -117,6 +129,9 @@ class SelfHosted:
             return Breach(rule="rule-checkpoint", text=f"is released in {alone[family]}")
         if family not in alone and kind in alone.values():
             return Breach(rule="rule-checkpoint", text=f"no checkpoint of it in {kind}")
+        if origin_of(model.row, setting.kind, setting.runtime.id) == "none":
+            there = ", ".join(model.row.checkpoints)
+            return Breach(rule="rule-checkpoint", text=f"is published in {there}, not in {kind}")
         return None
 
     def _tried(self, model: Shaped, setting: Setting, devices: int) -> Option | tuple[Breach, ...]:
@@ -132,14 +147,18 @@ class SelfHosted:
         )  # fmt: skip
         storage = Storage(setting.kind, self._f16, self._f16)
         try:
-            replica = replica_of(self.catalog, model.shape, storage, choice, self.machine)
+            own = setting.runtime.id == RUNTIME
+            replica = replica_of(
+                self.catalog, model.shape, storage, choice, self.machine,
+                self.calibration if own else None,
+            )  # fmt: skip
         except ConfigError as error:
             told = str(error).partition(":")[0]
             return (Breach(rule="rule-hardware-known", text=told),)
         plan = replica.memory(question.context_tokens, 1)
         if not plan.fits:
             return (_too_large(plan.needed.value, plan.usable.value, "it", devices),)
-        most = _most_batch(replica, plan, question.context_tokens)
+        most = _most_batch(replica, plan, question.context_tokens, setting)
         capacity = capacity_of(replica.model, question, most)
         if capacity.missed:
             return self._missed(setting, replica, capacity, most)
@@ -220,9 +239,19 @@ class SelfHosted:
         if run is None or option.machines is None:
             return option
         replica, rate, latency = run
-        ttft, tpot, e2e = latency_figures(option.id, replica, self.question, rate, latency)
-        reasons = tuple(_reasons(self.question, option.machines, latency, replica))
-        return replace(option, ttft=ttft, tpot=tpot, e2e=e2e, reasons=reasons)
+        id, question, machines = option.id, self.question, option.machines
+        times = latency_figures(id, replica, question, rate, latency)
+        of_load = capacity_figures(id, replica, question, machines, times.e2e)
+        month = option.usd_per_month
+        if month is not None:
+            month = month_by_replicas(month, machines, of_load[1])
+        return replace(
+            option, ttft=times.ttft, tpot=times.tpot, e2e=times.e2e, usd_per_month=month,
+            reasons=tuple(_reasons(question, machines, latency, replica)),
+            sources=(
+                *of_load, *times.alone, *memory_figures(id, replica, question, machines.batch)
+            ),
+        )  # fmt: skip
 
     def _answers(self, setting: Setting, devices: int, in_flight: float) -> dict[str, str]:
         question = self.question
@@ -241,6 +270,11 @@ class SelfHosted:
 
     def _marks(self, model: Shaped, setting: Setting, plan: MemoryPlan) -> Iterator[Breach]:
         """Soft rules."""
+        yield from model_marks(self.catalog, self.question, model.row)
+        origin = origin_of(model.row, setting.kind, setting.runtime.id)
+        if origin in ("unseen", "converted"):
+            text = f"check that there is a checkpoint in {setting.kind.name}: none is known"
+            yield Breach(rule=f"rule-checkpoint-{origin}", text=text)
         price = setting.site.price
         if price is None:
             yield Breach(rule="rule-price-unknown", text=f"no price of {setting.site.title}")
@@ -259,10 +293,14 @@ class SelfHosted:
             yield Breach(rule="rule-bits", text=f"{bits:g} bits a weight, below {least:g}")
 
 
-def _most_batch(replica: Replica, plan: MemoryPlan, context_tokens: int) -> int:
-    """Requests that fit together; logits of a batch are small, so one plan nearly says it."""
+def _most_batch(replica: Replica, plan: MemoryPlan, context_tokens: int, setting: Setting) -> int:
+    """Requests that fit together and that the runtime takes.
+
+    Logits of a batch are small, so one plan nearly says it.
+    """
     free = plan.free_for_kv.value
-    most = min(LARGEST_BATCH, max(1, plan.cache.most_requests(free, context_tokens)))
+    able = min(LARGEST_BATCH, setting.runtime.most_sequences or LARGEST_BATCH)
+    most = min(able, max(1, plan.cache.most_requests(free, context_tokens)))
     while most > 1 and not replica.memory(context_tokens, most).fits:
         most = max(1, int(most * 0.98) if most > 50 else most - 1)
     return most
@@ -339,6 +377,10 @@ def _reasons(
     )
     step = replica.model.decode_step(latency.batch, question.prompt_tokens)
     yield f"decode is bound by {step.bottleneck} at batch {latency.batch}"
+    efficiencies = replica.model.setup.efficiencies
+    if replica.calibration is not None:
+        where = f": {efficiencies.origin}" if efficiencies.origin else ""
+        yield f"speed is {efficiencies.basis}{where}"
 
 
 def _name(model: Shaped, setting: Setting, devices: int) -> str:

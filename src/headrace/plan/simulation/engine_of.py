@@ -17,6 +17,7 @@ from headrace.plan.latency_of_roofline import latency_of_roofline
 from headrace.plan.replica import Replica
 from headrace.plan.simulation.settings import EngineSettings
 
+_MOST_PART_S = 3600
 _PARTS = tuple(name for name in LatencyModel.__dataclass_fields__ if name != "source")
 
 
@@ -65,7 +66,7 @@ def measured_latency(found: Found, hardware: str, model: str) -> LatencyModel | 
     if hardware != THIS or found.calibration is None:
         return None
     fits = (one for one in found.calibration.models if one.model == model)
-    return next((one.latency for one in fits if one.latency is not None), None)
+    return next((one.planned for one in fits if one.planned is not None), None)
 
 
 def read_latency(path: Path) -> LatencyModel:
@@ -74,7 +75,7 @@ def read_latency(path: Path) -> LatencyModel:
         found: Any = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; name a file that can be read") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: is not JSON ({error})") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: must be an object with {', '.join(_PARTS)}")
@@ -87,7 +88,17 @@ def read_latency(path: Path) -> LatencyModel:
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{path}: {name} is {shown(value)}; it must be a number of seconds")
+        _check_part(f"{path}: {name}", value)
     return LatencyModel(**found, source=source)
+
+
+def _check_part(name: str, seconds: float) -> None:
+    """With longer steps a simulated service does nothing but wait, for years."""
+    if not 0 <= seconds <= _MOST_PART_S:
+        raise ConfigError(
+            f"{name} is {shown(seconds)}; it must be from 0 to {_MOST_PART_S} seconds: is it in "
+            "another unit?"
+        )
 
 
 def with_parts(latency: LatencyModel, parts: dict[str, float]) -> LatencyModel:
@@ -97,6 +108,7 @@ def with_parts(latency: LatencyModel, parts: dict[str, float]) -> LatencyModel:
     for name in parts:
         if name not in _PARTS:
             raise ConfigError(f"latency {shown(name)}: must be one of {', '.join(_PARTS)}")
+        _check_part(f"latency {name}", parts[name])
     said = ", ".join(f"{name} given" for name in parts)
     source = f"{latency.source}; {said}" if latency.source else said
     changed: dict[str, Any] = {**parts, "source": source}

@@ -103,16 +103,13 @@ class Replica:
             max_num_seqs=settings.max_num_seqs,
         )
         self._calls: dict[Request, Call] = {}
+        self.num_calls = 0
+        """Running and waiting; a router reads those of all replicas at each arrival."""
         self._landing: list[tuple[int, int, Request]] = []
         """Requests whose KV cache has come from elsewhere and that wait for blocks, in order."""
         self._plan: StepPlan | None = None
         self._step_s = 0.0
         self._stretch: _Stretch | None = None
-
-    @property
-    def num_calls(self) -> int:
-        """Running and waiting."""
-        return len(self._calls)
 
     @property
     def num_running(self) -> int:
@@ -148,6 +145,7 @@ class Replica:
             arrived_s=now_s,
         )  # fmt: skip
         self._calls[request] = call
+        self.num_calls += 1
         if landed:
             insort(self._landing, (*request.rank, request))
         else:
@@ -247,6 +245,7 @@ class Replica:
 
     def _leave(self, request: Request, now_s: float) -> None:
         call = self._calls.pop(request)
+        self.num_calls -= 1
         if call.admitted_s is None:
             call.admitted_s = request.admitted_s
         if call.first_token_s is None:

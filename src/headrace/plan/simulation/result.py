@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from headrace.plan.simulation.autoscaler import Scaling
+from headrace.plan.simulation.batch_means import band_of
 from headrace.plan.simulation.finished import TIMES, Column
 from headrace.plan.simulation.goodput import Condition, Goodput, judge
 from headrace.plan.simulation.series import Point
@@ -16,11 +18,18 @@ from headrace.plan.simulation.service import Run
 from headrace.plan.simulation.settings import SimulationSettings
 
 _HOUR_S = 3600.0
+PERCENTILES = (50, 90, 95, 99)
+QUANTILES = (*(step / 100 for step in range(100)), 0.995, 0.999, 1.0)
+"""Shares of requests of a curve of latency, close to the end where SLOs are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Of a measure over requests, in seconds."""
+    """Of a measure over requests, in seconds.
+
+    bands: of the mean and the percentiles by name ("mean", "p95"), where chance alone may move
+    them. quantiles_s: at each of `QUANTILES`, for a curve.
+    """
 
     count: int
     mean_s: float
@@ -29,6 +38,8 @@ class Spread:
     p95_s: float
     p99_s: float
     most_s: float
+    bands: dict[str, tuple[float, float]]
+    quantiles_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +118,9 @@ def result_of(
 ) -> SimulationResult:
     """Figures of a run; conditions: of an SLO."""
     finished = run.finished
-    times = {name: finished.times(name) for name in TIMES}
-    priorities = np.array(finished.priorities)
+    order = np.argsort(np.array(finished.arrived_s), kind="stable")
+    times = {name: finished.times(name)[order] for name in TIMES}
+    priorities = np.array(finished.priorities)[order]
     found = sorted(set(priorities.tolist()))
     served = int(np.sum(np.array(finished.output_tokens))) if len(finished) else 0
     paid_s = sum((one.gone_s or run.end_s) - one.started_s for one in run.replicas)
@@ -167,15 +179,24 @@ def result_of(
 
 
 def spread_of(values: Column) -> Spread | None:
-    """None of none; NaN is left out."""
+    """Of values in order of arrival. None of none; NaN is left out."""
     values = values[~np.isnan(values)]
     if not values.size:
         return None
-    p50, p90, p95, p99 = (float(one) for one in np.percentile(values, (50, 90, 95, 99)))
+    p50, p90, p95, p99 = (float(one) for one in np.percentile(values, PERCENTILES))
+    bands = {
+        f"p{percent}": band_of(values, partial(_percentile, percent)) for percent in PERCENTILES
+    }
     return Spread(
         count=int(values.size), mean_s=float(values.mean()), p50_s=p50, p90_s=p90, p95_s=p95,
         p99_s=p99, most_s=float(values.max()),
+        bands={"mean": band_of(values, lambda one: float(one.mean())), **bands},
+        quantiles_s=tuple(float(one) for one in np.quantile(values, QUANTILES)),
     )  # fmt: skip
+
+
+def _percentile(percent: float, values: Column) -> float:
+    return float(np.percentile(values, percent))
 
 
 def _lane(priority: int | None, times: dict[str, Column]) -> LaneResult:

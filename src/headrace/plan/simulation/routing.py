@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import count
@@ -41,8 +42,15 @@ class LeastLoaded:
 
     def choose(self, replicas: Sequence[Replica], arrival: Arrival) -> Replica:
         """Looks at all of them, as a balancer that counts its open requests does."""
+        counts = [one.num_calls for one in replicas]
+        fewest = min(counts)
         chosen = self._chosen
-        found = min(replicas, key=lambda one: (one.num_calls, chosen.get(one.number, 0)))
+        found, longest_ago = replicas[0], math.inf
+        for one, calls in zip(replicas, counts, strict=True):
+            if calls == fewest and (turn := chosen.get(one.number, 0)) < longest_ago:
+                found, longest_ago = one, turn
+                if not turn:
+                    break
         chosen[found.number] = next(self._turns)
         return found
 

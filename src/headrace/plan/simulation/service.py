@@ -86,6 +86,10 @@ class Service:
             if one.phase is not Phase.GONE:
                 one.gone_s = end_s
                 one.finish()
+        for pool in self._pools:
+            if pool.role == "decode":
+                for one in pool.replicas:  # what was sent to it is no prompt that it looked up
+                    one.query_tokens = one.hit_tokens = 0
         return Run(
             finished=self._finished,
             arrived=self._arrived,

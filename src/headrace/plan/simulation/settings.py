@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.checked import above_zero, not_below
+from headrace.plan.checked import above_zero, not_above, not_below
 from headrace.plan.latency_model import LatencyModel
+
+# Each replica has a scheduler of its own in memory.
+MOST_REPLICAS = 10_000
+_MANY = "simulate a part of the service under its part of the load"
+# Decisions, failures and samples more often than that are all that a simulation would do.
+_LEAST_INTERVAL_S = 0.1
 
 Routing = Literal["round-robin", "least-loaded", "prefix-aware"]
 ScaleBy = Literal["queue", "kv", "slo"]
@@ -61,7 +67,10 @@ class AutoscaleSettings:
         above_zero("target", self.target, "desired replicas are the metric over it")
         not_below("min_replicas", self.least, 1, "somebody has to answer")
         not_below("max_replicas", self.most, self.least, "it is at least min_replicas")
-        above_zero("scale_interval", self.interval_s, "15 s is what Kubernetes does")
+        not_above("max_replicas", self.most, MOST_REPLICAS, _MANY)
+        not_below(
+            "scale_interval", self.interval_s, _LEAST_INTERVAL_S, "15 s is what Kubernetes does"
+        )
         not_below("scale_down_after", self.down_after_s, 0, "300 s is what Kubernetes does")
         not_below("cold_start", self.cold_start_s[0], 0, "seconds until a replica is ready")
         not_below("cold_start", self.cold_start_s[1], self.cold_start_s[0], "least..greatest")
@@ -84,7 +93,12 @@ class FailureSettings:
     def __post_init__(self) -> None:
         not_below("mttr", self.mttr_s, 0, "seconds until a replica is back")
         if self.mtbf_s is not None:
-            above_zero("mtbf", self.mtbf_s, "mean seconds between failures of a replica")
+            not_below(
+                "mtbf",
+                self.mtbf_s,
+                _LEAST_INTERVAL_S,
+                "mean seconds between failures of a replica",
+            )
         for second, replica in self.at:
             not_below("fail_at", second, 0, "seconds from the start")
             not_below("fail_at", replica, 0, "replicas are counted from 0")
@@ -106,6 +120,8 @@ class Disaggregation:
     def __post_init__(self) -> None:
         not_below("prefill_replicas", self.prefill_replicas, 1, "each pool has a replica")
         not_below("decode_replicas", self.decode_replicas, 1, "each pool has a replica")
+        not_above("prefill_replicas", self.prefill_replicas, MOST_REPLICAS, _MANY)
+        not_above("decode_replicas", self.decode_replicas, MOST_REPLICAS, _MANY)
         above_zero("kv_bytes_per_token", self.kv_bytes_per_token, "keys and values of all layers")
         above_zero("link", self.link_bytes_per_s, "bytes a second")
         not_below("link_latency", self.link_latency_s, 0, "seconds")
@@ -133,6 +149,7 @@ class SimulationSettings:
 
     def __post_init__(self) -> None:
         not_below("replicas", self.replicas, 1, "a service has a replica")
+        not_above("replicas", self.replicas, MOST_REPLICAS, _MANY)
         above_zero("sample_s", self.sample_s, "seconds between points of the series")
         scale = self.autoscale
         if scale and not self.disaggregation and not scale.least <= self.replicas <= scale.most:

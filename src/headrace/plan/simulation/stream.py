@@ -18,6 +18,10 @@ _NEAR_S = 30.0
 """How far from its original a copy of a request comes."""
 
 
+# Below it drawn gaps are all 0, and time does not pass.
+_LEAST_BURSTINESS = 0.001
+
+
 class Lengths(Protocol):
     """A distribution of token counts."""
 
@@ -74,8 +78,11 @@ def drawn(
     """
     above_zero("rate", rate, "requests a second")
     above_zero("duration", duration_s, "seconds")
-    if not burstiness > 0:
-        raise ConfigError(f"burstiness is {shown(burstiness)}; it must be above 0: 1 is Poisson")
+    if not burstiness >= _LEAST_BURSTINESS:
+        raise ConfigError(
+            f"burstiness is {shown(burstiness)}; it must be at least {_LEAST_BURSTINESS}: 1 is "
+            "Poisson"
+        )
     gaps, lengths, groups = (
         random.Random(f"{seed}:{name}") for name in ("arrivals", "lengths", "prefixes")
     )

@@ -1,7 +1,7 @@
-"""A result of `headrace bench load`, as far as checks look at it.
+"""A result of `headrace bench load`, as far as plans look at it.
 
-The files are docs/bench-results.md's: result.json, requests.jsonl, metrics.jsonl. Chunks are
-skipped but for the first that carries text, so that long runs are read quickly.
+The files are docs/bench-results.md's: result.json, requests.jsonl, metrics.jsonl. Of chunks the
+times are kept where they are asked for, and else that of the first with text alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.lint.metrics_text import Reading, read_metrics
+from headrace.plan.metrics_text import Reading, read_metrics
 
 RESULT, REQUESTS, METRICS, SERIES = (
     "result.json", "requests.jsonl", "metrics.jsonl", "series.json",
@@ -81,7 +81,10 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request; times in seconds of the run. ttft_s, e2e_s: from the send; None: never."""
+    """One request; times in seconds of the run. ttft_s, e2e_s: from the send; None: never.
+
+    content_s: when each chunk with a part of the answer came; empty where nobody asked.
+    """
 
     index: int
     measured: bool
@@ -95,6 +98,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int | None
     cached_tokens: int | None
     session: int | None
+    content_s: tuple[float, ...] = ()
 
     @property
     def e2e_s(self) -> float | None:
@@ -125,8 +129,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.measured if not one.failure and one.end_s is not None)
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path, *, with_chunks: bool = False) -> Run:
     """Of a folder or its result.json; of a sweep or search the run that its report shows.
+
+    with_chunks: fill `Request.content_s`.
 
     Raises ConfigError that says what the file is not.
     """
@@ -145,7 +151,7 @@ def read_run(path: Path) -> Run:
         definition=result.summary.definition,
         duration_s=result.summary.duration_s,
         client=result.summary.client,
-        requests=tuple(_request(one) for one in _lines(folder / REQUESTS, _Request)),
+        requests=tuple(_request(one, with_chunks) for one in _lines(folder / REQUESTS, _Request)),
         readings=read_metrics(tuple(texts)),
     )
 
@@ -170,8 +176,10 @@ def _shown_run(folder: Path) -> Path:
     return folder / shown_folder
 
 
-def _request(one: _Request) -> Request:
-    first = next((c.at_ns for c in one.chunks if c.kind in _CONTENT and c.text), None)
+def _request(one: _Request, with_chunks: bool) -> Request:
+    content = (c.at_ns for c in one.chunks if c.kind in _CONTENT and c.text)
+    times = tuple(content) if with_chunks else ()
+    first = times[0] if times else next(content, None)
     told = one.usage.prompt_tokens
     prompt = told if told is not None else one.client_prompt_tokens or one.prompt_tokens_asked
     output = one.usage.completion_tokens
@@ -189,6 +197,7 @@ def _request(one: _Request) -> Request:
         output_tokens=output if output is not None else one.client_output_tokens,
         cached_tokens=one.usage.cached_tokens,
         session=one.session,
+        content_s=tuple(at / 1e9 for at in times),
     )
 
 
@@ -209,7 +218,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
             f"{shown(str(path))} cannot be read: {error.strerror}; name a folder that "
             "`headrace bench load --save` wrote"
         ) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{shown(str(path))} is no result of headrace bench load: {error}; name a folder that "
             "its --save wrote"
@@ -225,7 +234,7 @@ def _lines(path: Path, kind: type[T]) -> Iterator[T]:
                     return  # a writer that died
                 try:
                     yield decoder.decode(line)
-                except msgspec.DecodeError as error:
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise ConfigError(f"{shown(str(path))}, line {number}: {error}") from error
     except OSError as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a server's stored /metrics texts tell that checks look at.
+"""What a server's stored /metrics texts tell that plans look at.
 
 Names are vLLM's, which headrace uses too, and headrace's own. Values of several engines are added,
 shares averaged.
@@ -25,13 +25,17 @@ _NAMES = {
     "bytes": ("headrace:step_bytes_total",),
     "operations": ("headrace:step_operations_total",),
     "stepped": ("headrace:step_seconds_sum",),
+    "steps": ("headrace:engine_steps_total",),
+    "begun": ("vllm:request_prefill_time_seconds_count",),
+    "queued": ("vllm:request_queue_time_seconds_sum",),
+    "prefilled": ("vllm:request_prefill_time_seconds_sum",),
     "read_limit": ("headrace:read_limit_bytes_per_second",),
     "compute_limit": ("headrace:compute_limit_operations_per_second",),
     "started": ("process_start_time_seconds",),
 }
 _COUNTERS = frozenset({
     "hits", "queries", "preemptions", "prompt", "output", "drafted", "accepted", "bytes",
-    "operations", "stepped",
+    "operations", "stepped", "steps", "begun", "queued", "prefilled",
 })  # fmt: skip
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[^\n]*\})?[ \t]+([-+0-9.eE]+)(?:[ \t]|$)",
                      re.MULTILINE)  # fmt: skip
