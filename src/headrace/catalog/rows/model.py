@@ -23,7 +23,8 @@ class Model(Row, frozen=True, kw_only=True):
     expert_layers: blocks with experts. moe_intermediate_size: of one routed expert.
     checkpoints: by kind of weights, the maker's repository on the hub with the model tuned to
     follow instructions; none of a model that is published untuned. remote_code: whether
-    runtimes have to be told to trust the checkpoint's own code. made_for: tasks, where it is no generalist.
+    runtimes have to be told to trust the checkpoint's own code. made_for: tasks, where it is no
+    generalist.
     routed_expert_hidden_size: of what routed experts take and give, where it is not hidden_size.
     kv_lora_rank and the qk and v sizes: of latent attention (MLA), which keeps
     kv_lora_rank + qk_rope_head_dim values per token and layer.
