@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.plan.latency_model import LatencyModel
-from headrace.plan.metrics_text import Reading
 from headrace.plan.run_file import Client, Request, Run
 from headrace.telemetry.machine import this_machine
+from headrace.telemetry.readings import Reading
 
 LINE = LatencyModel(
     step_s=0.002, prefill_token_s=1e-4, prefill_pair_s=2e-8, decode_request_s=4e-4,

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 
 from headrace.bench.concurrency import Window
-from headrace.bench.server_history import Reading, grown, read_texts
+from headrace.telemetry.readings import Reading, grown, read_texts, values_of
 
 
 class ServerFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,16 +42,16 @@ def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> Server
     if not readings:
         return None
     total: Counter[str] = Counter()
-    for (_, old), (_, new) in pairwise(readings):
-        total.update(grown(old, new))
-    last = readings[-1][1]
+    for old, new in pairwise(readings):
+        total.update(grown(old.values, new.values))
+    last = readings[-1].values
     told = ServerFigures(
-        from_s=readings[0][0],
-        to_s=readings[-1][0],
+        from_s=readings[0].at_s,
+        to_s=readings[-1].at_s,
         readings=len(readings),
         mbu=_use(total, "bytes", last.get("read_limit")),
         mfu=_use(total, "operations", last.get("compute_limit")),
-        kv_use_most=max((one["kv"] for _, one in readings if "kv" in one), default=None),
+        kv_use_most=max(values_of(readings, "kv"), default=None),
         prefix_hit_share=_share(total, "hits", "queries"),
         preemptions=total.get("preemptions"),
     )
@@ -61,9 +61,9 @@ def server_figures(texts: Sequence[tuple[int, str]], measured: Window) -> Server
 
 def _around(readings: Sequence[Reading], measured: Window) -> list[Reading]:
     start_s, end_s = measured.start_ns / 1e9, measured.end_ns / 1e9
-    first = max((at for at, _ in readings if at <= start_s), default=start_s)
-    last = min((at for at, _ in readings if at >= end_s), default=end_s)
-    return [(at, found) for at, found in readings if first <= at <= last]
+    first = max((one.at_s for one in readings if one.at_s <= start_s), default=start_s)
+    last = min((one.at_s for one in readings if one.at_s >= end_s), default=end_s)
+    return [one for one in readings if first <= one.at_s <= last]
 
 
 def _use(total: Counter[str], what: str, limit_per_s: float | None) -> float | None:

@@ -1,19 +1,16 @@
 """What a server's stored /metrics texts tell of it over time.
 
-Reads the names that vLLM and headrace use; a server that has none of them has no plots. A counter
-that falls has begun anew with its server, and counts from 0. Knows no plots.
+A server that has none of the names that are read has no plots. Knows no plots.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from prometheus_client.parser import text_string_to_metric_families
+from headrace.telemetry.readings import grown, read_texts
 
 History = list[tuple[float, float]]
 """(second of the run, value), ascending in time."""
@@ -52,63 +49,17 @@ class ServerHistory:
     unread: int = 0
 
 
-_NAMES = {
-    "kv": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
-    "queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
-    "preemptions": ("vllm:num_preemptions_total",),
-    "prompt": ("vllm:prompt_tokens_total",),
-    "output": ("vllm:generation_tokens_total",),
-    "bytes": ("headrace:step_bytes_total",),
-    "operations": ("headrace:step_operations_total",),
-    "stepped": ("headrace:step_seconds_sum",),
-    "read_limit": ("headrace:read_limit_bytes_per_second",),
-    "compute_limit": ("headrace:compute_limit_operations_per_second",),
-}
-
-_COUNTERS = (
-    *("hits", "queries", "preemptions", "prompt", "output", "bytes", "operations", "stepped"),
-)
-_OURS = re.compile(rf"(?:{'|'.join(name for names in _NAMES.values() for name in names)})[\s{{]")
-_SAMPLE = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*[\s{]")
-
-
-Reading = tuple[float, dict[str, float]]
-"""(second of the run, values by the names of `_NAMES`)."""
-
-
-def read_texts(texts: Sequence[tuple[int, str]]) -> tuple[list[Reading], int]:
-    """Of (ns of the run, text) in any order: readings in order of time, and how many texts are not
-    Prometheus's format. Of several engines sums, and the mean of shares."""
-    readings: list[Reading] = []
-    unread = 0
-    for at_ns, text in sorted(texts):
-        found = _read(text)
-        if found is None:
-            unread += 1
-        else:
-            readings.append((at_ns / 1e9, found))
-    return readings, unread
-
-
-def grown(old: dict[str, float], new: dict[str, float]) -> dict[str, float]:
-    """By how much each counter grew from one reading to the next, of those that both have."""
-    return {name: _grown(old, new, name) for name in _COUNTERS if name in old and name in new}
-
-
 def server_history(texts: Sequence[tuple[int, str]]) -> ServerHistory:
     """Of (ns of the run, text), in any order."""
     readings, unread = read_texts(texts)
     history = ServerHistory(readings=len(readings), unread=unread)
     gauges = (("kv", history.kv_use), ("running", history.running), ("waiting", history.waiting))
-    for at, found in readings:
+    for at, found, _ in readings:
         for name, line in gauges:
             if name in found:
                 line.append((at, found[name]))
     preempted = 0.0
-    for (before, old), (after, new) in pairwise(readings):
+    for (before, old, _), (after, new, _) in pairwise(readings):
         if after <= before:
             continue
         more = grown(old, new)
@@ -124,7 +75,7 @@ def server_history(texts: Sequence[tuple[int, str]]) -> ServerHistory:
             if name in more:
                 line.append((after, more[name] / (after - before)))
         _use(history, after, more, new)
-    last = readings[-1][1] if readings else {}
+    last: Mapping[str, float] = readings[-1].values if readings else {}
     return replace(
         history,
         read_limit=last.get("read_limit") or None,
@@ -132,7 +83,9 @@ def server_history(texts: Sequence[tuple[int, str]]) -> ServerHistory:
     )
 
 
-def _use(history: ServerHistory, at: float, more: dict[str, float], new: dict[str, float]) -> None:
+def _use(
+    history: ServerHistory, at: float, more: Mapping[str, float], new: Mapping[str, float]
+) -> None:
     """Of the time that steps took, not of the time that passed: idling is not inefficiency."""
     seconds = more.get("stepped", 0.0)
     if seconds <= 0:
@@ -144,32 +97,3 @@ def _use(history: ServerHistory, at: float, more: dict[str, float], new: dict[st
         history.mfu.append((at, done / seconds / new["compute_limit"]))
     if moved > 0 and done > 0:
         history.roofline.append(Stretch(at, done / moved, done / seconds))
-
-
-def _grown(old: dict[str, float], new: dict[str, float], name: str) -> float:
-    return new[name] - old[name] if new[name] >= old[name] else new[name]
-
-
-def _read(text: str) -> dict[str, float] | None:
-    """The values by our short names; None of what is not Prometheus's format."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if not all(_SAMPLE.match(line) for line in lines):
-        return None
-    # A server tells hundreds of others in each of thousands of texts.
-    ours = "".join(f"{line}\n" for line in lines if _OURS.match(line))
-    values: dict[str, list[float]] = {}
-    try:
-        for family in text_string_to_metric_families(ours):
-            for sample in family.samples:
-                if math.isfinite(sample.value):
-                    values.setdefault(sample.name, []).append(sample.value)
-    except ValueError:
-        return None
-    found = {
-        short: sum(next(values[name] for name in names if name in values))
-        for short, names in _NAMES.items()
-        if any(name in values for name in names)
-    }
-    if "kv" in found:
-        found["kv"] /= next(len(values[name]) for name in _NAMES["kv"] if name in values)
-    return found

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.metrics_text import Reading, read_metrics
+from headrace.telemetry.readings import Reading, read_texts
 
 RESULT, REQUESTS, METRICS, SERIES = (
     "result.json", "requests.jsonl", "metrics.jsonl", "series.json",
@@ -152,7 +152,7 @@ def read_run(path: Path, *, with_chunks: bool = False) -> Run:
         duration_s=result.summary.duration_s,
         client=result.summary.client,
         requests=tuple(_request(one, with_chunks) for one in _lines(folder / REQUESTS, _Request)),
-        readings=read_metrics(tuple(texts)),
+        readings=tuple(one for one in read_texts(texts)[0] if one.values),
     )
 
 

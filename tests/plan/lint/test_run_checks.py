@@ -10,8 +10,8 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.metrics_text import growth, read_metrics
 from headrace.plan.run_file import Client, percentile, read_run
+from headrace.telemetry.readings import growth, read_texts
 from tests.plan.lint.subjects import (
     found,
     lacks,
@@ -41,7 +41,7 @@ def test_cold_starts_at_the_start_and_after_a_pause() -> None:
 
 def test_an_engine_that_is_added() -> None:
     told = [request(n, float(n), ttft_s=20.0 if 15 <= n < 18 else 0.1) for n in range(30)]
-    added = read_metrics(
+    added, _ = read_texts(
         [(at * 10**9, 'vllm:num_requests_running{e="0"} 1\n'
           + ('vllm:num_requests_running{e="1"} 1\n' if at >= 14 else "")) for at in range(30)]
     )  # fmt: skip
@@ -133,8 +133,8 @@ def test_a_saved_run_is_read(tmp_path: Path) -> None:
 
 def test_counters_that_begin_anew() -> None:
     texts = [(n, f"vllm:num_preemptions_total {value}\n") for n, value in enumerate((5, 8, 2))]
-    assert growth(read_metrics(texts), "preemptions") == 5
-    assert growth(read_metrics(texts[:1]), "preemptions") is None
+    assert growth(read_texts(texts)[0], "preemptions") == 5
+    assert growth(read_texts(texts[:1])[0], "preemptions") is None
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
 
 

@@ -7,7 +7,7 @@ from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.prefix import shared_beginnings
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.threshold import threshold
-from headrace.plan.metrics_text import growth, values_of
+from headrace.telemetry.readings import growth, values_of
 
 
 def batch_of_one(subject: Subject) -> Outcome:

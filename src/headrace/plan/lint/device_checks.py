@@ -7,9 +7,9 @@ from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.threshold import threshold
-from headrace.plan.metrics_text import growth
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.weights_memory import weights_quantity
+from headrace.telemetry.readings import growth
 
 _ENGINE_NEEDED = "an engine's config"
 _CONTEXT_TOKENS = 2048

@@ -11,8 +11,8 @@ from headrace.plan.lint.gateway_setup import GatewaySetup
 from headrace.plan.lint.setting import Setting
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.traffic import lengths_of
-from headrace.plan.metrics_text import growth
 from headrace.plan.run_file import percentile
+from headrace.telemetry.readings import growth
 
 _CONFIG_NEEDED = "a gateway's config (LiteLLM's YAML)"
 _MOST_ATTEMPTS = 4

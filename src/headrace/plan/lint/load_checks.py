@@ -9,8 +9,8 @@ from typing import NamedTuple
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.threshold import threshold
-from headrace.plan.metrics_text import Reading, values_of
 from headrace.plan.run_file import Request, Run, percentile
+from headrace.telemetry.readings import Reading, values_of
 
 _RUN_NEEDED = "a run of `headrace bench load --save`"
 _IDLE_S = 30.0

@@ -7,10 +7,10 @@ from headrace.plan.lint import planned
 from headrace.plan.lint.finding import Check, Evidence, Found, Needs, Outcome
 from headrace.plan.lint.subject import Subject
 from headrace.plan.memory import Storage
-from headrace.plan.metrics_text import growth
 from headrace.plan.replica import Replica
 from headrace.plan.speculation import acceptance_for, expected_tokens_per_pass, paying_batches
 from headrace.plan.speed import SpeedModel
+from headrace.telemetry.readings import growth
 
 _CONTEXT_TOKENS = 2048
 _LARGEST_BATCH = 256

@@ -1,0 +1,117 @@
+"""What a server's stored /metrics texts tell: the names that vLLM and headrace use, read once.
+
+A server that has none of them tells nothing. Of several engines values are added, and shares
+averaged. A counter that falls has begun anew with its server, and counts from 0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+# Of several names the first that a text has counts: older versions of vLLM wrote the later ones.
+_NAMES = {
+    "kv": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    "running": ("vllm:num_requests_running",),
+    "waiting": ("vllm:num_requests_waiting",),
+    "hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "preemptions": ("vllm:num_preemptions_total",),
+    "prompt": ("vllm:prompt_tokens_total",),
+    "output": ("vllm:generation_tokens_total",),
+    "drafted": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "bytes": ("headrace:step_bytes_total",),
+    "operations": ("headrace:step_operations_total",),
+    "stepped": ("headrace:step_seconds_sum",),
+    "steps": ("headrace:engine_steps_total",),
+    "begun": ("vllm:request_prefill_time_seconds_count",),
+    "queued": ("vllm:request_queue_time_seconds_sum",),
+    "prefilled": ("vllm:request_prefill_time_seconds_sum",),
+    "read_limit": ("headrace:read_limit_bytes_per_second",),
+    "compute_limit": ("headrace:compute_limit_operations_per_second",),
+    "started": ("process_start_time_seconds",),
+}
+_COUNTERS = frozenset({
+    "hits", "queries", "preemptions", "prompt", "output", "drafted", "accepted", "bytes",
+    "operations", "stepped", "steps", "begun", "queued", "prefilled",
+})  # fmt: skip
+_OURS = re.compile(rf"(?:{'|'.join(name for names in _NAMES.values() for name in names)})[\s{{]")
+_SAMPLE = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*[\s{]")
+
+
+class Reading(NamedTuple):
+    """at_s: second of the run. values: by the short names above. engines: series of one gauge."""
+
+    at_s: float
+    values: Mapping[str, float]
+    engines: int = 1
+
+
+def read_texts(texts: Iterable[tuple[int, str]]) -> tuple[list[Reading], int]:
+    """Of (ns of the run, text) in any order: readings in order of time, and how many texts are not
+    Prometheus's format. A text that tells nothing of ours is a reading without values."""
+    readings: list[Reading] = []
+    unread = 0
+    for at_ns, text in sorted(texts):
+        values = _values(text)
+        if values is None:
+            unread += 1
+            continue
+        found = {
+            short: next(values[name] for name in names if name in values)
+            for short, names in _NAMES.items()
+            if any(name in values for name in names)
+        }
+        sums = {short: sum(many) for short, many in found.items()}
+        if "kv" in sums:
+            sums["kv"] /= len(found["kv"])
+        readings.append(Reading(at_ns / 1e9, sums, len(found.get("running", ())) or 1))
+    return readings, unread
+
+
+def grown(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
+    """By how much each counter grew from one reading to the next, of those that both have."""
+    return {
+        name: new[name] - old[name] if new[name] >= old[name] else new[name]
+        for name in new
+        if name in _COUNTERS and name in old
+    }
+
+
+def growth(readings: Sequence[Reading], name: str) -> float | None:
+    """By how much a counter grew over all of them. None where it is not told twice."""
+    if name not in _COUNTERS:
+        raise ValueError(f"{name} is no counter")
+    told = [one.values for one in readings if name in one.values]
+    if len(told) < 2:
+        return None
+    return sum(grown(old, new)[name] for old, new in pairwise(told))
+
+
+def values_of(readings: Sequence[Reading], name: str) -> list[float]:
+    """Of a gauge, in order of time."""
+    return [one.values[name] for one in readings if name in one.values]
+
+
+def _values(text: str) -> dict[str, list[float]] | None:
+    """Of our names, those of each series; None of what is not Prometheus's format."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not all(_SAMPLE.match(line) for line in lines):
+        return None
+    # A server tells hundreds of others in each of thousands of texts.
+    ours = "".join(f"{line}\n" for line in lines if _OURS.match(line))
+    values: dict[str, list[float]] = {}
+    try:
+        for family in text_string_to_metric_families(ours):
+            for sample in family.samples:
+                if math.isfinite(sample.value):
+                    values.setdefault(sample.name, []).append(sample.value)
+    except ValueError:
+        return None
+    return values
