@@ -81,10 +81,11 @@ class Predictor:
         )
         ttft, tpot = _times(replica.model, row, load)
         step = replica.model.decode_step(row.batch, load.middle_context_tokens)
-        return Prediction(
-            row, ttft, tpot, _times(best, row, load)[1], _times(worst, row, load)[1],
-            step.bottleneck,
-        )  # fmt: skip
+        low, high = _times(best, row, load)[1], _times(worst, row, load)[1]
+        seen = replica.model.setup.efficiencies.decode_spread(row.batch)
+        if seen is not None:
+            low, high = min(low, tpot * seen.low), max(high, tpot * seen.high)
+        return Prediction(row, ttft, tpot, low, high, step.bottleneck)
 
     def _replica(self, model: str, hardware: str, tensor: int, quantization: str) -> Replica:
         catalog = self._catalog
@@ -169,8 +170,40 @@ def report(predictions: list[Prediction], left_out: Counter[str]) -> str:
          lambda one: (one.row.model, one.row.hardware, str(one.row.tensor))),
     ]  # fmt: skip
     parts += [grouped(ones, key, [head]) for head, ones, key in keys if ones]
+    inside, total = others_hold(closed)
+    if total:
+        parts.append(
+            f"closed loop: bands made of all other models hold {inside} of {total} rows "
+            f"({inside / total:.0%})"
+        )
     parts.append(table(["left out", "rows"], [[why, count] for why, count in left_out.items()]))
     return "\n\n".join(parts)
+
+
+def others_hold(predictions: list[Prediction]) -> tuple[int, int]:
+    """Of how many rows the band of a model that was not looked at holds the measured TPOT.
+
+    For each model the 10th and 90th percentiles of measured over planned of all other models are
+    taken, by batch, as the catalog's constants are of all; how many rows of it are within, and how
+    many it has.
+    """
+    ratios: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for one in predictions:
+        if one.tpot_error is not None:
+            ratios[one.row.model, _decade(one.row.batch)].append(1 / (1 + one.tpot_error))
+    inside = total = 0
+    for (model, batch), own in ratios.items():
+        others = [
+            ratio
+            for (name, size), found in ratios.items()
+            if size == batch and name != model
+            for ratio in found
+        ]
+        if len(others) >= QUANTILES:
+            cuts = statistics.quantiles(others, n=QUANTILES, method="inclusive")
+            inside += sum(cuts[0] <= ratio <= cuts[-1] for ratio in own)
+            total += len(own)
+    return inside, total
 
 
 def _decade(batch: int) -> str:

@@ -13,6 +13,8 @@ from headrace.catalog import Catalog
 from headrace.catalog.coverage import ITEM_KINDS, Coverage, load_coverage
 from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
+from headrace.config.nested_reference import sections_of
+from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.plan.lint.checks import CHECKS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -226,7 +228,31 @@ def _row(cells: Iterable[object]) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-PAGES = {"flags.md": flags_page, "commands.md": commands_page, "coverage.md": coverage_page,
+def gateway_settings_page() -> str:
+    """docs/gateway-settings.md: every setting of the gateway's file."""
+    lines = [
+        "# What may stand in gateway.yaml",
+        "",
+        "How it is used: [gateway.md](gateway.md). Unknown names are errors, with the line and the",
+        "nearest known one. Secrets are `env:NAME`, `file:PATH` or, with a warning, themselves.",
+        "This page is generated: `make docs`.",
+    ]
+    for section in sections_of(GatewaySettings):
+        lines += ["", f"## {section.path or 'The file'}", "", _escaped(section.text), ""]
+        lines += ["| name | values | default | meaning |", "|---|---|---|---|"]
+        for one in section.settings:
+            cells = (f"`{one.name}`", one.values, one.default, one.meaning)
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """Names in braces and angles are not markup."""
+    return text.replace("<", "&lt;")
+
+
+PAGES = {"flags.md": flags_page, "gateway-settings.md": gateway_settings_page,
+         "commands.md": commands_page, "coverage.md": coverage_page,
          "plan-lint.md": lint_page, "contradictions.md": contradictions_page}  # fmt: skip
 
 

@@ -52,6 +52,16 @@ def test_only_what_is_asked_for_is_timed(prompt: int, new: int, batch: int, dept
     run_case(exact, case, repeats=1)
 
 
+def test_nothing_of_a_prompt_is_in_the_cache_from_another_test() -> None:
+    """Prompts of one seed that begin alike would be, and what is found there takes no time."""
+    model = MockModel()
+    core = engine(model)
+    for case in (Case(32, 0, 1, 0), Case(100, 0, 1, 0), Case(100, 0, 2, 0), Case(100, 4, 1, 0)):
+        for first in (0, 2):
+            result = run_case(core, case, repeats=1, clock=Clock(model), first=first)
+            assert result.tokens_per_s == pytest.approx(1.0), (case, first)
+
+
 def test_decoding_takes_a_step_a_token() -> None:
     model = MockModel()
     result = run_case(engine(model), Case(0, 10, 4, 16), repeats=1, clock=Clock(model))

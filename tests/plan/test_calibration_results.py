@@ -20,7 +20,7 @@ from headrace.plan.calibration.measured import (
     steps_of,
     write_measured,
 )
-from headrace.plan.calibration.measuring import Book, Planned, Timed, grid, measure, seconds_of
+from headrace.plan.calibration.measuring import Book, Planned, grid, measure, seconds_of
 from headrace.plan.calibration.reading import read_engine_results
 from headrace.plan.model_shape import ModelShape, shape_of_catalog, shape_of_checkpoint
 from headrace.plan.roofline import Work
@@ -183,7 +183,7 @@ def test_how_long_it_takes_is_known_before() -> None:
         )
 
     # Two requests' context is there already when four come.
-    expected = 3 * of(planned[0].test) + 2 * of(planned[1].test) + 2 * of(EngineTest(512, 0, 2, 0))
+    expected = 4 * of(planned[0].test) + 2 * of(planned[1].test) + 2 * of(EngineTest(512, 0, 2, 0))
     assert seconds_of(planned, counter, 512, rates) == pytest.approx(expected)
     calibrated = seconds_of(grid(), counter, 512, TRUE["Q8_0"])
     assert 60 < calibrated < 300, "a few minutes of a model of 0.6B on two cores"
@@ -194,11 +194,11 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     planned = grid(1, most_positions=300)
     ran: list[EngineTest] = []
 
-    def run(one: Planned) -> Timed:
+    def run(test: EngineTest, _warm_up: bool, _number: int) -> float:
         if len(ran) == 2:
             raise KeyboardInterrupt
-        ran.append(one.test)
-        return Timed(100.0, 90.0, 110.0)
+        ran.append(test)
+        return 100.0
 
     with pytest.raises(KeyboardInterrupt):
         measure(Book(path), model, COUNTER, planned, run, now=lambda: NOW)
@@ -213,3 +213,30 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert book.done(other) == () and book.beside(other) == ()
     book.forget(model)
     assert book.done(model) == () and len(read_measured(path)) == 1
+
+
+def test_tests_are_repeated_in_rounds(tmp_path: Path) -> None:
+    """A slow minute spoils a run of several tests, and no median."""
+    path, model = tmp_path / "book.json", measured(tests=())
+    short, long = EngineTest(32, 0, 1, 0), EngineTest(64, 0, 1, 0)
+    planned = [Planned(short, 3, True), Planned(long, 1, False)]
+    ran: list[tuple[EngineTest, bool]] = []
+    ended: list[EngineTest] = []
+
+    def run(test: EngineTest, warm_up: bool, number: int) -> float:
+        assert number == ended.count(test), "runs of a test have prompts of their own"
+        ran.append((test, warm_up))
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        ended.append(test)
+        return 10.0 if len(ran) == 3 else 100.0
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(Book(path), model, COUNTER, planned, run, now=lambda: NOW)
+    assert ran[:3] == [(short, True), (long, False), (short, True)]
+    first = {row.test: row for row in Book(path).done(model)}
+    assert first[short].runs_tokens_per_s == (100.0, 10.0) and first[long].repeats == 1
+    measure(Book(path), model, COUNTER, planned, run, now=lambda: NOW)
+    assert ran[4:] == [(short, True)], "it goes on with the run that is missing"
+    row = next(one for one in Book(path).done(model) if one.test == short)
+    assert (row.tokens_per_s, row.least_tokens_per_s, row.repeats) == (100.0, 10.0, 3)

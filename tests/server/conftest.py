@@ -18,9 +18,9 @@ import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.config import ServerConfig
+from headrace.http.listen import listen, url_of
+from headrace.http.server import HttpServer
 from headrace.server.app import build_app
-from headrace.server.http import HttpServer
-from headrace.server.listen import listen, url_of
 from headrace.server.served import ServedModel
 from headrace.server.state import ServerState
 from headrace.text import ChatTemplate, Tokenizer, load_tokenizer

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import uvloop
 from starlette.types import ASGIApp
 
-from headrace.server.client_limits import ClientLimits
-from headrace.server.http import HttpServer
-from headrace.server.listen import listen
+from headrace.http.client_limits import ClientLimits
+from headrace.http.listen import listen
+from headrace.http.server import HttpServer
 
 PATIENCE_S = 10.0
 HEAD = b"Host: x\r\n"

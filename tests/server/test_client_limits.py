@@ -13,14 +13,14 @@ import pytest
 
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
-from headrace.server.app import build_app
-from headrace.server.client_limits import (
+from headrace.http.client_limits import (
     LINGER_S,
     MAX_HEADERS,
     MAX_TURNED_AWAY,
     MAX_URL_BYTES,
     ClientLimits,
 )
+from headrace.server.app import build_app
 from headrace.server.state import ServerState
 from headrace.text import Tokenizer
 from tests.server.conftest import served_model

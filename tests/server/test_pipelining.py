@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from headrace.engine.messages import Output, Submit
-from headrace.server.client_limits import AHEAD_BYTES, MAX_PIPELINED
+from headrace.http.client_limits import AHEAD_BYTES, MAX_PIPELINED
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, output, says
 from tests.server.raw import HEAD, RawClient, get, post, until

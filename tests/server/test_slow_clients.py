@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from headrace.engine.messages import Output, Submit
+from headrace.http.client_limits import ClientLimits
+from headrace.http.listen import listen
+from headrace.http.server import HttpServer
 from headrace.server.app import build_app
-from headrace.server.client_limits import ClientLimits
-from headrace.server.http import HttpServer
-from headrace.server.listen import listen
 from headrace.server.state import ServerState
 from headrace.text import Tokenizer
 from tests.server.conftest import served_model

@@ -13,11 +13,11 @@ import pytest
 
 from headrace.config import ServerConfig
 from headrace.errors import ConfigError
+from headrace.http.client_limits import ClientLimits
+from headrace.http.listen import Listener
+from headrace.http.tls import tls_context
 from headrace.server.app import build_app
-from headrace.server.client_limits import ClientLimits
-from headrace.server.listen import Listener
 from headrace.server.state import ServerState
-from headrace.server.tls import tls_context
 from tests.server.raw import serving
 from tests.server.serve_process import Process
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.config import ServerConfig
 from headrace.errors import ConfigError
-from headrace.server.listen import Listener
+from headrace.http.listen import Listener
 
 
 def listener(path: Path) -> Listener:

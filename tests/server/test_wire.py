@@ -15,8 +15,8 @@ import pytest
 from headrace.config import ServerConfig
 from headrace.engine.messages import Output, Submit
 from headrace.errors import EngineDeadError
+from headrace.http.headers import MAX_VALUE_CHARS, ignored_params
 from headrace.protocol.sse import SSEReader
-from headrace.server.headers import MAX_VALUE_CHARS, ignored_params
 from tests.server.conftest import MODEL, Running
 from tests.server.mock_engine import MockEngine, output, says
 

@@ -18,10 +18,10 @@ import msgspec
 
 from headrace.engine.limits import check_ranges
 from headrace.errors import RequestError
+from headrace.http.headers import MAX_VALUE_CHARS, ignored_params
 from headrace.protocol.openai.fields import ENDPOINTS
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import api_error
-from headrace.server.headers import MAX_VALUE_CHARS, ignored_params
 from headrace.server.reply import encode
 from tools.fuzz.harness import Target, main
 

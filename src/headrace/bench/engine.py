@@ -127,20 +127,24 @@ def run_case(
     repeats: int,
     seed: int = 0,
     warm_up: bool = True,
+    first: int = 0,
     clock: Callable[[], float] = time.perf_counter,
     on_run: Callable[[], None] | None = None,
 ) -> Result:
     """Measure one test on an idle engine with prefix caching.
 
     depth must be a multiple of its block size, so that all of it is found in the cache. warm_up: a
-    run before that is not counted, which long tests on a warm engine can do without. Raises
-    ConfigError for more than the KV cache holds, HeadraceError where a request fails.
+    run before that is not counted, which long tests on a warm engine can do without. first: runs of
+    this test that were made on this engine before, by other calls. Raises ConfigError for more than
+    the KV cache holds, HeadraceError where a request fails.
     """
     check_fits(core, case)
     runs = []
     for index in range(0 if warm_up else 1, repeats + 1):
-        # Other prompts each time where those are timed, or they would be found in the cache.
-        draw = random.Random(seed + index if case.prompt else seed)
+        # Other prompts each time where those are timed, also than those of other tests: a shorter
+        # one with the same beginning would be found in the cache.
+        own = f"{seed} {case.name} {case.batch} {first + index}"
+        draw = random.Random(own if case.prompt else seed)
         run = _run_once(core, case, draw, clock)
         if index:
             runs.append(run)

@@ -37,6 +37,9 @@ COMMANDS = {
         "headrace.cli.catalog:catalog", "Tell facts about models, hardware and prices."
     ),
     "plan": CommandEntry("headrace.cli.plan:plan", "Predict what fits, how fast, at what cost."),
+    "gateway": CommandEntry(
+        "headrace.cli.gateway:gateway", "Put one address in front of many providers and engines."
+    ),
     "pull": CommandEntry("headrace.cli.pull:pull", "Fetch a model from the hub."),
     "list": CommandEntry("headrace.cli.list_models:list_models", "List the models on this disk."),
     "rm": CommandEntry("headrace.cli.rm:rm", "Remove a fetched model."),

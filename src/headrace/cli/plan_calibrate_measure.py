@@ -17,8 +17,8 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.engine.core import EngineCore
-    from headrace.plan.calibration.measured import Measured
-    from headrace.plan.calibration.measuring import Book, Planned, Timed
+    from headrace.plan.calibration.measured import EngineTest, Measured
+    from headrace.plan.calibration.measuring import Book, Planned
     from headrace.plan.calibration.rates import StepRates
     from headrace.plan.roofline import Work
 
@@ -67,7 +67,7 @@ def _measure(
     from headrace.engine.load import load_engine
     from headrace.plan.calibration.engine_rows import counter_of, measured_of
     from headrace.plan.calibration.measured import MachineId
-    from headrace.plan.calibration.measuring import grid, measure, seconds_of
+    from headrace.plan.calibration.measuring import grid, left_of, measure, seconds_of
     from headrace.plan.model_shape import shape_of_checkpoint
     from headrace.telemetry.machine import this_machine
     from headrace.weights.store.resolve import resolve_model
@@ -102,36 +102,36 @@ def _measure(
     )
     if fresh:
         book.forget(model)
-    done = {row.test for row in book.done(model)}
-    left = tuple(one for one in planned if one.test not in done)
+    left = left_of(book, model, planned)
+    done = len(planned) - len(left)
     seconds = seconds_of(left, counter, model.step_tokens, _guess(model, core))
-    kept = f", {len(done)} are kept" if done else ""
+    kept = f", {done} are kept" if done else ""
     click.echo(
         f"{len(left)} tests, about {math.ceil(seconds / 60)} min{kept}; nothing else "
         "should run meanwhile",
         err=True,
     )
     with counting("measuring") as progress:
-        begun = 0
+        begun, runs = 0, sum(one.repeats for one in left)
 
-        def on_test(one: Planned) -> None:
+        def on_run(_test: EngineTest) -> None:
             nonlocal begun
-            progress(begun, len(left))
+            progress(begun, runs)
             begun += 1
 
-        def run(one: Planned) -> Timed:
-            return _run(core, one)
+        def run(test: EngineTest, warm_up: bool, number: int) -> float:
+            return _run(core, test, warm_up, number)
 
-        measure(book, model, counter, left, run, now=lambda: datetime.now(UTC), on_test=on_test)
+        measure(book, model, counter, planned, run, now=lambda: datetime.now(UTC), on_run=on_run)
     return model
 
 
-def _run(core: EngineCore, one: Planned) -> Timed:
+def _run(core: EngineCore, test: EngineTest, warm_up: bool, number: int) -> float:
     from headrace.bench.engine import Case, run_case
-    from headrace.plan.calibration.measuring import Timed
 
-    result = run_case(core, Case(*one.test), repeats=one.repeats, warm_up=one.warm_up)
-    return Timed(result.tokens_per_s, result.least_tokens_per_s, result.most_tokens_per_s)
+    # Each call makes two runs at most.
+    case, first = Case(*test), 2 * number
+    return run_case(core, case, repeats=1, warm_up=warm_up, first=first).tokens_per_s
 
 
 def _that_fit(core: EngineCore, planned: Sequence[Planned]) -> tuple[Planned, ...]:

@@ -16,6 +16,8 @@ from headrace.catalog.rows.price import Price
 from headrace.errors import ConfigError
 from headrace.plan.checked import above_zero, not_below, share
 
+LEAST_UTILIZATION = 1e-4
+"""Below an hour in a year prices run out of all bounds."""
 HOURS_PER_YEAR = 8760.0
 HOURS_PER_MONTH = 730.0
 _MILLION = 1e6
@@ -140,10 +142,19 @@ def joules_per_token(power_w: float, tokens_per_s: float) -> float:
     return power_w / above_zero("tokens_per_s", tokens_per_s, "an idle machine makes no token")
 
 
+def busy_share(utilization: float) -> float:
+    """`utilization`, at least LEAST_UTILIZATION and at most 1; raises ConfigError."""
+    not_below(
+        "utilization", utilization, LEAST_UTILIZATION,
+        "it is the share of hours with work, and an hour in a year is 0.0001; what is hardly ever "
+        "busy has no price per token worth knowing",
+    )  # fmt: skip
+    return share("utilization", utilization, "it is the share of hours with work")
+
+
 def _token_cost(hour: HourCost, tokens_per_s: float, utilization: float) -> TokenCost:
     above_zero("tokens_per_s", tokens_per_s, "an hour without tokens has no price per token")
-    above_zero("utilization", utilization, "hardware that is never busy has no price per token")
-    share("utilization", utilization, "it is the share of hours with work")
+    busy_share(utilization)
     per_hour = tokens_per_s * 3600 * utilization
     return TokenCost(
         hardware_usd_per_million_tokens=hour.hardware_usd_per_hour / per_hour * _MILLION,

@@ -33,7 +33,6 @@ from headrace.plan.cost_figures import (
 )
 from headrace.plan.cost_terms import CostTerms, owned, rent_of
 from headrace.plan.parallel_notes import parallel_notes
-from headrace.plan.published_spread import published_spread
 from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
 from headrace.plan.speed import Load
@@ -178,8 +177,6 @@ def cost_plan(
             served = served_figure(speed)
             of_speed = (replica.weights, *speed_figures(replica.model, speed, replica.weights))
             notes += speed.assumptions
-            spread = published_spread(catalog, replica.model, load.batch)
-            notes += (spread,) if spread else ()
         else:
             above_zero("tokens_per_s", tokens_per_s, "it is what the replica was seen to serve")
             served = measured_served_figure(tokens_per_s)

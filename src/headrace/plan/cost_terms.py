@@ -8,8 +8,8 @@ from headrace.catalog import Catalog
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows.hardware import Hardware
 from headrace.errors import ConfigError
-from headrace.plan.checked import above_zero, not_below, share
-from headrace.plan.cost import OwnedHardware
+from headrace.plan.checked import not_below
+from headrace.plan.cost import OwnedHardware, busy_share
 from headrace.plan.hardware_memory import constant, constant_span
 from headrace.plan.quantity import Input, input_of_fact
 
@@ -44,8 +44,7 @@ class CostTerms:
     idle_power_share: float = _ALL_OF_IT
 
     def __post_init__(self) -> None:
-        above_zero("utilization", self.utilization, "hardware never busy has no price per token")
-        share("utilization", self.utilization, "it is the share of hours with work")
+        busy_share(self.utilization)
         for name in ("rent_usd_per_hour", "price_usd", "power_w"):
             value = getattr(self, name)
             if value is not None:

@@ -14,9 +14,11 @@ from headrace.catalog.rows.hardware import Hardware
 from headrace.errors import CatalogError
 from headrace.plan.calibration.rates import StepRates
 from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.hardware_memory import constant_span
 from headrace.plan.quantity import Basis, Input, input_of_fact
 
 _MICROSECONDS = 1e-6
+_COMPARED_BATCHES = (4, 16, 64, 256)
 
 End = Literal["best", "worst"]
 PlanBasis = Literal["calibrated", "from data sheet"]
@@ -58,8 +60,22 @@ class Efficiency:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecodeSpread:
+    """How far TPOTs that others measured lay from those planned: eight in ten of them between
+    `low` and `high` times those, at batches up to `most_batch`. source: the catalog's constant."""
+
+    most_batch: int
+    low: float
+    high: float
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Efficiencies:
     """bandwidth: MBU of decode. compute: MFU of products. operation_s: each kernel launched.
+
+    decode_spreads: by batch, ascending, and of all beyond the last; () where none was compared.
 
     rates: of a calibration; times are computed with them, and the shares say what they come to.
     rates_error: the share by which those times may be off. origin: the calibration's file, date and
@@ -69,6 +85,7 @@ class Efficiencies:
     bandwidth: Efficiency
     compute: Efficiency
     operation_s: float = 0.0
+    decode_spreads: tuple[DecodeSpread, ...] = ()
     rates: StepRates | None = None
     rates_error: float = 0.0
     origin: str = ""
@@ -77,6 +94,11 @@ class Efficiencies:
     def basis(self) -> PlanBasis:
         """What every plan says of its times."""
         return "from data sheet" if self.rates is None else "calibrated"
+
+    def decode_spread(self, batch: int) -> DecodeSpread | None:
+        """What was compared at such batches."""
+        found = (one for one in self.decode_spreads if batch <= one.most_batch)
+        return next(found, self.decode_spreads[-1] if self.decode_spreads else None)
 
     def at(self, end: End) -> Efficiencies:
         """The same with both shares at their best or their worst end, without a band."""
@@ -91,7 +113,7 @@ class Efficiencies:
             rates = rates.slowed(1 / off if end == "best" else off)
         return replace(
             self, bandwidth=one(self.bandwidth), compute=one(self.compute), rates=rates,
-            rates_error=0.0,
+            rates_error=0.0, decode_spreads=(),
         )  # fmt: skip
 
 
@@ -116,6 +138,7 @@ def stated_efficiencies(catalog: Catalog, hardware: Hardware) -> Efficiencies:
         bandwidth=_stated(catalog, "mbu-decode-consumer" if consumer else "mbu-decode-server"),
         compute=_stated(catalog, "mfu-prefill"),
         operation_s=_middle(catalog, "operation-latency") * _MICROSECONDS if is_gpu else 0.0,
+        decode_spreads=() if consumer else _decode_spreads(catalog),
     )
 
 
@@ -124,6 +147,19 @@ def consumer_efficiencies(catalog: Catalog) -> Efficiencies:
     return Efficiencies(
         bandwidth=_stated(catalog, "mbu-decode-consumer"), compute=_stated(catalog, "mfu-prefill")
     )
+
+
+def _decode_spreads(catalog: Catalog) -> tuple[DecodeSpread, ...]:
+    """The constants published-tpot-to-batch-N, which were compared on servers' GPUs."""
+    found = []
+    for most_batch in _COMPARED_BATCHES:
+        name = f"published-tpot-to-batch-{most_batch}"
+        low, high = constant_span(catalog, name)
+        as_of = catalog.constants[name].fact("figure").as_of.isoformat()
+        found.append(
+            DecodeSpread(most_batch=most_batch, low=low, high=high, source=name, as_of=as_of)
+        )
+    return tuple(found)
 
 
 def _stated(catalog: Catalog, name: str) -> Efficiency:

@@ -91,7 +91,8 @@ class PassTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """A time in seconds with the best and the worst efficiencies that are stated."""
+    """A time in seconds, and between which it is expected: with the best and the worst efficiencies
+    that are stated, and for decode with what others measured."""
 
     best_s: float
     value_s: float
@@ -203,16 +204,18 @@ class SpeedModel:
         """What a request sees and the replica yields under `load`."""
         prefill, decode = self._passes(load)
         best, worst = (self.at(end)._passes(load) for end in ("best", "worst"))
-        rest = load.output_tokens - 1
+        tpot = self._seen(_band(best[1].seconds, decode.seconds, worst[1].seconds), load.batch)
+        wanted = load.output_tokens
         throughput = load.batch / decode.seconds
         devices = self.setup.parallelism.devices
         return Speed(
             load=load,
             ttft=_band(best[0].seconds, prefill.seconds, worst[0].seconds),
-            tpot=_band(best[1].seconds, decode.seconds, worst[1].seconds),
+            tpot=tpot,
             e2e=_band(
-                *(e2e_s(one.seconds, two.seconds, rest + 1) for one, two in
-                  (best, (prefill, decode), worst))
+                e2e_s(best[0].seconds, tpot.best_s, wanted),
+                e2e_s(prefill.seconds, tpot.value_s, wanted),
+                e2e_s(worst[0].seconds, tpot.worst_s, wanted),
             ),
             user_tokens_per_s=1 / decode.seconds,
             system_tokens_per_s=throughput,
@@ -221,7 +224,18 @@ class SpeedModel:
             prefill_bottleneck=prefill.bottleneck,
             decode_bottleneck=decode.bottleneck,
             assumptions=self.assumptions,
-        )  # fmt: skip
+        )
+
+    def _seen(self, tpot: Band, batch: int) -> Band:
+        """A band that also holds eight in ten of what others measured at such batches."""
+        spread = self.setup.efficiencies.decode_spread(batch)
+        if spread is None:
+            return tpot
+        return _band(
+            min(tpot.best_s, tpot.value_s * spread.low),
+            tpot.value_s,
+            max(tpot.worst_s, tpot.value_s * spread.high),
+        )
 
     def sweep(self, batches: Iterable[int], contexts: Iterable[int]) -> tuple[SpeedPoint, ...]:
         """Decoding at each batch and context, contexts outside."""
@@ -306,6 +320,11 @@ class SpeedModel:
                 f"compute reached is {_range(compute.low, compute.value, compute.high)} of the "
                 f"data sheet ({compute.source})",
             ]
+        if setup.efficiencies.decode_spreads:
+            said.append(
+                "the band of TPOT is as wide as eight in ten of the measurements of others lay "
+                "from their plans at such batches (published-tpot-to-batch-N)"
+            )
         if setup.efficiencies.operation_s:
             said.append(
                 f"a step launches {_KERNELS_PER_LAYER} kernels a layer, each of at least "

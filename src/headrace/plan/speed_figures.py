@@ -35,10 +35,11 @@ def speed_figures(
         _given("prompt", load.prompt_tokens, "tokens"),
         _given("cached", load.cached_tokens, "tokens"),
     )
-    decode = (
+    decode: tuple[Input, ...] = (
         _given("batch", load.batch, "requests"),
         _given("context", load.middle_context_tokens, "tokens"),
     )
+    decode += _spread(efficiencies, load.batch)
     ttft = _seconds("speed.ttft", "TTFT", speed.ttft, formulas[0], (*prompt, *common))
     tpot = _seconds("speed.tpot", "TPOT", speed.tpot, formulas[1], (*decode, *common))
     e2e = _seconds(
@@ -56,6 +57,19 @@ def speed_figures(
         high=load.batch / speed.tpot.best_s,
     )
     return ttft, tpot, e2e, throughput
+
+
+def _spread(efficiencies: Efficiencies, batch: int) -> tuple[Input, ...]:
+    """What the band of a TPOT is as wide as, where it is not a calibration's."""
+    spread = efficiencies.decode_spread(batch)
+    if spread is None:
+        return ()
+    middle = (spread.low + spread.high) / 2
+    said = f"{spread.low:g} to {spread.high:g}, eight in ten; only the band is made with it"
+    return (
+        Input("TPOT of others over the planned", middle, "x", spread.source, "measured",
+              spread.as_of, note=said),
+    )  # fmt: skip
 
 
 _RATE_UNITS = (("_bytes_per_s", "byte/s"), ("_per_s", "operation/s"), ("_s", "s"), ("", ""))

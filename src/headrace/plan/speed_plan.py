@@ -8,7 +8,6 @@ from typing import Any
 
 from headrace.plan.disaggregation import Apart
 from headrace.plan.parallel_notes import parallel_notes
-from headrace.plan.published_spread import published_spread
 from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
 from headrace.plan.speculation import BatchSpeedup, batch_speedup, paying_batches
@@ -160,8 +159,6 @@ def speed_plan(
         points += model.sweep(chosen, (length,))
     if replica.place.note:
         notes += (replica.place.note,)
-    if spread := published_spread(replica.catalog, model, load.batch):
-        notes += (spread,)
     return SpeedPlan(
         replica=replica,
         speed=speed,

@@ -9,12 +9,12 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import shown
+from headrace.http.headers import REQUEST_ID, request_id_from
 from headrace.server.access_log import Observed, tell_refused
 from headrace.server.api_error import ApiError
 from headrace.server.auth import KeyGuard
 from headrace.server.call import EndpointApp, Handler
 from headrace.server.cors import with_cors
-from headrace.server.headers import REQUEST_ID, request_id_from
 from headrace.server.reply import error_reply
 from headrace.server.routes import admin
 from headrace.server.routes.chat import chat_completions

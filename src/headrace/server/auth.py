@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.config.server_settings import ServerConfig
 from headrace.errors import ConfigError
+from headrace.http.headers import REQUEST_ID, request_id_from
 from headrace.server.api_error import ApiError
-from headrace.server.headers import REQUEST_ID, request_id_from
 from headrace.server.reply import error_reply
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/docs"})

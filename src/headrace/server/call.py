@@ -19,11 +19,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.engine.limits import check_ranges
+from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.protocol.request import Endpoint, parse_request
 from headrace.server.api_error import CLIENT_GONE, ClientGoneError, api_error
 from headrace.server.connection import read_json, unless_gone
 from headrace.server.event_stream import EventStream
-from headrace.server.headers import IGNORED_PARAMS, REQUEST_ID, ignored_params, request_id_from
 from headrace.server.off_loop import off_loop
 from headrace.server.open_calls import OpenCall, cancelled
 from headrace.server.reply import error_reply

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from headrace.server.loading_line import LoadingLine
 
 if TYPE_CHECKING:
+    from headrace.http.server import HttpServer
     from headrace.server.drain import Drain
-    from headrace.server.http import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -26,31 +24,6 @@ logger = logging.getLogger(__name__)
 TELL_EVERY_S = 0.5
 # How often it is looked whether clients have taken what was written to them.
 FLUSH_LOOK_S = 0.02
-
-
-class Signals(NamedTuple):
-    """stop is set by the first signal, hurry by the second."""
-
-    stop: asyncio.Event
-    hurry: asyncio.Event
-
-
-@contextmanager
-def signals() -> Iterator[Signals]:
-    """Takes SIGINT and SIGTERM over; to be used in the running event loop."""
-    heard = Signals(asyncio.Event(), asyncio.Event())
-
-    def note() -> None:
-        (heard.hurry if heard.stop.is_set() else heard.stop).set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, note)
-    try:
-        yield heard
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 async def finish_accepted(

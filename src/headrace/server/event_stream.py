@@ -15,10 +15,10 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.http.headers import EVENT_STREAM
 from headrace.protocol import sse
 from headrace.server.api_error import ApiError, api_error
 from headrace.server.connection import end_tasks, gone
-from headrace.server.headers import EVENT_STREAM
 
 # Proxies and clients give up on a silent connection after 30 s or more.
 KEEP_ALIVE_S = 15.0

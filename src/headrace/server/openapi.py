@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from headrace import __version__
+from headrace.http.headers import IGNORED_PARAMS, REQUEST_ID
 from headrace.protocol.openai.error import ErrorBody
-from headrace.server.headers import IGNORED_PARAMS, REQUEST_ID
 from headrace.server.openapi_operations import (
     EVENTS,
     JSON,

@@ -20,12 +20,13 @@ import msgspec
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.errors import HeadraceError
+from headrace.http.file_limit import raise_file_limit
+from headrace.http.listen import Listener
+from headrace.http.signals import signals
+from headrace.http.tls import tls_context
 from headrace.server.announce import Times, announce, warn_of_strangers
-from headrace.server.ending import finish_accepted, signals
-from headrace.server.file_limit import raise_file_limit
-from headrace.server.listen import Listener
+from headrace.server.ending import finish_accepted
 from headrace.server.loading_line import LoadingLine
-from headrace.server.tls import tls_context
 from headrace.server.tracing import require_tracing
 from headrace.telemetry.logs import configure_logging
 
@@ -103,9 +104,9 @@ async def _serve(
         )
         await asyncio.sleep(0)  # the task runs,
         await asyncio.sleep(0)  # and the process is spawned before the imports below
+        from headrace.http.client_limits import ClientLimits
+        from headrace.http.server import HttpServer
         from headrace.server.app import build_app
-        from headrace.server.client_limits import ClientLimits
-        from headrace.server.http import HttpServer
         from headrace.server.state import ServerState
         from headrace.server.status_line import tell_status
 

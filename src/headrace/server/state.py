@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
 from headrace.engine.supervision import EngineRecovered, EngineRestarting, Event
+from headrace.http.request_id import random_id
 from headrace.server.admission import Admission
 from headrace.server.api_error import engine_trouble, model_is_loading
 from headrace.server.drain import Drain
@@ -35,11 +35,6 @@ logger = logging.getLogger(__name__)
 WORKERS = 2
 # Names of unknown fields that are remembered as logged; clients choose them, so there is an end.
 LOGGED_NAMES = 1000
-
-
-def random_id() -> str:
-    """32 hexadecimal digits nobody can guess."""
-    return os.urandom(16).hex()
 
 
 def _num_tasks() -> int:

@@ -8,7 +8,23 @@ import msgspec
 
 from headrace.catalog.rows.row import Count, Factor, Figure, Row, Share, UsdPerMillionTokensSpan
 
-Category = Literal["model-api", "router", "gpu-rental", "serverless-gpu", "gateway", "hub", "edge"]
+Category = Literal[
+    "model-api", "router", "gpu-rental", "serverless-gpu", "gateway", "hub", "edge", "server"
+]
+Dialect = Literal[
+    "openai-chat", "anthropic", "gemini", "bedrock", "cohere", "mistral", "ollama", "replicate"
+]
+Auth = Literal[
+    "bearer",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-portkey-api-key",
+    "token",
+    "aws",
+    "google",
+    "none",
+]
 Tier = Literal["frontier", "value", "infrastructure", "speed", "enterprise"]
 
 
@@ -16,13 +32,21 @@ class Provider(Row, frozen=True, kw_only=True):
     """Who sells or routes, and on which terms.
 
     batch_discount_share: off the list price for work that may wait. cache_read_share and
-    cache_write_factor: of the input price, where no price row says it for the model.
+    cache_write_factor: of the input price, where no price row says it for the model. dialect: what
+    its chat API speaks, variant: which of the OpenAI-compatible kinds, where it is one.
+    key_variable: of the environment, as its own tools read the key. auth: how the key is sent;
+    "aws" is a signature or a bearer key, "google" an access token of Google Cloud. base_url: where
+    its API begins; names in braces are for people to fill in.
     """
 
     category: Category | None = None
     tier: Tier | None = None
     base_url: str | None = None
     api: str | None = None
+    dialect: Dialect | None = None
+    variant: str | None = None
+    key_variable: str | None = None
+    auth: Auth | None = None
     self_hosted: bool | None = None
     models: tuple[str, ...] = ()
     regions: Count | None = None

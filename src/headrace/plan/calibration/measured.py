@@ -58,7 +58,11 @@ class Steps(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A test and how long it took. repeats: of which `tokens_per_s` is the median."""
+    """A test and how long it took. repeats: of which `tokens_per_s` is the median.
+
+    runs_tokens_per_s: each of them in the order in which they were made; () where only the median,
+    the least and the most are known.
+    """
 
     prompt: int
     new: int
@@ -69,6 +73,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     most_tokens_per_s: float
     repeats: int
     steps: tuple[Steps, ...]
+    runs_tokens_per_s: tuple[float, ...] = ()
 
     @property
     def test(self) -> EngineTest:

@@ -6,6 +6,7 @@ file holds what is done after every test, so that a run that was ended goes on w
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -40,22 +41,16 @@ _LONGEST_TOKENS = 4096
 
 
 class Planned(NamedTuple):
-    """A test and how it is run. warm_up: one run before that is not counted."""
+    """A test and how it is run. warm_up: before each run one that is not counted."""
 
     test: EngineTest
     repeats: int
     warm_up: bool
 
 
-class Timed(NamedTuple):
-    """Tokens per second of all requests of a test together: median, least, most."""
-
-    tokens_per_s: float
-    least_tokens_per_s: float
-    most_tokens_per_s: float
-
-
-Run = Callable[[Planned], Timed]
+Run = Callable[[EngineTest, bool, int], float]
+"""A test, whether to run it once before without a clock, and its number among the runs of that test
+from 0: each has to have prompts of its own. Gives tokens/s of all its requests together."""
 
 
 def grid(
@@ -99,7 +94,7 @@ def seconds_of(
     total = 0.0
     deepest: dict[int, int] = {}
     for one in planned:
-        runs = one.repeats + one.warm_up
+        runs = one.repeats * (1 + one.warm_up)
         total += runs * _test_s(one.test, counter, step_tokens, rates)
         test = one.test
         if test.depth and test.batch > deepest.get(test.depth, 0):
@@ -168,6 +163,18 @@ def _same(one: Measured, other: Measured) -> bool:
     )  # fmt: skip
 
 
+def left_of(book: Book, model: Measured, planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    """What `book` does not have of `model`: tests, each with the runs that are wanted still."""
+    done = {row.test: row for row in book.done(model)}
+    found = []
+    for one in planned:
+        row = done.get(one.test)
+        if row is None or row.repeats < one.repeats:
+            kept = 0 if row is None else len(row.runs_tokens_per_s)
+            found.append(one._replace(repeats=one.repeats - kept))
+    return tuple(found)
+
+
 def measure(
     book: Book,
     model: Measured,
@@ -176,29 +183,37 @@ def measure(
     run: Run,
     *,
     now: Callable[[], datetime],
-    on_test: Callable[[Planned], None] | None = None,
+    on_run: Callable[[EngineTest], None] | None = None,
 ) -> None:
     """Run what `book` does not have of `model`, a set without rows, and keep each as it comes.
 
-    on_test: called before each.
+    Tests are run in rounds, every one once before any is repeated: a slow minute of the machine
+    then spoils one run of several tests, which a median leaves out, and not all runs of one.
+    on_run: called before each.
     """
-    done = {row.test for row in book.done(model)}
-    for one in planned:
-        if one.test in done:
-            continue
-        if on_test is not None:
-            on_test(one)
-        timed = run(one)
-        test = one.test
-        row = Row(
-            prompt=test.prompt,
-            new=test.new,
-            batch=test.batch,
-            depth=test.depth,
-            tokens_per_s=timed.tokens_per_s,
-            least_tokens_per_s=timed.least_tokens_per_s,
-            most_tokens_per_s=timed.most_tokens_per_s,
-            repeats=one.repeats,
-            steps=steps_of(counter, test, model.step_tokens),
-        )
-        book.add(model, row, now())
+    left = left_of(book, model, planned)
+    for number in range(max((one.repeats for one in left), default=0)):
+        for one in left:
+            if number >= one.repeats:
+                continue
+            if on_run is not None:
+                on_run(one.test)
+            row = next((row for row in book.done(model) if row.test == one.test), None)
+            before = () if row is None else row.runs_tokens_per_s
+            runs = (*before, run(one.test, one.warm_up, len(before)))
+            book.add(model, _row(one.test, runs, counter, model.step_tokens), now())
+
+
+def _row(test: EngineTest, runs: tuple[float, ...], counter: StepCounter, step_tokens: int) -> Row:
+    return Row(
+        prompt=test.prompt,
+        new=test.new,
+        batch=test.batch,
+        depth=test.depth,
+        tokens_per_s=statistics.median(runs),
+        least_tokens_per_s=min(runs),
+        most_tokens_per_s=max(runs),
+        repeats=len(runs),
+        steps=steps_of(counter, test, step_tokens),
+        runs_tokens_per_s=runs,
+    )

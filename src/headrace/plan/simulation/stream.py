@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.checked import above_zero, share
+from headrace.plan.checked import above_zero, not_above, share
 from headrace.plan.simulation.arrival import Arrival
 
 _NS_PER_S = 1_000_000_000
 _HOUR_S = 3600.0
+MOST_DRAWN = 100_000_000
+"""A day of a thousand requests a second, which takes hours to simulate."""
 _CHUNK = 1024
 _NEAR_S = 30.0
 """How far from its original a copy of a request comes."""
@@ -78,6 +80,10 @@ def drawn(
     """
     above_zero("rate", rate, "requests a second")
     above_zero("duration", duration_s, "seconds")
+    not_above(
+        "rate times duration, in requests,", rate * duration_s, MOST_DRAWN,
+        "take a shorter duration; what settles in it holds for longer",
+    )  # fmt: skip
     if not burstiness >= _LEAST_BURSTINESS:
         raise ConfigError(
             f"burstiness is {shown(burstiness)}; it must be at least {_LEAST_BURSTINESS}: 1 is "

@@ -1,0 +1,151 @@
+"""`headrace gateway`: one address for every model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.gateway.routing.decision import Decision
+
+_CONFIG = click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    default=Path("gateway.yaml"),
+    help="The gateway's file. [default: gateway.yaml]",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(invoke_without_command=True)
+@_CONFIG
+@click.option("--host", help="Address to listen on, in place of the file's.")
+@click.option("--port", type=int, help="Port to listen on, in place of the file's; 0: a free one.")
+@_JSON
+@click.pass_context
+def gateway(
+    ctx: click.Context, config: Path, host: str | None, port: int | None, as_json: bool
+) -> None:
+    """Put one address in front of many providers and engines.
+
+    \b
+    headrace gateway                          serve what gateway.yaml says
+    headrace gateway check                    whether that file is right
+    headrace gateway explain chat             who would be asked, and why; sends nothing
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from headrace.gateway.run import Given, run
+
+    ctx.exit(run(config, Given(host, port), as_json=as_json))
+
+
+@gateway.command()
+@_CONFIG
+@_JSON
+@click.pass_context
+def check(ctx: click.Context, config: Path, as_json: bool) -> None:
+    """Read a file as the gateway would, and say what is wrong with it. Sends nothing.
+
+    Exit status 0: it would start; 1: it would not.
+    """
+    from headrace.gateway.building.providers import plain_secrets
+    from headrace.gateway.run import made
+    from headrace.gateway.settings.read import read_settings
+
+    warnings: list[str] = []
+    try:
+        settings = read_settings(config)
+        built = made(config, settings, None)
+    except HeadraceError as error:
+        if as_json:
+            click.echo(json.dumps({"right": False, "error": str(error)}))
+        else:
+            click.echo(f"not right: {error}", err=True)
+        ctx.exit(1)
+    for name, provider in settings.providers.items():
+        warnings += [
+            f"{field}: the secret stands in the file; write env:NAME or file:PATH"
+            for field in plain_secrets(name, provider)
+        ]
+    for name, route in built.router.routes.items():
+        for target in route.targets:
+            if target.price is None:
+                warnings.append(
+                    f"models.{name}: the price of {target.name} is not known; budgets refuse it "
+                    "unless they allow what has none (give it a price)"
+                )
+    told = {"right": True, "models": list(built.router.routes), "warnings": warnings}
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"right: {len(built.router.routes)} models, {len(settings.providers)} providers")
+    for one in warnings:
+        click.echo(f"warning: {one}")
+
+
+@gateway.command()
+@click.argument("model")
+@_CONFIG
+@click.option(
+    "--request",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A request's body as JSON; its provider, models and max_tokens count.",
+)
+@_JSON
+def explain(model: str, config: Path, request: Path | None, as_json: bool) -> None:
+    """Say who would be asked for MODEL, in which order and why, and who would not. Sends nothing.
+
+    \b
+    headrace gateway explain chat
+    headrace gateway explain chat:floor --request body.json --json
+    """
+    from headrace.gateway.routing.explain import decision_of
+    from headrace.gateway.run import made
+    from headrace.gateway.settings.read import read_settings
+
+    built = made(config, read_settings(config), None)
+    body = b"{}" if request is None else request.read_bytes()
+    decision = decision_of(built.router, model, body, now_s=0.0)
+    if as_json:
+        click.echo(json.dumps(_as_dict(decision)))
+        return
+    _print(decision)
+
+
+def _as_dict(decision: Decision) -> dict[str, Any]:
+    return {
+        "candidates": [
+            {
+                "target": one.target.name,
+                "provider": one.target.provider.name,
+                "model": one.model,
+                "score": None if one.score in (float("inf"), float("-inf")) else one.score,
+                "reasons": list(one.reasons),
+            }
+            for one in decision.candidates
+        ],
+        "left_out": [one._asdict() for one in decision.left_out],
+    }
+
+
+def _print(decision: Decision) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "target", "for", "why", title="asked in this order")
+    for number, one in enumerate(decision.candidates, 1):
+        table.add_row(str(number), one.target.name, one.model, "; ".join(one.reasons))
+    console = Console()
+    console.print(table)
+    if decision.left_out:
+        without = Table("target", "for", "why", title="not asked")
+        for left in decision.left_out:
+            without.add_row(left.target, left.model, left.reason)
+        console.print(without)

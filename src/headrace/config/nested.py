@@ -1,0 +1,139 @@
+"""From the values of a YAML file to nested typed settings; errors say line, path and remedy.
+
+Names are looked at before msgspec sees them, because an unknown one is mostly a known one mistyped.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.config.load import nearest
+from headrace.config.yaml_file import Document
+from headrace.errors import ConfigError, shown
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class _Reader:
+    """Reads one document. name: of the file, as errors show it."""
+
+    def __init__(self, lines: Mapping[str, int], name: str) -> None:
+        self._lines = lines
+        self._name = name
+
+    def error(self, path: str, message: str) -> ConfigError:
+        """An error at a path ("models.chat.targets.0.weight")."""
+        line = next((self._lines[one] for one in _and_parents(path) if one in self._lines), None)
+        where = self._name if line is None else f"{self._name}:{line}"
+        return ConfigError(f"{where}: {path}: {message}" if path else f"{where}: {message}")
+
+    def struct(self, value: Any, of: type[S], path: str) -> S:
+        """`value` as the settings `of`."""
+        if not isinstance(value, dict):
+            raise self.error(path, f"{shown(value)}: `name: value` lines are expected")
+        fields = {field.encode_name: field for field in msgspec.structs.fields(of)}
+        hints = typing.get_type_hints(of, include_extras=True)
+        found: dict[str, Any] = {}
+        for key, inner in value.items():
+            if key not in fields:
+                meant = nearest(str(key), fields) or f"; there are {', '.join(fields)}"
+                raise self.error(_join(path, key), f"unknown name{meant}")
+            field = fields[key]
+            found[field.name] = self.value(inner, hints[field.name], _join(path, key))
+        missing = [
+            name for name, field in fields.items() if field.required and field.name not in found
+        ]
+        if missing:
+            raise self.error(path, f"{' and '.join(missing)} must be given")
+        try:
+            return of(**found)
+        except (ConfigError, ValueError) as error:  # of a __post_init__
+            raise self.error(path, str(error)) from error
+
+    def value(self, value: Any, wanted: Any, path: str) -> Any:
+        """`value` as a field's type: settings within settings are looked into."""
+        plain = _without_none(wanted)
+        if value is None and plain is not wanted:
+            return None
+        origin = typing.get_origin(_bare(plain))
+        arguments = typing.get_args(_bare(plain))
+        if _is_struct(plain):
+            return self.struct(value, plain, path)
+        if origin is tuple and len(arguments) == 2 and _holds_struct(arguments[0]):
+            if not isinstance(value, list):
+                raise self.error(path, f"{shown(value)}: a list is expected")
+            each = [self.value(one, arguments[0], _join(path, at)) for at, one in enumerate(value)]
+            return self._checked(tuple(each), plain, path)
+        if origin is dict and _holds_struct(arguments[1]):
+            if not isinstance(value, dict):
+                raise self.error(path, f"{shown(value)}: `name: value` lines are expected")
+            return {
+                self.value(key, arguments[0], _join(path, key)): self.value(
+                    one, arguments[1], _join(path, key)
+                )
+                for key, one in value.items()
+            }
+        try:
+            return msgspec.convert(value, wanted)
+        except msgspec.ValidationError as error:
+            said, _, at = str(error).partition(" - at `$")
+            given = "what is there" if isinstance(value, (dict, list)) else shown(value)
+            raise self.error(path + at.rstrip("`"), f"{given}: {said}") from error
+
+    def _checked(self, value: tuple[Any, ...], wanted: Any, path: str) -> tuple[Any, ...]:
+        """The list itself within its limits; what it holds is checked already."""
+        limits = [one for one in _annotations(wanted) if isinstance(one, msgspec.Meta)]
+        least = max((one.min_length or 0 for one in limits), default=0)
+        if len(value) < least:
+            raise self.error(path, f"at least {least} must be given")
+        return value
+
+
+def read_nested(document: Document, of: type[S], name: str) -> S:
+    """The settings of a document; an empty one has the defaults.
+
+    name: of the file. Lists of settings are `tuple[Settings, ...]`, named ones
+    `dict[str, Settings]`. Raises ConfigError with line and path of what is not as it must be.
+    """
+    loaded = {} if document.loaded is None else document.loaded
+    return _Reader(document.lines, name).struct(loaded, of, "")
+
+
+def _join(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _and_parents(path: str) -> list[str]:
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+
+
+def _annotations(wanted: Any) -> tuple[Any, ...]:
+    return typing.get_args(wanted)[1:] if typing.get_origin(wanted) is typing.Annotated else ()
+
+
+def _bare(wanted: Any) -> Any:
+    return typing.get_args(wanted)[0] if _annotations(wanted) else wanted
+
+
+def _without_none(wanted: Any) -> Any:
+    """X of `X | None`; anything else as it is."""
+    bare = _bare(wanted)
+    if typing.get_origin(bare) not in (typing.Union, types.UnionType):
+        return wanted
+    others = [one for one in typing.get_args(bare) if one is not type(None)]
+    return others[0] if len(others) == 1 and len(others) < len(typing.get_args(bare)) else wanted
+
+
+def _is_struct(wanted: Any) -> bool:
+    return isinstance(wanted, type) and issubclass(wanted, msgspec.Struct)
+
+
+def _holds_struct(wanted: Any) -> bool:
+    plain = _without_none(_bare(wanted))
+    return _is_struct(plain) or any(_holds_struct(one) for one in typing.get_args(plain))

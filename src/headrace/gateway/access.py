@@ -1,0 +1,55 @@
+"""Who asks: the key of a request, wherever its dialect puts it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.errors import ModelNotAllowedError, UnknownKeyError
+from headrace.gateway.settings.secret import Secret
+
+_BEARER = "bearer "
+# Anthropic's, Azure's and Google's clients have headers of their own.
+_KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+MASTER = Caller(key_id="master")
+
+
+class Access:
+    """accounts: None where keys are not asked for. master: a key that may everything."""
+
+    def __init__(self, accounts: Accounts | None, master: Secret | None) -> None:
+        self._accounts = accounts
+        self._master = None if master is None else master.reveal().encode()
+
+    def caller(self, headers: Mapping[str, str]) -> Caller | None:
+        """None where nobody is asked for a key. Raises RefusedKeyError."""
+        if self._accounts is None:
+            return None
+        key = presented_key(headers)
+        if not key:
+            raise UnknownKeyError
+        if self.is_master(headers):
+            return MASTER
+        return self._accounts.caller(key)
+
+    def caller_of(self, headers: Mapping[str, str], model: str) -> Caller | None:
+        """Who may ask for `model`. Raises RefusedKeyError, ModelNotAllowedError."""
+        caller = self.caller(headers)
+        if caller is not None and not caller.may_use(model):
+            raise ModelNotAllowedError(caller.key_id, model)
+        return caller
+
+    def is_master(self, headers: Mapping[str, str]) -> bool:
+        """Compared in constant time."""
+        given = presented_key(headers).encode("latin-1", errors="replace")
+        return self._master is not None and hmac.compare_digest(given, self._master)
+
+
+def presented_key(headers: Mapping[str, str]) -> str:
+    """The key as it was sent; "" without one."""
+    authorization = headers.get("authorization", "")
+    if authorization[: len(_BEARER)].lower() == _BEARER:
+        return authorization[len(_BEARER) :].strip()
+    return next((headers[name] for name in _KEY_HEADERS if name in headers), "")

@@ -1,0 +1,312 @@
+"""Who may ask for how much. On a request's way is memory alone, or Redis where it was chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.errors import HeadraceError
+from headrace.gateway.accounts.alert import Alert, crossings
+from headrace.gateway.accounts.caller import Actual, Caller, Demand
+from headrace.gateway.accounts.counters import (
+    Counted,
+    Counters,
+    CountersState,
+    Reading,
+    Shortage,
+    Spent,
+    Wanted,
+)
+from headrace.gateway.accounts.errors import (
+    LimitExceededError,
+    ModelNotAllowedError,
+    UnknownPriceError,
+)
+from headrace.gateway.accounts.key import RandomBytes
+from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.records import NO_RECORDS, Records
+from headrace.gateway.accounts.reservation import Held, Reservation, Settled
+from headrace.gateway.accounts.roster import Roster
+from headrace.gateway.accounts.store import AccountStore, SpentMore
+from headrace.gateway.accounts.terms import Level
+
+_NS_PER_MS = 1_000_000
+_ID_BYTES = 16
+_NOTHING = Actual(requests=0, cost_nusd=0)
+
+_logger = logging.getLogger(__name__)
+
+
+class AccountsState(msgspec.Struct, frozen=True, kw_only=True):
+    """For /health. problem: what the store or the last change of records was at fault with.
+
+    unsaved: sums of what was spent that the store does not have yet.
+    """
+
+    counters: CountersState
+    keys: int
+    has_store: bool
+    unsaved: int
+    problem: str | None = None
+
+
+class Accounts:
+    """Keys, limits and budgets of one process; made once, started, ticked, closed.
+
+    now_ns: wall clock, nanoseconds since 1970. random_bytes: a source nobody can guess. on_alert:
+    called with each alert; must not wait. A change of records takes effect at the next `tick`.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        *,
+        now_ns: Callable[[], int],
+        random_bytes: RandomBytes,
+        configured: Records = NO_RECORDS,
+        store: AccountStore | None = None,
+        on_alert: Callable[[Alert], None] | None = None,
+    ) -> None:
+        self._counters = counters
+        self._now_ns = now_ns
+        self._random_bytes = random_bytes
+        self._configured = configured
+        self._stored = NO_RECORDS
+        self._store = store
+        self._on_alert = on_alert
+        self._roster = Roster(configured)
+        if store is not None:
+            counters.restore_from(self._spent_so_far)
+        self._lost: deque[Held] = deque()
+        self._unsaved: dict[tuple[str, int], SpentMore] = {}
+        self._saving: asyncio.Future[None] | None = None
+        self._save_problem: str | None = None
+        self._read_problem: str | None = None
+
+    async def start(self) -> None:
+        """Read the store and go on with what was spent. Raises StoreError, ConfigError."""
+        if self._store is None:
+            return
+        self._stored = await self._store.read()
+        self._roster = Roster(self._configured, self._stored)
+        await self._counters.load(await self._spent_so_far())
+
+    def reconfigure(self, configured: Records) -> None:
+        """Take other records of the configuration, at once; ConfigError leaves the old ones."""
+        self._roster = Roster(configured, self._stored)
+        self._configured = configured
+        self._read_problem = None
+
+    @property
+    def roster(self) -> Roster:
+        """As it is now."""
+        return self._roster
+
+    def caller(self, presented_key: str) -> Caller:
+        """Whose key it is. Raises UnknownKeyError, BlockedKeyError or ExpiredKeyError."""
+        return self._roster.caller(presented_key, self._now_ms())
+
+    async def reserve(self, caller: Caller, demand: Demand) -> Reservation:
+        """Take what a request may need of every limit and budget, or nothing.
+
+        Raises ModelNotAllowedError, UnknownPriceError, LimitExceededError, StoresDownError. The
+        reservation has to be settled or released by whoever asked, also when cancelled.
+        """
+        if self._lost:
+            await self._give_back_lost()
+        if not caller.may_use(demand.model):
+            raise ModelNotAllowedError(caller.key_id, demand.model)
+        at_ms = self._now_ms()
+        wanted = _wanted(caller, demand, at_ms)
+        held = Held(
+            self._random_bytes(_ID_BYTES).hex(), wanted, at_ms, demand.most_cost_nusd is not None
+        )
+        if wanted:
+            short = await self._counters.reserve(
+                held.id, wanted, at_ms=at_ms, when_down=caller.when_stores_are_down
+            )
+            if short:
+                raise LimitExceededError(max(short, key=_wait), at_ms=at_ms)
+        return Reservation(held, self._end, self._lost)
+
+    async def readings(self, level: Level, name: str) -> tuple[Reading, ...]:
+        """How the limits and budgets of one organisation, team, user or key stand."""
+        meters = [
+            meter
+            for meter in self._roster.meters().values()
+            if meter.level == level and meter.name == name
+        ]
+        return await self._counters.read(meters, at_ms=self._now_ms())
+
+    async def tick(self) -> None:
+        """To be called about once a second, by whoever has the clock. Raises nothing of stores."""
+        at_ms = self._now_ms()
+        await self._give_back_lost()
+        for late in await self._counters.tick(at_ms=at_ms):
+            self._keep_spent(late.counted, late.at_ms)
+            await self._alert(late.counted, late.used, late.at_ms)
+        if self._store is not None:
+            await self._save(self._store)
+            await self._refresh(self._store)
+
+    async def close(self) -> None:
+        """Save what is left, and let go of counters and store."""
+        await self.tick()
+        await self._counters.close()
+        if self._store is not None:
+            await self._store.close()
+
+    def describe(self) -> AccountsState:
+        """How it stands."""
+        return AccountsState(
+            counters=self._counters.describe(),
+            keys=len(self._roster),
+            has_store=self._store is not None,
+            unsaved=len(self._unsaved),
+            problem=self._save_problem or self._read_problem,
+        )
+
+    def _now_ms(self) -> int:
+        return self._now_ns() // _NS_PER_MS
+
+    async def _end(self, held: Held, actual: Actual | None) -> Settled:
+        if not held.wanted:
+            return Settled(first=True, counted=True)
+        at_ms = self._now_ms()
+        counted = tuple(
+            Counted(meter, amount, _used(meter, amount, actual, held))
+            for meter, amount, _ in held.wanted
+        )
+        ended = await self._counters.end(
+            held.id, counted, reserved_ms=held.reserved_ms, at_ms=at_ms
+        )
+        if ended.first and ended.counted:
+            self._keep_spent(counted, at_ms)
+            await self._alert(counted, ended.used, at_ms)
+        return Settled(first=ended.first, counted=ended.counted)
+
+    async def _give_back_lost(self) -> None:
+        while self._lost:
+            await self._end(self._lost.popleft(), None)
+
+    async def _spent_so_far(self) -> list[Spent]:
+        """What is saved, and what is not yet: the store reads after it has written."""
+        if self._store is None:
+            return []
+        unsaved = [Spent(*more[:3]) for more in self._unsaved.values()]
+        return await self._store.spent(at_ms=self._now_ms()) + unsaved
+
+    def _keep_spent(self, counted: tuple[Counted, ...], at_ms: int) -> None:
+        if self._store is None:
+            return
+        for meter, _, actual in counted:
+            if meter.is_budget and actual:
+                bucket = meter.window.bucket(at_ms)
+                leaves_ms = meter.window.leaves_ms(bucket)
+                self._add_unsaved(SpentMore(meter.id, bucket, actual, leaves_ms))
+
+    def _add_unsaved(self, more: SpentMore) -> None:
+        place = more.meter_id, more.bucket
+        before = self._unsaved.get(place)
+        if before is not None:
+            more = more._replace(amount=before.amount + more.amount)
+        self._unsaved[place] = more
+
+    async def _alert(self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int) -> None:
+        if self._on_alert is None:
+            return
+        for one, now_used in zip(counted, used, strict=False):
+            for crossing in crossings(one, now_used, at_ms):
+                if await self._counters.first(
+                    crossing.mark, until_ms=crossing.until_ms, at_ms=at_ms
+                ):
+                    try:
+                        self._on_alert(crossing.alert)
+                    except Exception as error:
+                        # A request must not fail because nobody could be told; what the error
+                        # says may hold a webhook's secret.
+                        _logger.error(
+                            "the receiver of budget alerts failed: %s", type(error).__name__
+                        )
+
+    async def _save(self, store: AccountStore) -> None:
+        """Write what was spent. A write that was begun goes on if its tick is cancelled."""
+        if self._saving is None and self._unsaved:
+            more, self._unsaved = tuple(self._unsaved.values()), {}
+            self._saving = asyncio.ensure_future(self._write(store, more))
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
+    async def _write(self, store: AccountStore, more: tuple[SpentMore, ...]) -> None:
+        try:
+            await store.add_spent(more)
+            self._save_problem = None
+        except HeadraceError as error:
+            for one in more:
+                self._add_unsaved(one)
+            self._save_problem = str(error)
+        finally:
+            self._saving = None
+
+    async def _refresh(self, store: AccountStore) -> None:
+        try:
+            if await store.changed():
+                self._stored = await store.read()
+                self._roster = Roster(self._configured, self._stored)
+                self._read_problem = None
+        except HeadraceError as error:
+            # What holds now goes on to hold.
+            self._read_problem = str(error)
+
+
+def _wanted(caller: Caller, demand: Demand, at_ms: int) -> tuple[Wanted, ...]:
+    wanted = []
+    model = demand.model
+    for meter in caller.meters:
+        if meter.counts(model):
+            amount = _most(meter, demand)
+            wanted.append(Wanted(meter, amount, meter.limit(at_ms)))
+    return tuple(wanted)
+
+
+def _most(meter: Meter, demand: Demand) -> int:
+    if meter.unit == "running":
+        return 1
+    if meter.unit == "requests":
+        return demand.requests
+    if meter.unit == "tokens":
+        return demand.input_tokens + demand.most_output_tokens
+    if demand.most_cost_nusd is not None:
+        return demand.most_cost_nusd
+    if meter.unknown_price == "refuse":
+        raise UnknownPriceError(meter.level, meter.name, demand.model)
+    # The least there is: a budget that is spent takes no more of these either.
+    return 1
+
+
+def _used(meter: Meter, amount: int, actual: Actual | None, held: Held) -> int:
+    """What ending counts; amount: what was reserved."""
+    if actual is None:
+        actual = _NOTHING
+    if meter.unit == "running":
+        return 0
+    if meter.unit == "requests":
+        return actual.requests
+    if meter.unit == "tokens":
+        return actual.input_tokens + actual.output_tokens
+    if actual.cost_nusd is not None:
+        return actual.cost_nusd
+    return amount if held.has_price else 0
+
+
+def _wait(shortage: Shortage) -> float:
+    """How long until there is room, to find the longest; running requests end soon."""
+    if shortage.free_at_ms is not None:
+        return shortage.free_at_ms
+    if shortage.used + shortage.wanted > shortage.limit:
+        return float("inf")
+    return 0

@@ -1,0 +1,74 @@
+"""Budgets that near their end: one alert for each threshold and window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace.gateway.accounts.counters import Counted
+from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.terms import Level, Unit
+from headrace.gateway.accounts.window import Window
+
+_MILLIONTHS = 10**6
+_TEN_YEARS_MS = 10 * 365 * 86_400_000
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """used has come to `threshold` of limit. model: which models the budget is for, as a glob.
+
+    at_ms: when, in milliseconds since 1970. resets_at_ms: when a calendar window ends.
+    """
+
+    level: Level
+    name: str
+    unit: Unit
+    model: str
+    window: Window
+    threshold: float
+    limit: int
+    used: int
+    at_ms: int
+    resets_at_ms: int | None
+
+
+class Crossing(msgspec.Struct, frozen=True):
+    """An alert, and the mark by which only the first in its window is given."""
+
+    alert: Alert
+    mark: str
+    until_ms: int
+
+
+def crossings(counted: Counted, used: int, at_ms: int) -> Iterator[Crossing]:
+    """Thresholds that this settlement went over, used being what it came to."""
+    meter = counted.meter
+    if not meter.is_budget or counted.actual == 0:
+        return
+    limit = meter.limit(at_ms)
+    for threshold in meter.thresholds:
+        level = -(-round(threshold * _MILLIONTHS) * limit // _MILLIONTHS)
+        if used - counted.actual < level <= used:
+            yield _crossing(meter, threshold, limit, used, at_ms)
+
+
+def _crossing(meter: Meter, threshold: float, limit: int, used: int, at_ms: int) -> Crossing:
+    window = meter.window
+    ends_ms = window.leaves_ms(window.bucket(at_ms)) if window.calendar else None
+    until_ms = ends_ms or at_ms + (window.length_ms or _TEN_YEARS_MS)
+    which = window.bucket(at_ms) if window.calendar else "rolling"
+    alert = Alert(
+        level=meter.level,
+        name=meter.name,
+        unit=meter.unit,  # type: ignore[arg-type]
+        model=meter.model,
+        window=window,
+        threshold=threshold,
+        limit=limit,
+        used=used,
+        at_ms=at_ms,
+        resets_at_ms=ends_ms,
+    )
+    # A budget that was raised is another one to be warned of.
+    return Crossing(alert, f"{meter.id}|{limit}|{threshold}|{which}", until_ms)

@@ -1,0 +1,86 @@
+"""Who asks, for how much, and what it came to."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from headrace.errors import ConfigError, shown
+from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.terms import MAX_AMOUNT, DataPolicy, Level, WhenDown
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that may ask, with what holds for it on the way from its organisation.
+
+    key_end: the key's last characters, for people. allowed_models: one list of names and globs for
+    each level that has one; a model must be in all of them. priority: lower goes first. meters: of
+    all levels, from the organisation down.
+    """
+
+    key_id: str
+    key_end: str = ""
+    organisation: str | None = None
+    team: str | None = None
+    user: str | None = None
+    allowed_models: tuple[tuple[str, ...], ...] = ()
+    priority: int = 0
+    tags: tuple[str, ...] = ()
+    data_policy: DataPolicy = DataPolicy()
+    when_stores_are_down: WhenDown = "closed"
+    meters: tuple[Meter, ...] = ()
+
+    @property
+    def path(self) -> tuple[tuple[Level, str], ...]:
+        """Levels and names from the organisation down to the key."""
+        named: tuple[tuple[Level, str | None], ...] = (
+            ("organisation", self.organisation),
+            ("team", self.team),
+            ("user", self.user),
+            ("key", self.key_id),
+        )
+        return tuple((level, name) for level, name in named if name is not None)
+
+    def may_use(self, model: str) -> bool:
+        """Whether every level allows the model, by the name clients ask for."""
+        return all(
+            any(name == model or fnmatchcase(model, name) for name in names)
+            for names in self.allowed_models
+        )
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request may take at most. model: by the name clients ask for.
+
+    most_cost_nusd: in 1e-9 dollars, of the dearest target it may reach; None where nobody knows.
+    """
+
+    model: str
+    requests: int = 1
+    input_tokens: int = 0
+    most_output_tokens: int = 0
+    most_cost_nusd: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "input_tokens", "most_output_tokens", "most_cost_nusd"):
+            _check(name, getattr(self, name))
+
+
+class Actual(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request took. cost_nusd: None where nobody knows; budgets then keep what was reserved
+    as used, for nothing says that it was less."""
+
+    requests: int = 1
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nusd: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "input_tokens", "output_tokens", "cost_nusd"):
+            _check(name, getattr(self, name))
+
+
+def _check(name: str, value: int | None) -> None:
+    if value is not None and not 0 <= value <= MAX_AMOUNT:
+        raise ConfigError(f"{name}: {shown(value)} is not between 0 and {MAX_AMOUNT}")

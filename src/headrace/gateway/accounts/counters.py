@@ -1,0 +1,128 @@
+"""Where what is used and reserved is counted: in this process, or in Redis for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.terms import WhenDown
+
+
+class Wanted(NamedTuple):
+    """What a request may take of one meter, and the limit that holds now."""
+
+    meter: Meter
+    amount: int
+    limit: int
+
+
+class Counted(NamedTuple):
+    """What a request took of one meter, beside what was held for it."""
+
+    meter: Meter
+    held: int
+    actual: int
+
+
+class Shortage(NamedTuple):
+    """A meter that had no room. free_at_ms: when it will, if nothing else comes; None where that
+    hangs on running requests, or is never."""
+
+    meter: Meter
+    limit: int
+    used: int
+    held: int
+    wanted: int
+    free_at_ms: int | None
+
+
+class Reading(NamedTuple):
+    """How a meter stands."""
+
+    meter: Meter
+    used: int
+    held: int
+
+
+class Spent(NamedTuple):
+    """What was used of a meter in one bucket of its window."""
+
+    meter_id: str
+    bucket: int
+    amount: int
+
+
+class Ended(NamedTuple):
+    """What ending a reservation did. first: False where it had ended before, and nothing changed.
+
+    counted: False where it waits for a store that is down. used: by each meter, after it.
+    """
+
+    first: bool
+    counted: bool
+    used: tuple[int, ...] = ()
+
+
+class Late(NamedTuple):
+    """An end that had to wait, and has been counted now. at_ms: when it was."""
+
+    counted: tuple[Counted, ...]
+    used: tuple[int, ...]
+    at_ms: int
+
+
+class CountersState(msgspec.Struct, frozen=True, kw_only=True):
+    """For /health. reach: whom limits hold for together. unwritten: ends that wait."""
+
+    reach: Literal["per process", "cluster"]
+    reachable: bool = True
+    unwritten: int = 0
+    problem: str = ""
+
+
+SpentSource = Callable[[], Awaitable[Sequence[Spent]]]
+"""Reads what was spent, as far as it is known without the counters."""
+
+
+class Counters(Protocol):
+    """Times are in milliseconds since 1970, of the clock that the caller was handed."""
+
+    async def reserve(
+        self, id: str, wanted: Sequence[Wanted], *, at_ms: int, when_down: WhenDown
+    ) -> tuple[Shortage, ...]:
+        """Take all, or nothing and say what was short. Raises StoresDownError as when_down says.
+
+        id: of the reservation, never used again.
+        """
+
+    async def end(
+        self, id: str, counted: Sequence[Counted], *, reserved_ms: int, at_ms: int
+    ) -> Ended:
+        """Give back what was held and count what was used, once for an id.
+
+        Never raises for a store that is down; cancelled, it is still done.
+        """
+
+    async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
+        """Whether nobody has asked for this mark before; it is forgotten after until_ms."""
+
+    async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
+        """How meters stand."""
+
+    async def load(self, spent: Iterable[Spent]) -> None:
+        """Go on with what was spent before, if the counters do not know it."""
+
+    def restore_from(self, source: SpentSource) -> None:
+        """Where to read what was spent, should the counters forget it while the process runs."""
+
+    async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
+        """To be called about once a second: reconnects, writes what waits, renews leases."""
+
+    def describe(self) -> CountersState:
+        """How it stands."""
+
+    async def close(self) -> None:
+        """Let go of connections, after a last tick."""

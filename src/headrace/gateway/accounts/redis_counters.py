@@ -1,0 +1,365 @@
+"""Counters in Redis or Valkey, which hold for every process that uses the same one.
+
+A reservation is one script, settling it another. Every call is bounded in time, and the first that
+fails stops further ones until `tick` has brought the connection back: a dead Redis costs those
+under way their timeout, and none that follow. Meanwhile a caller's policy holds: "closed" refuses, "open" counts in
+this process, on top of what Redis said last. Settlements that could not be written wait in memory
+and carry their reservation's id, so writing one twice counts once. While it is down as many as
+`most_unwritten` may wait; then "open" refuses too, so nothing is ever thrown away.
+
+What a Redis without persistence forgets in a restart is seeded from the durable store, before
+anything else is counted; what other processes had not saved by then, a second's worth, is missing
+in it. The processes' clocks are taken to agree within a second (NTP).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from headrace.gateway.accounts.counters import (
+    Counted,
+    CountersState,
+    Ended,
+    Late,
+    Reading,
+    Shortage,
+    Spent,
+    SpentSource,
+    Wanted,
+)
+from headrace.gateway.accounts.errors import StoreError, StoresDownError
+from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.redis_link import RedisLink, RedisLostError
+from headrace.gateway.accounts.redis_script import END, READ, RENEW, RESERVE, SEED
+from headrace.gateway.accounts.terms import WhenDown
+
+DEFAULT_LEASE_MS = 120_000
+DEFAULT_MOST_UNWRITTEN = 100_000
+
+# A meter nobody asks for is forgotten so long after its window.
+_IDLE_MS = 86_400_000
+# So long a settlement is known by its id; one that waited longer was never written before.
+_MARK_MS = 86_400_000
+_RENEWALS_PER_LEASE = 3
+# Ids and meters of one call; a script stops Redis while it runs.
+_BATCH = 200
+_WRITTEN_AT_ONCE = 32
+_RETRY_AFTER_S = 1.0
+
+
+class _Waiting(NamedTuple):
+    """An end on its way, or one that waits. counted: nothing, to undo what may have been taken."""
+
+    id: str
+    counted: tuple[Counted, ...]
+    reserved_ms: int
+    at_ms: int
+
+
+class RedisCounters:
+    """See the module. prefix: of all keys in Redis; gateways that count together share it."""
+
+    def __init__(
+        self,
+        link: RedisLink,
+        *,
+        prefix: str = "headrace",
+        lease_ms: int = DEFAULT_LEASE_MS,
+        most_unwritten: int = DEFAULT_MOST_UNWRITTEN,
+    ) -> None:
+        self._link = link
+        self._spent: SpentSource | None = None
+        self._prefix = f"{{{prefix}}}:"
+        self._lease_ms = lease_ms
+        self._most_unwritten = most_unwritten
+        self._down = False
+        self._problem = ""
+        self._waiting: dict[str, _Waiting] = {}
+        """Ends to be written, in the order they came."""
+        self._late: list[Late] = []
+        self._leased: dict[str, None] = {}
+        self._renewed_ms = 0
+        self._fallback = MemoryCounters()
+        self._local: dict[str, MemoryCounters] = {}
+        """Reservations made while Redis was away, and where."""
+        self._last_used: dict[str, Spent] = {}
+        """What Redis said last of each budget."""
+        self._seeding = asyncio.Lock()
+        self._ticking = asyncio.Lock()
+
+    async def reserve(
+        self, id: str, wanted: Sequence[Wanted], *, at_ms: int, when_down: WhenDown
+    ) -> tuple[Shortage, ...]:
+        """See Counters."""
+        if self._down:
+            return self._reserve_here(id, wanted, at_ms, when_down)
+        try:
+            reply = await self._run_reserve(id, wanted, at_ms)
+        except RedisLostError as error:
+            self._lose(error)
+            # It may have been taken all the same.
+            self._undo(id, at_ms)
+            return self._reserve_here(id, wanted, at_ms, when_down)
+        except BaseException:
+            self._undo(id, at_ms)
+            raise
+        if reply[0] == "short":
+            return _shortages(reply, wanted)
+        self._leased[id] = None
+        return ()
+
+    async def end(
+        self, id: str, counted: Sequence[Counted], *, reserved_ms: int, at_ms: int
+    ) -> Ended:
+        """See Counters."""
+        self._leased.pop(id, None)
+        here = self._local.pop(id, None)
+        if here is not None:
+            done = await here.end(id, counted, reserved_ms=reserved_ms, at_ms=at_ms)
+            budgets = tuple(one for one in counted if one.meter.is_budget)
+            waiting = _Waiting(f"{id}-here", budgets, reserved_ms, at_ms)
+            self._waiting[waiting.id] = waiting
+            return Ended(first=True, counted=False, used=done.used)
+        waiting = _Waiting(id, tuple(counted), reserved_ms, at_ms)
+        if self._down:
+            self._keep(waiting)
+            return Ended(first=True, counted=False)
+        try:
+            used = await self._run_end(waiting, late=False)
+        except RedisLostError as error:
+            self._lose(error)
+            self._keep(waiting)
+            return Ended(first=True, counted=False)
+        except BaseException:
+            self._keep(waiting)
+            raise
+        return Ended(first=True, counted=True, used=used)
+
+    async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
+        """See Counters. While Redis is away each process answers for itself."""
+        if not self._down:
+            try:
+                lifetime_ms = max(1, until_ms - at_ms)
+                return await self._link.set_first(f"{self._prefix}a:{mark}", lifetime_ms)
+            except RedisLostError as error:
+                self._lose(error)
+        return await self._fallback.first(mark, until_ms=until_ms, at_ms=at_ms)
+
+    async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
+        """See Counters. While Redis is away, what this process knows."""
+        if self._down:
+            return await self._fallback.read(meters, at_ms=at_ms)
+        readings: list[Reading] = []
+        try:
+            for start in range(0, len(meters), _BATCH):
+                part = meters[start : start + _BATCH]
+                reply = await self._link.run(
+                    READ,
+                    [self._meter(meter.id) for meter in part],
+                    [n for m in part for n in (m.window.bucket(at_ms), m.window.span)],
+                )
+                numbers = [int(text) for text in reply]
+                for place, meter in enumerate(part):
+                    used, held = numbers[2 * place : 2 * place + 2]
+                    readings.append(Reading(meter, used, held))
+        except RedisLostError as error:
+            self._lose(error)
+            return await self._fallback.read(meters, at_ms=at_ms)
+        return tuple(readings)
+
+    async def load(self, spent: Iterable[Spent]) -> None:
+        """See Counters. What Redis knows already, it keeps."""
+        before = list(spent)
+        try:
+            await self._seed(before)
+        except RedisLostError as error:
+            self._lose(error)
+            self._fallback.add(before)
+
+    def restore_from(self, source: SpentSource) -> None:
+        """See Counters."""
+        self._spent = source
+
+    async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
+        """See Counters."""
+        async with self._ticking:
+            try:
+                if self._down:
+                    await self._link.ping()
+                await self._write_waiting()
+                if self._down:
+                    self._down = False
+                    self._problem = ""
+                    self._fallback = MemoryCounters()
+                await self._renew(at_ms)
+            except RedisLostError as error:
+                self._lose(error)
+        late, self._late = tuple(self._late), []
+        return late
+
+    def describe(self) -> CountersState:
+        """See Counters."""
+        return CountersState(
+            reach="cluster",
+            reachable=not self._down,
+            unwritten=len(self._waiting),
+            problem=self._problem,
+        )
+
+    async def close(self) -> None:
+        """See Counters."""
+        await self._link.close()
+
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            some = list(islice(self._waiting.values(), _WRITTEN_AT_ONCE))
+            lost = await asyncio.gather(*(self._write(waiting) for waiting in some))
+            for error in lost:
+                if error is not None:
+                    raise error
+
+    async def _write(self, waiting: _Waiting) -> RedisLostError | None:
+        try:
+            used = await self._run_end(waiting, late=True)
+        except RedisLostError as error:
+            return error
+        # Only now is it written; a lost answer leaves it, and by its id it counts once.
+        del self._waiting[waiting.id]
+        if waiting.counted:
+            self._late.append(Late(waiting.counted, used, waiting.at_ms))
+        return None
+
+    def _lose(self, error: RedisLostError) -> None:
+        """Redis does not answer: go on with what it said last."""
+        self._problem = str(error)
+        if not self._down:
+            self._down = True
+            self._fallback.add(self._last_used.values())
+
+    def _keep(self, waiting: _Waiting) -> None:
+        """Write it later; until then it counts here."""
+        self._waiting[waiting.id] = waiting
+        if self._down:
+            self._fallback.add(
+                Spent(one.meter.id, one.meter.window.bucket(waiting.at_ms), one.actual)
+                for one in waiting.counted
+                if one.meter.is_budget
+            )
+
+    def _undo(self, id: str, at_ms: int) -> None:
+        self._waiting[id] = _Waiting(id, (), at_ms, at_ms)
+
+    def _reserve_here(
+        self, id: str, wanted: Sequence[Wanted], at_ms: int, when_down: WhenDown
+    ) -> tuple[Shortage, ...]:
+        if when_down == "closed":
+            raise StoresDownError(
+                "the counters of limits and budgets (Redis) cannot be reached, and this key is "
+                "refused then (when_stores_are_down: closed); try again soon",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        if len(self._waiting) + len(self._local) >= self._most_unwritten:
+            raise StoresDownError(
+                "the counters of limits and budgets (Redis) cannot be reached, and "
+                f"{self._most_unwritten} settlements wait for them already; try again soon",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        short = self._fallback.reserve_now(id, wanted, at_ms=at_ms)
+        if not short:
+            self._local[id] = self._fallback
+        return short
+
+    async def _run_reserve(self, id: str, wanted: Sequence[Wanted], at_ms: int) -> Sequence[str]:
+        keys = self._keys(id, (want.meter for want in wanted))
+        arguments: list[str | int] = [id, at_ms, at_ms + self._lease_ms, f"{self._prefix}r:"]
+        for meter, amount, limit in wanted:
+            window = meter.window
+            arguments += (meter.kind, amount, limit, window.bucket(at_ms), window.span)
+            arguments.append(self._lifetime_ms(meter))
+        return await self._run_seeded(RESERVE, keys, arguments)
+
+    async def _run_end(self, waiting: _Waiting, *, late: bool) -> tuple[int, ...]:
+        keys = self._keys(waiting.id, (one.meter for one in waiting.counted))
+        arguments: list[str | int] = [waiting.id, _MARK_MS, int(late)]
+        for meter, held, actual in waiting.counted:
+            window = meter.window
+            amount = actual - held if meter.kind == "rate" else actual * meter.is_budget
+            arguments += (meter.kind, amount, window.bucket(waiting.at_ms), window.span)
+            arguments += (window.bucket(waiting.reserved_ms), self._lifetime_ms(meter))
+        reply = await self._run_seeded(END, keys, arguments)
+        used = tuple(int(text) for text in reply[1:])
+        for one, now_used in zip(waiting.counted, used, strict=False):
+            if one.meter.is_budget:
+                bucket = one.meter.window.bucket(waiting.at_ms)
+                self._last_used[one.meter.id] = Spent(one.meter.id, bucket, now_used)
+        return used
+
+    async def _run_seeded(
+        self, script: str, keys: Sequence[str], arguments: Sequence[str | int]
+    ) -> Sequence[str]:
+        """Run it, after seeding a Redis that knows nothing."""
+        reply = await self._link.run(script, keys, arguments)
+        if reply[0] == "unseeded":
+            await self._seed(await self._spent_before())
+            reply = await self._link.run(script, keys, arguments)
+            if reply[0] == "unseeded":
+                raise RedisLostError("Redis forgets what it is told")
+        return reply
+
+    async def _spent_before(self) -> Sequence[Spent]:
+        if self._spent is None:
+            return ()
+        try:
+            return await self._spent()
+        except StoreError as error:
+            raise RedisLostError(f"Redis knows nothing, and the store neither: {error}") from error
+
+    async def _seed(self, spent: Iterable[Spent]) -> None:
+        async with self._seeding:
+            epoch = f"{self._prefix}epoch"
+            if await self._link.exists(epoch):
+                return
+            by_meter: dict[str, list[int]] = {}
+            for meter_id, bucket, amount in spent:
+                by_meter.setdefault(meter_id, []).extend((bucket, amount))
+            for meter_id, pairs in by_meter.items():
+                await self._link.run(SEED, [epoch, self._meter(meter_id)], pairs)
+            await self._link.set_first(epoch, None)
+
+    async def _renew(self, at_ms: int) -> None:
+        if at_ms - self._renewed_ms < self._lease_ms // _RENEWALS_PER_LEASE:
+            return
+        ids = list(self._leased)
+        for start in range(0, len(ids), _BATCH):
+            part = ids[start : start + _BATCH]
+            await self._link.run(RENEW, [f"{self._prefix}leases"], [at_ms + self._lease_ms, *part])
+        self._renewed_ms = at_ms
+
+    def _keys(self, id: str, meters: Iterable[Meter]) -> list[str]:
+        prefix = self._prefix
+        own = [f"{prefix}epoch", f"{prefix}leases", f"{prefix}s:{id}", f"{prefix}r:{id}"]
+        return own + [self._meter(meter.id) for meter in meters]
+
+    def _meter(self, meter_id: str) -> str:
+        return f"{self._prefix}m:{meter_id}"
+
+    def _lifetime_ms(self, meter: Meter) -> int:
+        length_ms = meter.window.length_ms
+        if length_ms is None and meter.is_budget:
+            return 0
+        # A month by the calendar may be longer than 30 days; a day more covers it.
+        return (length_ms or 0) + _IDLE_MS + self._lease_ms
+
+
+def _shortages(reply: Sequence[str], wanted: Sequence[Wanted]) -> tuple[Shortage, ...]:
+    found = []
+    for place in range(1, len(reply), 4):
+        index, used, held, free = reply[place : place + 4]
+        meter, amount, limit = wanted[int(index)]
+        free_at_ms = meter.window.leaves_ms(int(free)) if free else None
+        found.append(Shortage(meter, limit, int(used), int(held), amount, free_at_ms))
+    return tuple(found)

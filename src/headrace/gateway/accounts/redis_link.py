@@ -1,0 +1,151 @@
+"""The way to Redis: scripts by their hash, every call bounded in time, one error for every loss."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from headrace.errors import ConfigError, HeadraceError
+
+DEFAULT_TIMEOUT_S = 0.25
+# Calls at once; more wait here. One that was cancelled may keep its connection for a moment.
+_AT_ONCE = 32
+_CONNECTIONS = 2 * _AT_ONCE
+
+T = TypeVar("T")
+
+
+class RedisLostError(HeadraceError):
+    """Redis did not answer, or not in time. Whether it did what it was asked is not known."""
+
+
+class RedisLink(Protocol):
+    """What counters need of Redis. Everything raises RedisLostError.
+
+    Where a connection breaks, a call is made once more on a new one, so each has to be such that
+    doing it twice is doing it once.
+    """
+
+    async def run(
+        self, script: str, keys: Sequence[str], arguments: Sequence[str | int]
+    ) -> Sequence[str]:
+        """Run a Lua script; its table of texts, or a list of one for a single value."""
+
+    async def set_first(self, key: str, lifetime_ms: int | None) -> bool:
+        """Whether the key was not there and is now; done twice, it may say that it was."""
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key is there."""
+
+    async def ping(self) -> None:
+        """Nothing, if Redis answers."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+def connect(url: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> RedisLink:
+    """A link to "redis://[user:password@]host:port/number", "rediss://" or "unix://".
+
+    Connects at the first call. ConfigError where the redis package is not installed or the URL is
+    none; its password is in no error.
+    """
+    try:
+        from redis import asyncio as library
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError as error:
+        raise ConfigError(
+            "counting in Redis needs the redis package, which is not installed; "
+            "pip install 'headrace[redis]'"
+        ) from error
+    try:
+        pool = library.BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=timeout_s,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            # Ours is below: whether a call may be made again, the library cannot know.
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+        )
+    except ValueError as error:
+        raise ConfigError(
+            "the URL of Redis is none; it should look like redis://localhost:6379/0"
+        ) from error
+    return _Link(library.Redis(connection_pool=pool), timeout_s)
+
+
+class _Link:
+    """A RedisLink over the redis package."""
+
+    def __init__(self, client: Any, timeout_s: float) -> None:
+        self._client = client
+        self._timeout_s = timeout_s
+        self._digests: dict[str, str] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._losses = 0
+
+    def __repr__(self) -> str:
+        return "RedisLink()"
+
+    async def run(
+        self, script: str, keys: Sequence[str], arguments: Sequence[str | int]
+    ) -> Sequence[str]:
+        """See RedisLink."""
+        reply = await self._bounded(lambda: self._run(script, keys, arguments))
+        return reply if isinstance(reply, list) else [str(reply)]
+
+    async def set_first(self, key: str, lifetime_ms: int | None) -> bool:
+        """See RedisLink."""
+        call = self._client.set
+        return bool(await self._bounded(lambda: call(key, "1", nx=True, px=lifetime_ms)))
+
+    async def exists(self, key: str) -> bool:
+        """See RedisLink."""
+        return bool(await self._bounded(lambda: self._client.exists(key)))
+
+    async def ping(self) -> None:
+        """See RedisLink."""
+        await self._bounded(self._client.ping)
+
+    async def close(self) -> None:
+        """See RedisLink."""
+        await self._client.aclose()
+        await self._client.connection_pool.disconnect()
+
+    async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
+        from redis.exceptions import NoScriptError
+
+        digest = self._digests.get(script)
+        if digest is None:
+            digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+            self._digests[script] = digest
+        try:
+            return await self._client.evalsha(digest, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await self._client.eval(script, len(keys), *keys, *arguments)
+
+    async def _bounded(self, call: Callable[[], Awaitable[T]]) -> T:
+        from redis.exceptions import ConnectionError, RedisError
+
+        losses = self._losses
+        # Who waits here waits for our own turn, which says nothing of Redis.
+        async with self._room:
+            if self._losses != losses:
+                raise RedisLostError("Redis: lost while a call waited for its turn")
+            try:
+                # Twice: once to connect, once to be answered.
+                async with asyncio.timeout(2 * self._timeout_s):
+                    try:
+                        return await call()
+                    except (ConnectionError, ConnectionResetError):
+                        # From before a restart; the others that idle are from then too.
+                        await self._client.connection_pool.disconnect(inuse_connections=False)
+                        return await call()
+            except (RedisError, OSError, TimeoutError) as error:
+                self._losses += 1
+                raise RedisLostError(f"Redis: {type(error).__name__}") from error

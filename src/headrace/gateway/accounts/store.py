@@ -1,0 +1,76 @@
+"""What has to outlive the process: who there is, and what was spent. Never on a request's way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.gateway.accounts.counters import Spent
+from headrace.gateway.accounts.key import NewKey
+from headrace.gateway.accounts.records import Group, GroupLevel, Parent, Records
+from headrace.gateway.accounts.terms import NO_TERMS, Level, Terms
+
+
+class SpentMore(NamedTuple):
+    """What was spent beside what is kept. leaves_ms: when it counts no more; None for never."""
+
+    meter_id: str
+    bucket: int
+    amount: int
+    leaves_ms: int | None
+
+
+class AccountStore(Protocol):
+    """Everything raises StoreError for what is not possible, StoreBusyError for too much at once.
+
+    Times are in milliseconds since 1970.
+    """
+
+    async def read(self) -> Records:
+        """All there are."""
+
+    async def changed(self) -> bool:
+        """Whether somebody, in this process or another, changed them after `read` was last asked.
+        What is spent does not count."""
+
+    async def put_group(self, group: Group) -> None:
+        """Make it, or replace the one of that name."""
+
+    async def delete_group(self, level: GroupLevel, name: str) -> None:
+        """Remove one that nothing belongs to."""
+
+    async def create_key(
+        self,
+        *,
+        parent: Parent | None = None,
+        terms: Terms = NO_TERMS,
+        label: str = "",
+        expires_ms: int | None = None,
+    ) -> NewKey:
+        """Make a key; it can be read from the result, once."""
+
+    async def rotate_key(self, id: str, *, overlap_ms: int = 0) -> NewKey:
+        """Make another secret for a key; the ones there open it for overlap_ms more."""
+
+    async def change_key(
+        self, id: str, *, terms: Terms | None = None, label: str | None = None
+    ) -> None:
+        """Give a key other terms or another label."""
+
+    async def block(self, level: Level, name: str, *, blocked: bool = True) -> None:
+        """Block or unblock a key, or all below a group."""
+
+    async def expire_key(self, id: str, *, at_ms: int | None) -> None:
+        """End a key at a time; None for never."""
+
+    async def delete_key(self, id: str) -> None:
+        """Remove it."""
+
+    async def add_spent(self, more: Sequence[SpentMore]) -> None:
+        """Keep what was spent; all of it or, with an error, nothing."""
+
+    async def spent(self, *, at_ms: int) -> list[Spent]:
+        """What was spent and still counts."""
+
+    async def close(self) -> None:
+        """Write what waits and close."""

@@ -1,0 +1,1 @@
+"""From the file to a gateway that serves: providers, targets, routes, accounts."""

@@ -1,0 +1,1 @@
+"""Which target is asked first, which next, and why."""

@@ -1,0 +1,32 @@
+"""Who is asked, in which order, and who is not: what `gateway explain` prints."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace.gateway.targets.target import Target
+
+
+class Candidate(NamedTuple):
+    """score: what it was ordered by, lower first, within model and order. reasons: for people."""
+
+    target: Target
+    model: str
+    score: float
+    reasons: tuple[str, ...]
+
+
+class LeftOut(NamedTuple):
+    """A target that is not asked. for_s: how long that holds, None if it does not pass."""
+
+    target: str
+    model: str
+    reason: str
+    for_s: float | None = None
+
+
+class Decision(NamedTuple):
+    """candidates: in the order in which they are tried."""
+
+    candidates: tuple[Candidate, ...]
+    left_out: tuple[LeftOut, ...]

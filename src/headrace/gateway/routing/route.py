@@ -1,0 +1,25 @@
+"""A model that clients ask for, with its targets, as the router uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.gateway.settings.model import Strategy
+from headrace.gateway.settings.reliability import RetrySettings
+from headrace.gateway.targets.target import Target
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    """total_s: for a request with all its attempts."""
+
+    name: str
+    targets: tuple[Target, ...]
+    retries: RetrySettings
+    total_s: float
+    strategy: Strategy = "weighted"
+    sticky: Literal["none", "session", "prefix"] = "none"
+    fallbacks: tuple[str, ...] = ()
+    context_fallbacks: tuple[str, ...] = ()
+    policy_fallbacks: tuple[str, ...] = ()

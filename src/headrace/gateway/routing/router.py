@@ -1,0 +1,261 @@
+"""From what a request asks for to who is asked, in order. Sends nothing and changes nothing.
+
+The order of a model's targets: those that cannot serve it are left out with the reason; the rest by
+the client's `order`, else by the file's `order`; among equals by the client's `sort`, else by the
+model's strategy; the target the session had last goes first among them. Then the next model.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from headrace.config.load import nearest
+from headrace.errors import RequestError, shown
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
+from headrace.gateway.routing.preferences import Preferences, Sort
+from headrace.gateway.routing.route import Route
+from headrace.gateway.routing.sticky import Sticky
+from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd
+from headrace.gateway.settings.model import Strategy
+from headrace.gateway.targets.target import NUSD_PER_USD, Target
+
+_SORTS: dict[Sort, Strategy] = {
+    "price": "price", "throughput": "throughput", "latency": "latency",
+}  # fmt: skip
+
+# A model's fallbacks have fallbacks; a circle ends here at the latest.
+_MOST_MODELS = 16
+
+
+class Router:
+    """routes: by name. aliases: other names. unknown: makes the route of `provider/model`, None
+    where such names reach nobody. source: of chance."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        aliases: Mapping[str, str],
+        sticky: Sticky,
+        source: random.Random,
+        *,
+        unknown: Callable[[str], Route | None] = lambda name: None,
+    ) -> None:
+        self.routes = routes
+        self._aliases = aliases
+        self._sticky = sticky
+        self._source = source
+        self._unknown = unknown
+
+    def route(self, name: str) -> Route | None:
+        """Of a model's name or alias."""
+        return self.routes.get(self._aliases.get(name, name)) or self._unknown(name)
+
+    def decide(self, ask: Ask, now_s: float) -> Decision:
+        """Raises RequestError (code model_not_found) for names that nobody has."""
+        candidates: list[Candidate] = []
+        left_out: list[LeftOut] = []
+        for name in self._models(ask.wanted.models):
+            route = self.route(name)
+            assert route is not None
+            found, without = self._of_route(route, ask, now_s)
+            candidates += found
+            left_out += without
+        return Decision(tuple(candidates), tuple(left_out))
+
+    def fallbacks(self, models: Iterable[str], ask: Ask, now_s: float) -> Decision:
+        """Who is asked in place of all that failed; names nobody has are passed over."""
+        known = tuple(one for one in models if self.route(one) is not None)
+        if not known:
+            return Decision((), ())
+        wanted = ask.wanted
+        return self.decide(
+            ask._replace(wanted=msgspec.structs.replace(wanted, models=known)),
+            now_s,
+        )
+
+    def _models(self, asked: tuple[str, ...]) -> list[str]:
+        """What is asked for, and then its fallbacks."""
+        found: list[str] = []
+        for name in asked:
+            route = self.route(name)
+            if route is None:
+                known = [*self.routes, *self._aliases]
+                raise RequestError(
+                    f"model {shown(name)} is not served here{nearest(name, known)}; "
+                    "GET /v1/models lists what is",
+                    param="model",
+                    code="model_not_found",
+                )
+            if route.name not in found:
+                found.append(route.name)
+        for name in list(found):
+            route = self.route(name)
+            for one in () if route is None else route.fallbacks:
+                other = self.route(one)
+                if other is not None and other.name not in found and len(found) < _MOST_MODELS:
+                    found.append(other.name)
+        return found
+
+    def _of_route(
+        self, route: Route, ask: Ask, now_s: float
+    ) -> tuple[list[Candidate], list[LeftOut]]:
+        usable: list[Target] = []
+        left_out: list[LeftOut] = []
+        for target in route.targets:
+            reason = _cannot_serve(target, ask) or _not_now(target, now_s)
+            if reason is None:
+                usable.append(target)
+            else:
+                said, for_s = reason
+                left_out.append(LeftOut(target.name, route.name, said, for_s))
+        preferences = ask.wanted.preferences
+        sort = preferences.sort_by or ask.wanted.sort
+        strategy = _SORTS[sort] if sort else route.strategy
+        kept = None
+        if key := _sticky_key(route, ask):
+            kept = self._sticky.target(route.name, key, now_s)
+        found: list[Candidate] = []
+        for group, why in _groups(usable, preferences.order):
+            scored = ORDERS[strategy](group, ask, self._source, now_s)
+            scored.sort(key=lambda one: not _is_preferred(one.target, preferences))
+            if kept is not None and not sort:
+                scored.sort(key=lambda one: one.target.name != kept)
+            found += [_candidate(one, route, why, strategy, kept) for one in scored]
+        if not preferences.allow_fallbacks and preferences.order:
+            others = [one for one in found if not _is_named(one.target, preferences.order)]
+            left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false and it is "
+                                 "not in provider.order") for one in others]  # fmt: skip
+            found = [one for one in found if _is_named(one.target, preferences.order)]
+        elif not preferences.allow_fallbacks:
+            left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false")
+                         for one in found[1:]]  # fmt: skip
+            found = found[:1]
+        return found, left_out
+
+    def served(self, route: str, ask: Ask, target: Target, now_s: float) -> None:
+        """Keep the session, or what begins alike, where it was served."""
+        known = self.routes.get(route)
+        if known is not None and (key := _sticky_key(known, ask)):
+            self._sticky.had(route, key, target.name, now_s)
+
+
+def _sticky_key(route: Route, ask: Ask) -> object:
+    if route.sticky == "session":
+        return ask.session
+    return ask.prefix if route.sticky == "prefix" else None
+
+
+def _candidate(
+    one: Scored, route: Route, why: str, strategy: Strategy, kept: str | None
+) -> Candidate:
+    reasons = [f"{strategy}: {one.reason}"]
+    if why:
+        reasons.insert(0, why)
+    if one.target.name == kept:
+        reasons.insert(0, "served the same session last")
+    return Candidate(one.target, route.name, one.score, tuple(reasons))
+
+
+def _groups(targets: list[Target], order: tuple[str, ...]) -> list[tuple[list[Target], str]]:
+    """Targets that are equal but for chance, those that come first first."""
+    left = list(targets)
+    groups: list[tuple[list[Target], str]] = []
+    for number, name in enumerate(order, 1):
+        group = [one for one in left if _is_named(one, (name,))]
+        left = [one for one in left if one not in group]
+        if group:
+            groups.append((group, f"number {number} of provider.order"))
+    for level in sorted({one.order for one in left}):
+        group = [one for one in left if one.order == level]
+        groups.append((group, f"order {level}" if level else ""))
+    return groups
+
+
+def _is_named(target: Target, names: tuple[str, ...]) -> bool:
+    """Whether one of `names` is the target's provider or its own name; case does not count."""
+    own = {target.provider.name.casefold(), target.name.casefold()}
+    return any(name.casefold() in own for name in names)
+
+
+def _not_now(target: Target, now_s: float) -> tuple[str, float | None] | None:
+    health = target.health
+    if not health.lets_through(now_s):
+        why = health.last_failure or "it failed too often"
+        for_s = health.closed_for_s(now_s)
+        return f"left alone for {for_s:.1f} s: {why}", for_s
+    most = target.most_in_flight
+    if most is not None and health.in_flight >= most:
+        return f"{health.in_flight} requests are at it, as many as it may have", 0.0
+    rests_s = target.provider.auth.rests_s(now_s)
+    if rests_s > 0:
+        return f"all keys of {target.provider.name} rest for {rests_s:.1f} s", rests_s
+    return None
+
+
+def _cannot_serve(target: Target, ask: Ask) -> tuple[str, float | None] | None:
+    """Why it is not what the client or the rules allow, or cannot hold the request."""
+    preferences = ask.wanted.preferences
+    provider = target.provider
+    said = None
+    if preferences.only and not _is_named(target, preferences.only):
+        said = "it is not in provider.only"
+    elif _is_named(target, preferences.ignore):
+        said = "it is in provider.ignore"
+    elif preferences.quantizations and target.quantization not in preferences.quantizations:
+        said = f"its weights are {target.quantization}, which provider.quantizations has not"
+    elif (preferences.zdr or ask.no_retention) and provider.zero_retention is not True:
+        said = "it is not known to keep nothing (zero_retention)"
+    elif (
+        preferences.data_collection == "deny" or ask.keeps_no_data
+    ) and provider.keeps_data is not False:
+        said = "it is not known to leave data alone (keeps_data)"
+    elif ask.regions is not None and provider.region not in ask.regions:
+        said = f"its region, {provider.region or 'unknown'}, is not one of those allowed"
+    elif (
+        target.context_tokens is not None
+        and ask.input_tokens + (ask.most_output_tokens or 0) > target.context_tokens
+    ):
+        wanted = ask.input_tokens + (ask.most_output_tokens or 0)
+        said = f"about {wanted:,} tokens are asked for and it takes {target.context_tokens:,}"
+    elif ask.wanted.free and (
+        target.price is None or target.price.input > 0 or target.price.output > 0
+    ):
+        said = "it is not free of charge"
+    else:
+        said = _too_dear(target, ask)
+    return None if said is None else (said, None)
+
+
+def _is_preferred(target: Target, preferences: Preferences) -> bool:
+    """Whether it was as fast as the client would like; what nobody tried is given a chance."""
+    least, most = (
+        one.get("p50", min(one.values(), default=None)) if isinstance(one, dict) else one
+        for one in (preferences.preferred_min_throughput, preferences.preferred_max_latency)
+    )
+    rate, first_s = target.health.tokens_per_s, target.health.first_token_s
+    fast = least is None or rate is None or rate >= least
+    return fast and (most is None or first_s is None or first_s <= most)
+
+
+def _too_dear(target: Target, ask: Ask) -> str | None:
+    most = ask.wanted.preferences.max_price
+    if most is None:
+        return None
+    if target.price is None:
+        return "its price is not known, and provider.max_price sets a limit"
+    rates = target.price.of_prompt(ask.input_tokens)
+    for name, own, limit in (
+        ("prompt", rates.input, most.prompt),
+        ("completion", rates.output, most.completion),
+    ):
+        if limit is not None and own > limit * NUSD_PER_USD:
+            return f"${own / NUSD_PER_USD:g}/M {name} tokens are more than max_price's ${limit:g}"
+    if most.request is not None:
+        cost = expected_nusd(target, ask)
+        if cost is not None and cost > most.request * NUSD_PER_USD:
+            return f"about ${cost / NUSD_PER_USD:.6f} a request are more than ${most.request:g}"
+    return None

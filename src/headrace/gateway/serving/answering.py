@@ -1,0 +1,133 @@
+"""An answer on its way to the client: passed on as it is, or written anew in the client's dialect.
+
+From here on no other target can be asked. A provider that breaks off is told to the client as an
+error in the stream, so that half an answer is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.incoming import Incoming, Sink
+from headrace.gateway.serving.passed_on import WithoutUsage
+from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.reply_headers import cost_header
+from headrace.gateway.serving.tally import Tally
+from headrace.gateway.upstream.errors import UpstreamError
+from headrace.protocol.neutral.event import Event, Failed
+
+Header = tuple[str, str]
+
+
+async def answer_whole(
+    opened: Opened,
+    prepared: Prepared,
+    incoming: Incoming,
+    sink: Sink,
+    headers: list[Header],
+    cost_nusd: int | None,
+) -> None:
+    """A reply without a stream."""
+    assert opened.body is not None
+    body = opened.body
+    if not opened.ready.passed_on:
+        assert opened.answer is not None
+        body = incoming.side.write_reply(opened.answer, prepared.call)
+    headers = [
+        ("content-type", "application/json"),
+        ("content-length", str(len(body))),
+        *headers,
+        cost_header(cost_nusd),
+    ]
+    await sink.start(200, headers)
+    await sink.write(body)
+    await sink.end()
+
+
+async def answer_stream(
+    opened: Opened,
+    prepared: Prepared,
+    incoming: Incoming,
+    sink: Sink,
+    tally: Tally,
+    headers: list[Header],
+) -> None:
+    """What came so far, and the rest as it comes."""
+    headers = [
+        ("content-type", incoming.side.stream_type()),
+        ("cache-control", "no-cache"),
+        ("x-accel-buffering", "no"),
+        *headers,
+    ]
+    await sink.start(200, headers)
+    if opened.ready.passed_on and opened.reader is not None:
+        await _pass_on(opened, prepared, incoming, sink, tally)
+    else:
+        await _translate(opened, prepared, incoming, sink, tally)
+    await sink.end()
+
+
+async def _translate(
+    opened: Opened, prepared: Prepared, incoming: Incoming, sink: Sink, tally: Tally
+) -> None:
+    writer = incoming.side.stream_writer(prepared.call)
+    events: list[Event] = opened.events
+    while True:
+        out = bytearray()
+        for event in events:
+            tally.take(event)
+            out += writer.write(event)
+        if out:
+            await sink.write(bytes(out))
+        if tally.ended or tally.failure is not None or opened.reader is None:
+            return
+        try:
+            piece = await opened.reply.piece()
+            events = opened.reader.feed(piece) if piece else opened.reader.end()
+        except UpstreamError as error:
+            events = [Failed(error.failure)]
+
+
+async def _pass_on(
+    opened: Opened, prepared: Prepared, incoming: Incoming, sink: Sink, tally: Tally
+) -> None:
+    reader = opened.reader
+    assert reader is not None
+    without = WithoutUsage() if opened.ready.hides_usage else None
+    for event in opened.events:
+        tally.take(event)
+    piece = b"".join(opened.held)
+    while True:
+        out = piece if without is None else without.feed(piece)
+        if out:
+            await sink.write(out)
+        try:
+            piece = await opened.reply.piece()
+        except UpstreamError as error:
+            await _broke_off(error, prepared, incoming, sink, tally)
+            return
+        events = reader.feed(piece) if piece else reader.end()
+        for event in events:
+            tally.take(event)
+        if not piece:
+            break
+    if without is not None and (rest := without.end()):
+        await sink.write(rest)
+    for event in events:  # the stream stopped without the mark that it was whole
+        if isinstance(event, Failed):
+            await _tell(event, prepared, incoming, sink)
+
+
+async def _broke_off(
+    error: UpstreamError, prepared: Prepared, incoming: Incoming, sink: Sink, tally: Tally
+) -> None:
+    if tally.ended:
+        return  # what was lost is the end of the connection alone
+    failed = Failed(error.failure)
+    tally.take(failed)
+    await _tell(failed, prepared, incoming, sink)
+
+
+async def _tell(failed: Failed, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
+    told = incoming.side.stream_writer(prepared.stub).write(failed)
+    if told:
+        await sink.write(b"\n\n" + told)

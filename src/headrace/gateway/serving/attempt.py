@@ -1,0 +1,150 @@
+"""One request at one target, until it is known whether it answers.
+
+With a stream that is at the first content: until then another target may be asked and nobody has
+seen anything; after it the target's answer is the answer, whatever becomes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.serving.prepared import Prepared, Ready
+from headrace.gateway.targets.auth import Credential, Outgoing
+from headrace.gateway.upstream.connection import Reply
+from headrace.gateway.upstream.errors import UpstreamError
+from headrace.gateway.upstream.request import request_bytes
+from headrace.protocol.neutral.collect import replayed
+from headrace.protocol.neutral.dialect import DamagedReplyError, StreamReader
+from headrace.protocol.neutral.event import Ended, Event, Failed, has_content
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply
+
+_MOST_ERROR_BYTES = 1 << 20
+# Role chunks, filter results, pings: what may come before content and is held back meanwhile.
+_MOST_HELD_BYTES = 1 << 20
+
+
+class AttemptFailedError(Exception):
+    """credential: what the request went out with, None if it did not go out."""
+
+    def __init__(self, failure: Failure, credential: Credential | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.credential = credential
+
+
+@dataclass(kw_only=True, slots=True)
+class Opened:
+    """A target that answers. Whole answers have `body` and `answer`; of a stream `events` and
+    `held` came so far, and `reply` has the rest. sent_ns, first_ns: when the request was sent and
+    the first content was there."""
+
+    candidate: Candidate
+    ready: Ready
+    sent_ns: int
+    first_ns: int
+    reply: Reply
+    body: bytes | None = None
+    answer: ChatReply | None = None
+    reader: StreamReader | None = None
+    events: list[Event] = field(default_factory=list)
+    held: list[bytes] = field(default_factory=list)
+
+
+async def attempt(
+    candidate: Candidate,
+    prepared: Prepared,
+    ready: Ready,
+    *,
+    stream: bool,
+    most_reply_bytes: int,
+    clock_ns: Callable[[], int],
+    now_s: float,
+) -> Opened:
+    """Raises AttemptFailedError; the connection is free or cut then."""
+    target = candidate.target
+    provider = target.provider
+    credential = provider.auth.pick(now_s)
+    if credential is None:
+        raise AttemptFailedError(
+            Failure(
+                kind="rate_limit",
+                message=f"all keys of {provider.name} rest",
+                retry_after_s=provider.auth.rests_s(now_s),
+            )
+        )
+    reply: Reply | None = None
+    timeouts = target.timeouts or provider.timeouts
+    try:
+        async with asyncio.timeout(provider.first_token_s):
+            path = provider.base.joined(ready.path)
+            headers = _each_once(ready.headers, provider.headers)
+            outgoing = Outgoing("POST", provider.base.origin.host_header, path, headers, ready.body)
+            headers += await credential.headers(outgoing)
+            request = request_bytes("POST", provider.base.origin, path, headers, ready.body)
+            sent_ns = clock_ns()
+            reply = await provider.pool.send(request, timeouts)
+            opened = Opened(
+                candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
+            )
+            await _open(opened, prepared, stream, most_reply_bytes)
+        opened.first_ns = clock_ns()
+        return opened
+    except TimeoutError:
+        message = f"no content within {provider.first_token_s:g} s"
+        failure = Failure(kind="timeout", message=message)
+    except UpstreamError as error:
+        failure = error.failure
+    except DamagedReplyError as error:
+        told = f"the reply is not as its API says: {error}"
+        failure = error.failure or Failure(kind="damaged", message=told)
+    except AttemptFailedError as error:
+        failure = error.failure
+    except asyncio.CancelledError:
+        if reply is not None:
+            reply.abort()
+        raise
+    if reply is not None:
+        reply.abort()
+    raise AttemptFailedError(failure, credential)
+
+
+def _each_once(
+    of_request: tuple[tuple[str, str], ...], of_provider: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Headers of both; what the request says of itself wins."""
+    said = {name.lower() for name, _ in of_request}
+    return (*of_request, *(one for one in of_provider if one[0] not in said))
+
+
+async def _open(opened: Opened, prepared: Prepared, stream: bool, most_reply_bytes: int) -> None:
+    reply, side = opened.reply, opened.candidate.target.provider.side
+    if not 200 <= reply.status < 300:
+        body = await reply.body(_MOST_ERROR_BYTES)
+        raise AttemptFailedError(side.read_failure(reply.status, reply.headers, body))
+    kind = reply.headers.get("content-type", "")
+    if not stream or kind.startswith("application/json"):
+        opened.body = await reply.body(most_reply_bytes)
+        opened.answer = side.read_reply(opened.body)
+        if stream:  # a provider that does not stream, though it was asked to
+            opened.events = list(replayed(opened.answer))
+        return
+    reader = opened.reader = side.stream_reader(prepared.stub)
+    held = 0
+    while True:
+        piece = await reply.piece()
+        events = reader.feed(piece) if piece else reader.end()
+        opened.events += events
+        if piece:
+            opened.held.append(piece)
+            held += len(piece)
+        for event in events:
+            if isinstance(event, Failed):
+                raise AttemptFailedError(event.failure)
+            if has_content(event) or isinstance(event, Ended):
+                return
+        if not piece or held > _MOST_HELD_BYTES:
+            raise DamagedReplyError(f"{held:,} bytes of a stream and no content in them")

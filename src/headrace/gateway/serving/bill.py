@@ -1,0 +1,52 @@
+"""What an answer cost: every line of the usage times its price, in whole nano-dollars."""
+
+from __future__ import annotations
+
+from headrace.gateway.targets.target import Price
+from headrace.protocol.neutral.usage import TokenUsage
+
+_MILLION = 1_000_000
+
+
+def cost_nusd(usage: TokenUsage, price: Price | None) -> int | None:
+    """None if nobody knows the price. What a provider says itself wins (OpenRouter's `cost`).
+
+    Each line is rounded up to a nano-dollar once all are summed, so that a sum of bills is never
+    below the bill of the sum by more than one for each.
+    """
+    if usage.cost_nusd is not None:
+        return usage.cost_nusd
+    if price is None:
+        return None
+    rates = price.of_prompt(usage.prompt_tokens)
+    read = _or(rates.cache_read, rates.input)
+    write = _or(rates.cache_write, rates.input)
+    write_1h = _or(rates.cache_write_1h, write)
+    total = (
+        usage.input_tokens * rates.input
+        + usage.input_audio_tokens * _or(rates.input_audio, rates.input)
+        + usage.cache_read_tokens * read
+        + usage.cache_write_tokens * write
+        + usage.cache_write_1h_tokens * write_1h
+        + usage.output_tokens * rates.output
+        + usage.reasoning_tokens * _or(rates.reasoning, rates.output)
+        + usage.output_audio_tokens * _or(rates.output_audio, rates.output)
+    )
+    return -(-total // _MILLION)
+
+
+def most_nusd(price: Price | None, input_tokens: int, output_tokens: int) -> int | None:
+    """The most a request can cost: every token at the dearest price of its side."""
+    if price is None:
+        return None
+    rates = price.of_prompt(input_tokens)
+    read = max(
+        rates.input, rates.cache_write or 0, rates.cache_write_1h or 0, rates.input_audio or 0
+    )
+    written = max(rates.output, rates.reasoning or 0, rates.output_audio or 0)
+    return -(-(input_tokens * read + output_tokens * written) // _MILLION)
+
+
+def _or(rate: int | None, otherwise: int) -> int:
+    """Where a price says nothing of a kind of token it is billed as ordinary ones, never free."""
+    return otherwise if rate is None else rate

@@ -1,0 +1,248 @@
+"""Targets asked one after another until one answers; who is next hangs on how the last one failed.
+
+All candidates are asked before any is asked again. A client's own fault ends it at once. Nobody
+has seen anything of an answer until this is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.errors import RequestError
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
+from headrace.gateway.routing.route import Route
+from headrace.gateway.routing.router import Router
+from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, summary
+from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
+from headrace.gateway.serving.backoff import wait_s
+from headrace.gateway.serving.prepared import Prepared
+from headrace.protocol.neutral.failure import Failure
+
+_S_PER_NS = 1e-9
+
+
+class NobodyAnsweredError(Exception):
+    """failure: the one that says most; status: of our reply. tried: all of them. left_out: who was
+    not asked."""
+
+    def __init__(
+        self, status: int, failure: Failure, tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]
+    ) -> None:
+        super().__init__(failure.message)
+        self.status = status
+        self.failure = failure
+        self.tried = tried
+        self.left_out = left_out
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """One request's way from target to target. on_tried hears of each failure as it comes."""
+
+    router: Router
+    ask: Ask
+    prepared: Prepared
+    stream: bool
+    drop_unsupported: bool
+    most_reply_bytes: int
+    clock_ns: Callable[[], int]
+    source: random.Random
+    tried: list[Tried] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    ignored: tuple[str, ...] = ()
+    waited_ns: int = 0
+    _attempts: int = 0
+    _tries_at: dict[str, int] = field(default_factory=dict)
+    _fell_back: set[str] = field(default_factory=set)
+
+    async def open(self, decision: Decision, route: Route) -> Opened:
+        """The answer of the first target that has one. Raises NobodyAnsweredError, RequestError."""
+        queue = deque(decision.candidates)
+        again: list[tuple[Candidate, Failure]] = []
+        self.left_out += decision.left_out
+        while self._attempts < route.retries.attempts:
+            if not queue:
+                candidate = await self._after_a_wait(route, again)
+                if candidate is None:
+                    break
+            else:
+                candidate = queue.popleft()
+            try:
+                opened = await self._at(candidate)
+            except AttemptFailedError as error:
+                failed = class_of(error.failure)
+                if failed.next == "stop":
+                    raise self._nobody() from None
+                fallback = self._fallback(failed.next, candidate, route)
+                if fallback is not None:
+                    queue = deque(fallback.candidates)
+                    self.left_out += fallback.left_out
+                    again.clear()
+                elif failed.next == "other_key" and self._has_other_key(candidate, error):
+                    queue.appendleft(candidate)
+                elif failed.again:
+                    again.append((candidate, error.failure))
+                continue
+            if opened is not None:
+                return opened
+        raise self._nobody()
+
+    async def _at(self, candidate: Candidate) -> Opened | None:
+        """None if the target cannot honour what is asked for."""
+        target = candidate.target
+        try:
+            ready = self.prepared.for_target(target)
+        except RequestError as error:
+            self._leave_out(candidate, str(error))
+            if error.code == "translation":
+                return None
+            raise
+        missing = tuple(one for one in ready.dropped if not one.startswith("extra."))
+        strict = not self.drop_unsupported or self.ask.wanted.preferences.require_parameters
+        if missing and strict:
+            self._leave_out(candidate, f"it cannot honour {', '.join(missing)}")
+            return None
+        health = target.health
+        began_ns = self.clock_ns()
+        health.began(began_ns * _S_PER_NS)
+        self._attempts += 1
+        self._tries_at[target.name] = self._tries_at.get(target.name, 0) + 1
+        try:
+            opened = await attempt(
+                candidate,
+                self.prepared,
+                ready,
+                stream=self.stream,
+                most_reply_bytes=self.most_reply_bytes,
+                clock_ns=self.clock_ns,
+                now_s=began_ns * _S_PER_NS,
+            )
+        except AttemptFailedError as error:
+            ended_ns = self.clock_ns()
+            self.waited_ns += ended_ns - began_ns
+            health.ended()
+            self._note(candidate, error.failure, began_ns, ended_ns)
+            raise
+        except BaseException:  # the client has gone, which says nothing of the target
+            health.ended()
+            health.did_not_count(self.clock_ns() * _S_PER_NS)
+            raise
+        self.ignored = ready.dropped
+        self.waited_ns += opened.first_ns - opened.sent_ns
+        return opened
+
+    def _note(self, candidate: Candidate, failure: Failure, began_ns: int, ended_ns: int) -> None:
+        target, now_s = candidate.target, ended_ns * _S_PER_NS
+        self.tried.append(Tried(target.name, failure, (ended_ns - began_ns) * _S_PER_NS))
+        failed = class_of(failure)
+        if failed.blames and failure.kind != "rate_limit":
+            cool_s = failure.retry_after_s if failure.kind == "overloaded" else None
+            target.health.failed(now_s, _told(failure), cool_s=cool_s)
+        else:
+            target.health.did_not_count(now_s)
+
+    def _has_other_key(self, candidate: Candidate, error: AttemptFailedError) -> bool:
+        if error.credential is None:
+            return False
+        now_s = self.clock_ns() * _S_PER_NS
+        auth = candidate.target.provider.auth
+        return auth.failed(error.credential, error.failure, now_s)
+
+    def _fallback(self, kind: str, candidate: Candidate, route: Route) -> Decision | None:
+        """Other models for what this one cannot take; each list is followed once."""
+        if kind not in ("context_fallback", "policy_fallback") or kind in self._fell_back:
+            return None
+        self._fell_back.add(kind)
+        own = self.router.route(candidate.model) or route
+        names = own.context_fallbacks if kind == "context_fallback" else own.policy_fallbacks
+        if not names:
+            raise self._nobody()
+        found = self.router.fallbacks(names, self.ask, self.clock_ns() * _S_PER_NS)
+        if not found.candidates:
+            raise self._nobody()
+        return found
+
+    async def _after_a_wait(
+        self, route: Route, again: list[tuple[Candidate, Failure]]
+    ) -> Candidate | None:
+        """One that failed for what a moment may mend, after that moment."""
+        while again:
+            candidate, failure = again.pop(0)
+            name = candidate.target.name
+            tries = self._tries_at.get(name, 1)
+            if tries >= route.retries.same_target:
+                continue
+            for_s = wait_s(route.retries, tries, failure.retry_after_s, self.source)
+            if for_s > route.retries.backoff_most_s:
+                continue
+            began_ns = self.clock_ns()
+            await asyncio.sleep(for_s)
+            ended_ns = self.clock_ns()
+            self.waited_ns += ended_ns - began_ns
+            if candidate.target.health.lets_through(ended_ns * _S_PER_NS):
+                return candidate
+        return None
+
+    def _leave_out(self, candidate: Candidate, reason: str) -> None:
+        self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))
+
+    def _nobody(self) -> NobodyAnsweredError:
+        tried, left_out = tuple(self.tried), tuple(self.left_out)
+        if not tried:
+            return _nobody_to_ask(left_out)
+        worst = _most_telling(tried)
+        failed = class_of(worst)
+        if failed.next in ("stop", "context_fallback", "policy_fallback"):
+            return NobodyAnsweredError(failed.status, worst, tried, left_out)
+        waits = [one.failure.retry_after_s for one in tried if one.failure.retry_after_s]
+        ours = failed.next == "other_key" and worst.kind != "rate_limit"
+        told = Failure(
+            # A client has its own key, which is not at fault.
+            kind="server" if ours else worst.kind,
+            message=f"no target answered: {summary(tried)}",
+            status=worst.status,
+            code="upstream_credentials_exhausted" if ours else worst.code,
+            retry_after_s=min(waits, default=None),
+        )
+        return NobodyAnsweredError(failed.status, told, tried, left_out)
+
+
+def _most_telling(tried: tuple[Tried, ...]) -> Failure:
+    """A client's own fault before all others, then what waiting helps, then the last."""
+    for one in reversed(tried):
+        if class_of(one.failure).next in ("stop", "context_fallback", "policy_fallback"):
+            return one.failure
+    for one in reversed(tried):
+        if one.failure.kind in ("rate_limit", "overloaded"):
+            return one.failure
+    return tried[-1].failure
+
+
+def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
+    """Before anything was sent: every target was left out."""
+    reasons = "; ".join(f"{one.target}: {one.reason}" for one in left_out[:8])
+    waits = [one.for_s for one in left_out if one.for_s is not None]
+    if not waits:
+        failure = Failure(
+            kind="bad_request",
+            message=f"no target can serve this request: {reasons}",
+            code="no_eligible_target",
+        )
+        return NobodyAnsweredError(CLASSES["bad_request"].status, failure, (), left_out)
+    failure = Failure(
+        kind="server",
+        message=f"no target is free: {reasons}",
+        code="no_target_available",
+        retry_after_s=max(1.0, min(waits)),
+    )
+    return NobodyAnsweredError(CLASSES["overloaded"].status, failure, (), left_out)
+
+
+def _told(failure: Failure) -> str:
+    status = f" {failure.status}" if failure.status else ""
+    return f"{failure.kind}{status}: {failure.message[:120]}"

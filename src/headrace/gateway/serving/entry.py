@@ -1,0 +1,51 @@
+"""The line of the ledger that every request leaves, whatever became of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headrace.protocol.neutral.usage import TokenUsage
+
+Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
+
+
+class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One target that was asked. failure: its kind, None if it answered."""
+
+    target: str
+    began_ms: float
+    lasted_ms: float
+    failure: str | None = None
+    status: int | None = None
+    message: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """at_s: Unix time of its arrival. usage_from: "provider" told it, or it is "estimated" from
+    what came before a stream was cut. cost_nusd: None where nobody knows the price.
+
+    first_token_ms, total_ms: from the arrival. overhead_us: of it all, what was not spent waiting
+    for the provider or the client.
+    """
+
+    id: str
+    at_s: float
+    dialect: str
+    model: str
+    target: str | None
+    provider: str | None
+    outcome: Outcome
+    status: int
+    stream: bool
+    attempts: tuple[AttemptEntry, ...]
+    usage: TokenUsage | None
+    usage_from: Literal["provider", "estimated", "none"]
+    cost_nusd: int | None
+    finish: str | None
+    first_token_ms: float | None
+    total_ms: float
+    overhead_us: int
+    key: str = ""
+    error: str = ""

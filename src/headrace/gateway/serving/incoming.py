@@ -1,0 +1,47 @@
+"""A request as a client sent it, and where its answer goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.gateway.accounts.caller import Caller
+from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.dialect import ClientSide
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incoming:
+    """received_ns: of a monotonic clock. headers: names in lower case. stream: whether it is
+    answered by one. caller: whose account it goes on, None where nobody has one."""
+
+    id: str
+    side: ClientSide
+    path: str
+    headers: Mapping[str, str]
+    body: JsonObject
+    model: str
+    stream: bool
+    received_ns: int
+    caller: Caller | None
+
+
+class Sink(Protocol):
+    """The way back to the client. After `start`, `write` any number of times, then `end`.
+
+    Writing to a client that has gone raises ClientGoneError, at the latest at the next piece.
+    """
+
+    async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
+        """Status and headers; nothing can be tried again after it."""
+
+    async def write(self, piece: bytes) -> None:
+        """Some of the body; waits while the client does not take it."""
+
+    async def end(self) -> None:
+        """The body is whole."""
+
+
+class ClientGoneError(Exception):
+    """Nobody reads the answer any more."""

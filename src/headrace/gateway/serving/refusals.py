@@ -1,0 +1,35 @@
+"""What accounts refuse, as failures and statuses of HTTP."""
+
+from __future__ import annotations
+
+from headrace.gateway.accounts.errors import (
+    AccountsError,
+    LimitExceededError,
+    ModelNotAllowedError,
+    RefusedKeyError,
+    StoresDownError,
+    UnknownPriceError,
+)
+from headrace.protocol.neutral.failure import Failure, FailureKind
+
+
+def refusal_of(error: AccountsError) -> tuple[int, Failure]:
+    """Status and failure; a limit that waiting does not help against is still a 429, as clients
+    expect of budgets."""
+    status, kind = _class(error)
+    retry_after_s = None
+    if isinstance(error, LimitExceededError | StoresDownError):
+        retry_after_s = error.retry_after_s
+    return status, Failure(
+        kind=kind, message=str(error), status=status, code=error.kind, retry_after_s=retry_after_s
+    )
+
+
+def _class(error: AccountsError) -> tuple[int, FailureKind]:
+    if isinstance(error, RefusedKeyError):
+        return 401, "authentication"
+    if isinstance(error, ModelNotAllowedError | UnknownPriceError):
+        return 403, "permission"
+    if isinstance(error, LimitExceededError):
+        return 429, "rate_limit"
+    return 503, "overloaded"

@@ -1,0 +1,45 @@
+"""What every reply of the gateway says of its way."""
+
+from __future__ import annotations
+
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.targets.target import NUSD_PER_USD
+
+REQUEST_ID = "x-request-id"
+PREFIX = "x-headrace-"
+_MOST_CHARS = 1000
+
+
+def told_headers(
+    request_id: str,
+    candidate: Candidate | None,
+    attempts: int,
+    overhead_us: int,
+    ignored: tuple[str, ...],
+) -> list[tuple[str, str]]:
+    """overhead_us: of the time until this head, what was not spent waiting for providers."""
+    headers = [
+        (REQUEST_ID, request_id),
+        (PREFIX + "attempts", str(attempts)),
+        (PREFIX + "overhead-us", str(overhead_us)),
+    ]
+    if candidate is not None:
+        headers.append((PREFIX + "provider", candidate.target.provider.name))
+        headers.append((PREFIX + "target", _visible(candidate.target.name)))
+        headers.append((PREFIX + "model", _visible(candidate.model)))
+    if ignored:
+        headers.append(("x-ignored-params", _visible(", ".join(ignored))))
+    return headers
+
+
+def cost_header(cost_nusd: int | None) -> tuple[str, str]:
+    """Dollars with nine places, or that nobody knows the price."""
+    if cost_nusd is None:
+        return PREFIX + "cost-usd", "unknown"
+    return PREFIX + "cost-usd", f"{cost_nusd // NUSD_PER_USD}.{cost_nusd % NUSD_PER_USD:09d}"
+
+
+def _visible(text: str) -> str:
+    """Names may hold anything; a header holds visible ASCII."""
+    kept = "".join(one if " " <= one <= "~" else "?" for one in text)
+    return kept[:_MOST_CHARS]

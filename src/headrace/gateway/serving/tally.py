@@ -1,0 +1,87 @@
+"""What an answer took, counted while it passes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headrace.protocol.neutral.event import (
+    Began,
+    CompletePart,
+    Counted,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartGrew,
+    has_content,
+)
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply, Finish
+from headrace.protocol.neutral.usage import TokenUsage
+
+# Of text that was seen and not counted by the provider.
+_CHARS_PER_TOKEN = 4
+
+
+class Tally:
+    """input_tokens: the estimate that stands where a provider says nothing."""
+
+    def __init__(self, input_tokens: int) -> None:
+        self._input_tokens = input_tokens
+        self._early: TokenUsage | None = None
+        self._counted: TokenUsage | None = None
+        self._chars = 0
+        self.finish: Finish | None = None
+        self.failure: Failure | None = None
+        self.ended = False
+        self.has_content = False
+
+    def take(self, event: Event) -> None:
+        """One event of a stream."""
+        self.has_content = self.has_content or has_content(event)
+        if isinstance(event, PartGrew):
+            self._chars += len(event.text)
+        elif isinstance(event, CompletePart):
+            self._chars += len(getattr(event.value, "text", ""))
+        elif isinstance(event, Began):
+            self._early = event.usage
+        elif isinstance(event, Counted):
+            self._counted = event.usage
+        elif isinstance(event, Finished):
+            self.finish = event.reason
+        elif isinstance(event, Failed):
+            self.failure = event.failure
+        elif isinstance(event, Ended):
+            self.ended = True
+
+    def take_reply(self, reply: ChatReply) -> None:
+        """An answer without a stream."""
+        self.ended = self.has_content = True
+        self._counted = reply.usage
+        self._chars = sum(
+            len(getattr(part, "text", "")) + len(getattr(part, "arguments", ""))
+            for choice in reply.choices
+            for part in choice.parts
+        )
+        self.finish = next((one.finish for one in reply.choices), None)
+
+    @property
+    def usage(self) -> tuple[TokenUsage, Literal["provider", "estimated"]]:
+        """As the provider counted; of a stream that was cut, or of a provider that does not count,
+        what was seen of it."""
+        if self._counted is not None:
+            return self._counted, "provider"
+        output = -(-self._chars // _CHARS_PER_TOKEN)
+        if self._early is not None:
+            early = self._early
+            return (
+                TokenUsage(
+                    input_tokens=early.input_tokens,
+                    cache_read_tokens=early.cache_read_tokens,
+                    cache_write_tokens=early.cache_write_tokens,
+                    cache_write_1h_tokens=early.cache_write_1h_tokens,
+                    output_tokens=max(output, early.output_tokens),
+                ),
+                "estimated",
+            )
+        return TokenUsage(input_tokens=self._input_tokens, output_tokens=output), "estimated"

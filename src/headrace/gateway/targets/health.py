@@ -1,0 +1,158 @@
+"""How a target has been doing: what is at it now, how fast it was, whether to leave it alone.
+
+All of it is of this process. Times are handed in, in seconds of one monotonic clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.gateway.settings.reliability import BreakerSettings
+
+# A reading counts half after so long: latencies drift over minutes.
+_HALF_LIFE_S = 10.0
+# Where nothing is read, because others look better, a latency is forgotten so slowly.
+_FORGOTTEN_HALF_S = 120.0
+# Of a target that has requests and no reading yet: after all that are known, until one is there.
+_UNKNOWN_S = 1e6
+
+State = Literal["closed", "open", "probing"]
+
+
+@dataclass(slots=True)
+class _Mean:
+    """A mean in which what is older counts less."""
+
+    value: float | None = None
+    at_s: float = 0.0
+
+    def take(self, reading: float, now_s: float, *, peak: bool) -> None:
+        """peak: a reading above the mean replaces it at once (as Finagle's peak EWMA)."""
+        if self.value is None or (peak and reading > self.value):
+            self.value = reading
+        else:
+            kept = 0.5 ** (max(0.0, now_s - self.at_s) / _HALF_LIFE_S)
+            # Many readings in a moment: each still has a say.
+            kept = min(kept, 0.9)
+            self.value = kept * self.value + (1 - kept) * reading
+        self.at_s = now_s
+
+
+class Health:
+    """The breaker: `closed` lets all through, `open` none, `probing` one at a time."""
+
+    def __init__(self, settings: BreakerSettings | None = None) -> None:
+        self._settings = settings or BreakerSettings()
+        self._outcomes: deque[tuple[float, bool]] = deque()
+        self._failures = 0
+        self._first_token = _Mean()
+        self._rate = _Mean()
+        self._open_until_s = -math.inf
+        self._cooldown_s = self._settings.cooldown_s
+        self._state: State = "closed"
+        self._probes = 0
+        self.in_flight = 0
+        self.requests = 0
+        self.failures = 0
+        self.last_failure: str | None = None
+
+    def state(self, now_s: float) -> State:
+        """What may be sent to it."""
+        if self._state == "open" and now_s >= self._open_until_s:
+            self._state, self._probes = "probing", 0
+        return self._state
+
+    def lets_through(self, now_s: float) -> bool:
+        """Whether a request may be sent now."""
+        state = self.state(now_s)
+        return state == "closed" or (state == "probing" and self._probes == 0)
+
+    def closed_for_s(self, now_s: float) -> float:
+        """How long nothing can be sent; 0 if something can."""
+        return 0.0 if self.lets_through(now_s) else max(0.05, self._open_until_s - now_s)
+
+    @property
+    def first_token_s(self) -> float | None:
+        """Mean time to the first content; peaks count at once."""
+        return self._first_token.value
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Mean rate of output of a request, after its first token."""
+        return self._rate.value
+
+    def load_score(self, now_s: float) -> float:
+        """What a new request may expect: time to the first token times those before it.
+
+        Targets nobody tried have the score 0 and are so tried first, by one request. A latency is
+        forgotten slowly, or a target that was slow once would never be asked again.
+        """
+        seen = self._first_token
+        if seen.value is None:
+            return _UNKNOWN_S * self.in_flight
+        age_s = max(0.0, now_s - seen.at_s)
+        return seen.value * 0.5 ** (age_s / _FORGOTTEN_HALF_S) * (self.in_flight + 1)
+
+    def began(self, now_s: float) -> None:
+        """A request goes to it; `ended` has to follow."""
+        self.in_flight += 1
+        self.requests += 1
+        if self.state(now_s) == "probing":
+            self._probes += 1
+
+    def ended(self) -> None:
+        """It is over, however."""
+        self.in_flight -= 1
+
+    def had_first_token(self, after_s: float, now_s: float) -> None:
+        """The first content came `after_s` after the request was sent."""
+        self._first_token.take(after_s, now_s, peak=True)
+
+    def had_rate(self, tokens_per_s: float, now_s: float) -> None:
+        """How fast the rest came."""
+        self._rate.take(tokens_per_s, now_s, peak=False)
+
+    def succeeded(self, now_s: float) -> None:
+        """It answered. While it is left alone that is of a request from before and opens nothing."""
+        if self.state(now_s) == "probing":
+            self._state = "closed"
+            self._outcomes.clear()
+            self._failures = 0
+            self._cooldown_s = self._settings.cooldown_s
+        self._note(now_s, failed=False)
+
+    def failed(self, now_s: float, why: str, *, cool_s: float | None = None) -> None:
+        """It did not. cool_s: how long it asked to be left alone (Retry-After)."""
+        self.failures += 1
+        self.last_failure = why
+        was_probing = self.state(now_s) == "probing"
+        self._note(now_s, failed=True)
+        if was_probing:
+            self._cooldown_s = min(2 * self._cooldown_s, self._settings.cooldown_most_s)
+            self._open(now_s, max(self._cooldown_s, cool_s or 0.0))
+        elif cool_s is not None:
+            self._open(now_s, cool_s)
+        elif len(
+            self._outcomes
+        ) >= self._settings.least and self._failures >= self._settings.share * len(self._outcomes):
+            self._open(now_s, self._cooldown_s)
+
+    def did_not_count(self, now_s: float) -> None:
+        """A probe ended without saying anything of the target: another may follow."""
+        if self.state(now_s) == "probing":
+            self._probes = max(0, self._probes - 1)
+
+    def _open(self, now_s: float, for_s: float) -> None:
+        most_s = self._settings.cooldown_most_s
+        self._state = "open"
+        self._open_until_s = now_s + min(for_s, most_s)
+
+    def _note(self, now_s: float, *, failed: bool) -> None:
+        self._outcomes.append((now_s, failed))
+        self._failures += failed
+        while self._outcomes and self._outcomes[0][0] < now_s - self._settings.window_s:
+            _, old = self._outcomes.popleft()
+            self._failures -= old

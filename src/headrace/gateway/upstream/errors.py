@@ -1,0 +1,31 @@
+"""What can go wrong between us and a provider, before it is known what the provider says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headrace.protocol.neutral.failure import Failure
+
+Problem = Literal["connect", "timeout", "cut", "protocol", "too_large", "busy"]
+
+_KINDS = {"timeout": "timeout", "protocol": "damaged", "too_large": "damaged"}
+
+
+class UpstreamError(Exception):
+    """No reply, or none to its end.
+
+    problem: "connect" before a connection was made; "busy" if all were taken for too long; "cut"
+    if one ended. unsent: whether the provider cannot have seen the request, so that it may be
+    sent again and nothing is done twice.
+    """
+
+    def __init__(self, problem: Problem, message: str, *, unsent: bool = False) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.unsent = unsent
+
+    @property
+    def failure(self) -> Failure:
+        """The same as other failures are told."""
+        kind = _KINDS.get(self.problem, "network")
+        return Failure(kind=kind, message=str(self))  # type: ignore[arg-type]

@@ -1,0 +1,207 @@
+"""Kept connections to one origin: the one that rested least is used first, the others run out.
+
+Requests that find all connections taken wait in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+
+from headrace.gateway.upstream.connection import Connection, Reply
+from headrace.gateway.upstream.errors import UpstreamError
+from headrace.gateway.upstream.limits import PoolLimits, Timeouts
+from headrace.gateway.upstream.origin import Origin
+
+
+class Pool:
+    """tls: for https. Belongs to the loop it was first used in; `close` ends what rests."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        limits: PoolLimits | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.origin = origin
+        self._limits = limits or PoolLimits()
+        self._tls = tls
+        self._resting: deque[Connection] = deque()
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._all: set[Connection] = set()
+        self._making = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def connections(self) -> int:
+        """How many there are, at work or at rest."""
+        return len(self._all)
+
+    @property
+    def resting(self) -> int:
+        """How many of them do nothing."""
+        return len(self._resting)
+
+    async def send(self, request: bytes, timeouts: Timeouts) -> Reply:
+        """Send a whole request and wait for the reply's head.
+
+        On a connection that the provider had closed meanwhile the request goes out once more, on a
+        new one. Raises UpstreamError.
+        """
+        connection = await self._connection(timeouts, fresh=False)
+        reply = connection.send(request, timeouts)
+        try:
+            await self._head(reply)
+        except UpstreamError as error:
+            if not error.unsent:
+                raise
+            connection = await self._connection(timeouts, fresh=True)
+            reply = connection.send(request, timeouts)
+            await self._head(reply)
+        return reply
+
+    async def _head(self, reply: Reply) -> None:
+        try:
+            await reply.head()
+        except asyncio.CancelledError:
+            reply.abort()
+            raise
+
+    def close(self) -> None:
+        """End connections at rest, and those at work once they are free."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        while self._resting:
+            self._resting.pop().close()
+
+    async def _connection(self, timeouts: Timeouts, *, fresh: bool) -> Connection:
+        if self._closed:
+            raise UpstreamError("connect", f"connections to {self.origin} are closed", unsent=True)
+        if not fresh and (rested := self._take_rested()) is not None:
+            return rested
+        try:
+            async with asyncio.timeout(timeouts.connect_s):
+                if len(self._all) + self._making >= self._limits.connections:
+                    found = await self._wait_for_free()
+                    if found is not None:
+                        return found
+                return await self._connect()
+        except TimeoutError:
+            raise self._too_late(timeouts) from None
+
+    def _too_late(self, timeouts: Timeouts) -> UpstreamError:
+        limit_s = timeouts.connect_s or 0.0
+        if len(self._all) >= self._limits.connections:
+            return UpstreamError(
+                "busy",
+                f"all {self._limits.connections:,} connections to {self.origin} were taken for "
+                f"{limit_s:g} s",
+                unsent=True,
+            )
+        return UpstreamError(
+            "connect", f"no connection to {self.origin} within {limit_s:g} s", unsent=True
+        )
+
+    def _take_rested(self) -> Connection | None:
+        while self._resting:
+            connection = self._resting.pop()
+            if not connection.closed:
+                return connection
+        return None
+
+    async def _wait_for_free(self) -> Connection | None:
+        """A connection, or None for a place in which one can be made."""
+        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                given = waiter.result()
+                if given is not None:
+                    self._offer(given)
+                else:
+                    self._place_is_free()
+            raise
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        self._making += 1
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._limits, self._offer, self._lost),
+                self.origin.host,
+                self.origin.port,
+                ssl=self._tls if self.origin.scheme == "https" else None,
+                happy_eyeballs_delay=0.25,
+            )
+        except ssl.SSLError as error:
+            self._place_is_free_after_failure()
+            why = error.reason or str(error)
+            raise UpstreamError(
+                "connect", f"no TLS with {self.origin}: {why}", unsent=True
+            ) from error
+        except OSError as error:
+            self._place_is_free_after_failure()
+            why = error.strerror or str(error)
+            raise UpstreamError(
+                "connect", f"no connection to {self.origin}: {why}", unsent=True
+            ) from error
+        except asyncio.CancelledError:
+            self._place_is_free_after_failure()
+            raise
+        finally:
+            self._making -= 1
+        self._all.add(connection)
+        return connection
+
+    def _offer(self, connection: Connection) -> None:
+        """A connection is free: for who waits longest, or to rest."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        if self._closed:
+            connection.close()
+            return
+        self._resting.append(connection)
+        if self._sweeper is None:
+            loop = asyncio.get_running_loop()
+            self._sweeper = loop.call_later(self._limits.rest_s, self._sweep)
+
+    def _lost(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        if connection in self._resting:
+            self._resting.remove(connection)
+        self._place_is_free()
+
+    def _place_is_free_after_failure(self) -> None:
+        # The place is given back in `_connect`'s finally, a moment after this.
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._place_is_free)
+
+    def _place_is_free(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _sweep(self) -> None:
+        """Close what rested for too long; the first of the queue has rested longest."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = None
+        now_s = loop.time()
+        while self._resting and now_s - self._resting[0].rests_since_s >= self._limits.rest_s:
+            self._resting.popleft().close()
+        if self._resting:
+            left_s = self._limits.rest_s - (now_s - self._resting[0].rests_since_s)
+            self._sweeper = loop.call_later(max(left_s, 0.05), self._sweep)

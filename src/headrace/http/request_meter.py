@@ -1,0 +1,105 @@
+"""What one request may be before it is a call: its size as its bytes arrive, and its form.
+
+The parser reports a URL in pieces, a header when it is complete and a body in pieces; of what lies
+between (half a header, a chunk's extension) it says nothing, so the bytes it was fed since it last
+said anything are counted too. Nothing here reads the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.http.client_limits import MAX_HEADERS, MAX_URL_BYTES
+from headrace.http.refusal import NOT_HTTP, Refusal
+
+
+class RefusedError(Exception):
+    """Leaves the parser's callbacks; the meter's `refusal` says why."""
+
+
+class RequestMeter:
+    """The request that is being received; `begin` at each. Methods raise RefusedError."""
+
+    def __init__(self, max_header_bytes: int) -> None:
+        self.refusal = NOT_HTTP
+        """Why the request is refused, where it is."""
+        self.in_head = False
+        """Whether it has begun and its headers are not complete."""
+        self._most = max_header_bytes
+        self._url_bytes = self._head_bytes = self._num_headers = 0
+        self._silent_bytes = 0
+        self._spoke = False
+
+    def begin(self) -> None:
+        """The first byte of a request."""
+        self.in_head = True
+        self.refusal = NOT_HTTP
+        self._url_bytes = self._head_bytes = self._num_headers = self._silent_bytes = 0
+        self._spoke = True
+
+    def url(self, piece: bytes) -> None:
+        """A piece of the URL."""
+        self._url_bytes += len(piece)
+        if self._url_bytes > MAX_URL_BYTES:
+            message = f"the URL has more than {MAX_URL_BYTES} bytes"
+            self._refuse(Refusal(414, message, code="url_too_long"))
+        self._add(len(piece))
+
+    def header(self, name: bytes, value: bytes) -> None:
+        """A header, or a field after a chunked body."""
+        self._num_headers += 1
+        if self._num_headers > MAX_HEADERS:
+            message = f"the request has more than {MAX_HEADERS} headers"
+            self._refuse(Refusal(431, message, code="headers_too_large"))
+        self._add(len(name) + len(value) + len(": \r\n"))
+
+    def spoke(self) -> None:
+        """The parser reported something that is no part of a head."""
+        self._spoke = True
+
+    def fed(self, size: int) -> None:
+        """The parser was given so many bytes; what it reported of them came before this."""
+        self._silent_bytes = 0 if self._spoke else self._silent_bytes + size
+        self._spoke = False
+        self._check_size()
+
+    def _add(self, size: int) -> None:
+        self._spoke = True
+        self._silent_bytes = 0
+        self._head_bytes += size
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._head_bytes + self._silent_bytes > self._most:
+            what = "request line and headers have"
+            if not self.in_head:
+                what = "headers, chunk extensions and trailers together have"
+            message = f"{what} more than {self._most} bytes (--max-header-bytes)"
+            self._refuse(Refusal(431, message, code="headers_too_large"))
+
+    def head_complete(
+        self, version: str, method: bytes, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Refuse what proxies on the way may read in another way than this server does."""
+        self._spoke = True
+        if version not in ("1.0", "1.1"):
+            message = f"HTTP/{version} is not supported; speak HTTP/1.1"
+            self._refuse(Refusal(505, message, code="http_version_not_supported"))
+        if method == b"CONNECT":
+            message = "CONNECT is for proxies; this is none"
+            self._refuse(Refusal(400, message, code="bad_request"))
+        hosts = sum(name == b"host" for name, _ in headers)
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            message = f"the request has {hosts} Host headers; send one"
+            self._refuse(Refusal(400, message, code="bad_request"))
+        codings = [value for name, value in headers if name == b"transfer-encoding"]
+        if codings and version == "1.0":
+            message = "HTTP/1.0 has no Transfer-Encoding; speak HTTP/1.1"
+            self._refuse(Refusal(400, message, code="bad_request"))
+        if codings and [coding.lower() for coding in codings] != [b"chunked"]:
+            message = "the only Transfer-Encoding supported is chunked"
+            self._refuse(Refusal(501, message, code="transfer_encoding_not_supported"))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        raise RefusedError

@@ -1,0 +1,1 @@
+"""What AWS does its own way: signed requests and binary event streams."""

@@ -1,0 +1,110 @@
+"""Usage in both directions: input_tokens leave out what was read from or written to the cache.
+
+Tokens of thoughts are part of output_tokens; how many they were, only newer models say
+(output_tokens_details.thinking_tokens). A stream tells usage twice, and the last one counts: its
+numbers are of the whole answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.protocol.dialects.anthropic.names import NAME
+from headrace.protocol.dialects.anthropic.values import count, mapping, rest, text
+from headrace.protocol.neutral.usage import TokenUsage
+
+_INPUT = "input_tokens"
+_OUTPUT = "output_tokens"
+_READ = "cache_read_input_tokens"
+_WRITE = "cache_creation_input_tokens"
+_SPLIT = "cache_creation"
+_WRITE_5M = "ephemeral_5m_input_tokens"
+_WRITE_1H = "ephemeral_1h_input_tokens"
+_DETAILS = "output_tokens_details"
+_THOUGHTS = "thinking_tokens"
+_TIER = "service_tier"
+_KNOWN = frozenset({_INPUT, _OUTPUT, _READ, _WRITE, _SPLIT, _DETAILS, _TIER})
+
+# Clients look for these in the first event of a stream, which has no other place for them.
+_AT_START = ("inference_geo", "service_tier", "speed")
+
+# OpenAI's word for what Anthropic calls standard; the others are the same or unknown here.
+_TIERS = {"default": "standard", "standard": "standard", "priority": "priority", "batch": "batch"}
+
+
+def read_usage(value: object) -> TokenUsage | None:
+    """None if it is not told."""
+    usage = mapping(value)
+    fresh, output = count(usage.get(_INPUT)), count(usage.get(_OUTPUT))
+    if fresh is None and output is None:
+        return None
+    written = count(usage.get(_WRITE))
+    split = mapping(usage.get(_SPLIT))
+    for_1h = count(split.get(_WRITE_1H)) or 0
+    for_5m = count(split.get(_WRITE_5M)) or 0
+    if written is not None:
+        for_1h = min(for_1h, written)
+        for_5m = written - for_1h
+    thoughts = count(mapping(usage.get(_DETAILS)).get(_THOUGHTS)) or 0
+    output = output or 0
+    return TokenUsage(
+        input_tokens=fresh or 0,
+        cache_read_tokens=count(usage.get(_READ)) or 0,
+        cache_write_tokens=for_5m,
+        cache_write_1h_tokens=for_1h,
+        output_tokens=output - min(thoughts, output),
+        reasoning_tokens=min(thoughts, output),
+    )
+
+
+def merged_usage(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """What a stream told at its start and at its end, as one usage.
+
+    The end leaves out how writes to the cache are split. If it tells of more of them than the start
+    did, the rest are taken to live as long as those before.
+    """
+    merged = first | {key: value for key, value in last.items() if value is not None}
+    written, before = count(merged.get(_WRITE)), mapping(first.get(_SPLIT))
+    unsplit = _SPLIT not in last and written and count(before.get(_WRITE_1H))
+    if unsplit and not count(before.get(_WRITE_5M)):
+        merged[_SPLIT] = {_WRITE_5M: 0, _WRITE_1H: written}
+    return merged
+
+
+def start_extra(usage: dict[str, Any]) -> dict[str, Any]:
+    """`extra` of a reply or its beginning: what a usage says of where and how it ran."""
+    told = {name: usage[name] for name in _AT_START if usage.get(name) is not None}
+    return {NAME: {"usage": told}} if told else {}
+
+
+def told_at_start(extra: dict[str, Any]) -> dict[str, Any]:
+    """The fields of usage that `start_extra` kept."""
+    return mapping(mapping(extra.get(NAME)).get("usage"))
+
+
+def unread_usage(usage: dict[str, Any], start: dict[str, Any]) -> dict[str, Any]:
+    """Its fields without a neutral form that were not told at the start: calls of server tools."""
+    return rest(usage, _KNOWN | told_at_start(start).keys())
+
+
+def read_tier(value: object) -> str | None:
+    """The service tier that answered."""
+    return text(mapping(value).get(_TIER)) or None
+
+
+def write_usage(
+    usage: TokenUsage | None, tier: str | None = None, more: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The usage of a reply; clients need its counts, so they are 0 where nothing is known."""
+    usage = usage or TokenUsage()
+    written: dict[str, Any] = {
+        _INPUT: usage.input_tokens + usage.input_audio_tokens,
+        _WRITE: usage.cache_write_tokens + usage.cache_write_1h_tokens,
+        _READ: usage.cache_read_tokens,
+        _SPLIT: {_WRITE_5M: usage.cache_write_tokens, _WRITE_1H: usage.cache_write_1h_tokens},
+        _OUTPUT: usage.completion_tokens,
+        _DETAILS: {_THOUGHTS: usage.reasoning_tokens},
+    }
+    if (word := _TIERS.get(tier or "")) is not None:
+        written[_TIER] = word
+    return written | (more or {})

@@ -1,0 +1,127 @@
+"""Parts of a conversation as blocks of a request."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from headrace.protocol.dialects.anthropic.arguments import input_of
+from headrace.protocol.dialects.anthropic.cache_marks import marked
+from headrace.protocol.dialects.anthropic.media import FILES_BETA, write_media
+from headrace.protocol.dialects.anthropic.names import NAME
+from headrace.protocol.dialects.anthropic.read_blocks import BLOCK
+from headrace.protocol.neutral.call import Role
+from headrace.protocol.neutral.part import (
+    Media,
+    Opaque,
+    Part,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+class BlockWriter:
+    """Writes the blocks of one request.
+
+    own: the call came in this dialect. dropped: names of what could not be said, in order.
+    betas: what anthropic-beta has to hold for what was written.
+    """
+
+    def __init__(self, *, own: bool) -> None:
+        self.own = own
+        self.dropped: dict[str, None] = {}
+        self.betas: dict[str, None] = {}
+
+    def block(self, part: Part, role: Role, path: str) -> dict[str, Any] | None:
+        """None for what is not to be said. Raises RequestError for what cannot be left out."""
+        if isinstance(part, Text):
+            return self.text(part)
+        if isinstance(part, ToolCall):
+            return self._tool_use(part)
+        if isinstance(part, ToolResult):
+            return self._tool_result(part, path)
+        if isinstance(part, Thinking):
+            return _thinking(part)
+        if isinstance(part, Media):
+            return self._media(part, role, path)
+        if isinstance(part, Refusal):
+            return self.text(Text(text=part.text))
+        return self._opaque(part)
+
+    def text(self, part: Text) -> dict[str, Any] | None:
+        """None for white space alone, which the API refuses; a call of its own is left as it is."""
+        if not self.own and (not part.text or part.text.isspace()):
+            return None
+        block: dict[str, Any] = {"type": "text", "text": part.text}
+        return marked(block | self.extra(part.extra), part.cache)
+
+    def extra(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields that have no neutral form, if they are this dialect's; else they are told."""
+        if self.own:
+            return fields
+        self.dropped.update({f"messages.extra.{name}": None for name in fields})
+        return {}
+
+    def _tool_use(self, part: ToolCall) -> dict[str, Any]:
+        block: dict[str, Any] = {
+            "type": "tool_use",
+            "id": _clean(part.id),
+            "name": part.name,
+            "input": input_of(part.arguments),
+        }
+        return marked(block | self.extra(part.extra), part.cache)
+
+    def _tool_result(self, part: ToolResult, path: str) -> dict[str, Any]:
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _clean(part.call_id)}
+        content = []
+        for one in part.content:
+            if self.own and isinstance(one, Text) and isinstance(one.extra.get(BLOCK), dict):
+                content.append(dict(one.extra[BLOCK]))
+            elif (written := self.block(one, "tool", path)) is not None:
+                content.append(written)
+        if content:
+            block["content"] = content
+        if part.is_error:
+            block["is_error"] = True
+        return marked(block, part.cache)
+
+    def _media(self, part: Media, role: Role, path: str) -> dict[str, Any] | None:
+        if role == "assistant" and not self.own:
+            # The API takes no pictures of the model's own making back.
+            self.dropped[f"messages.{part.kind}"] = None
+            return None
+        if part.detail not in (None, "auto"):
+            self.dropped["messages.detail"] = None
+        if part.file_id is not None:
+            self.betas[FILES_BETA] = None
+        block = write_media(part, path, own=self.own)
+        return block | self.extra(part.extra)
+
+    def _opaque(self, part: Opaque) -> dict[str, Any] | None:
+        if part.dialect == NAME:
+            return dict(part.value)
+        self.dropped[f"messages.{part.value.get('type', part.dialect)}"] = None
+        return None
+
+
+def _thinking(part: Thinking) -> dict[str, Any] | None:
+    """Thoughts go to whom they came from alone: the API refuses all other signatures."""
+    signature = part.signature
+    if signature is None or signature.origin != NAME:
+        return None
+    if part.redacted:
+        return {"type": "redacted_thinking", "data": signature.value}
+    return {"type": "thinking", "thinking": part.text, "signature": signature.value}
+
+
+def _clean(id: str) -> str:
+    """An id the API takes (letters, digits, "_", "-"); the same for the same, others for others."""
+    if id and _ID_CHARACTERS.issuperset(id):
+        return id
+    kept = "".join(one if one in _ID_CHARACTERS else "_" for one in id)
+    return f"{kept}_{zlib.crc32(id.encode()):08x}"

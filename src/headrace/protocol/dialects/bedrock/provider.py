@@ -1,0 +1,40 @@
+"""Bedrock as a provider of chats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.protocol.dialects.bedrock.failures import read_failure
+from headrace.protocol.dialects.bedrock.names import DIALECT
+from headrace.protocol.dialects.bedrock.read_reply import read_reply
+from headrace.protocol.dialects.bedrock.stream_reader import ConverseStreamReader
+from headrace.protocol.dialects.bedrock.write_call import write_call
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply
+
+
+@dataclass(frozen=True)
+class BedrockProvider:
+    """A `ProviderSide`. vendor: whose model an ARN is of, where it does not say so itself."""
+
+    vendor: str = ""
+
+    name = DIALECT
+
+    def write_call(self, call: ChatCall, model: str) -> Written:
+        """`call` for a model id, an inference profile or an ARN."""
+        return write_call(call, model, self.vendor)
+
+    def read_reply(self, body: bytes) -> ChatReply:
+        """Raises DamagedReplyError if it is none."""
+        return read_reply(body)
+
+    def stream_reader(self, call: ChatCall) -> ConverseStreamReader:
+        """A reader for one answer."""
+        return ConverseStreamReader()
+
+    def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
+        """Any body at all."""
+        return read_failure(status, headers, body)

@@ -1,0 +1,5 @@
+"""Words that several files of this dialect share."""
+
+from __future__ import annotations
+
+DIALECT = "cohere"

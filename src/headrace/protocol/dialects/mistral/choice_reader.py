@@ -1,0 +1,123 @@
+"""One choice of an answer, whole or as it comes: its messages become events."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.protocol.dialects.json_values import json_text, mapping, objects, text
+from headrace.protocol.dialects.mistral.content import Piece, read_content
+from headrace.protocol.neutral.dialect import DamagedReplyError
+from headrace.protocol.neutral.event import (
+    CompletePart,
+    Event,
+    Kind,
+    PartBegan,
+    PartEnded,
+    PartGrew,
+)
+from headrace.protocol.neutral.part import Opaque, Signature
+
+# Far more than answers have; a provider must not fill our memory.
+_MOST_OPEN_CALLS = 1024
+
+
+class _Call(NamedTuple):
+    part: int
+    id: str
+    name: str
+
+
+class ChoiceReader:
+    """Keeps which part is open. Pieces of one kind that follow each other are one part."""
+
+    def __init__(self, index: int) -> None:
+        self._choice = index
+        self._parts = 0
+        self._kind: Kind | None = None
+        self._signature: Signature | None = None
+        self._calls: dict[int, _Call] = {}
+        self.finished = False
+
+    def take(self, message: dict[str, Any], events: list[Event], *, whole: bool) -> None:
+        """A delta, or a whole message, in which every tool call is one of its own.
+
+        Raises DamagedReplyError for a tool call without a name.
+        """
+        for piece in read_content(message.get("content")):
+            if isinstance(piece, Opaque):
+                self.close(events)
+                events.append(CompletePart(choice=self._choice, part=self._parts, value=piece))
+                self._parts += 1
+            else:
+                self._grow(piece, events)
+        for number, call in enumerate(objects(message.get("tool_calls"))):
+            self._take_call(call, number, events, whole)
+
+    def close(self, events: list[Event]) -> None:
+        """Ends what is open."""
+        self._close_text(events)
+        for call in self._calls.values():
+            events.append(PartEnded(choice=self._choice, part=call.part))
+        self._calls.clear()
+
+    def _close_text(self, events: list[Event]) -> None:
+        if self._kind is not None:
+            self._kind = None
+            events.append(
+                PartEnded(choice=self._choice, part=self._parts - 1, signature=self._signature)
+            )
+            self._signature = None
+
+    def _grow(self, piece: Piece, events: list[Event]) -> None:
+        # A second signature is of other thoughts; one that comes late is of those before it.
+        signed_anew = None not in (piece.signature, self._signature) and (
+            piece.signature != self._signature
+        )
+        if self._kind != piece.kind or signed_anew:
+            self.close(events)
+            events.append(PartBegan(choice=self._choice, part=self._parts, kind=piece.kind))
+            self._kind = piece.kind
+            self._parts += 1
+        if piece.text:
+            events.append(PartGrew(choice=self._choice, part=self._parts - 1, text=piece.text))
+        self._signature = piece.signature or self._signature
+
+    def _take_call(
+        self, call: dict[str, Any], number: int, events: list[Event], whole: bool
+    ) -> None:
+        function = mapping(call.get("function"))
+        name = text(function.get("name"))
+        id = text(call.get("id"))
+        if id == "null":  # the description's default
+            id = ""
+        index = call.get("index")
+        key = index if isinstance(index, int) and not isinstance(index, bool) else number
+        opened = self._calls.get(key)
+        # Mistral sends calls whole, at times all of them with the index 0.
+        if opened is None or whole or (id and id != opened.id) or (name and name != opened.name):
+            opened = self._open_call(_Call(self._parts, id, name), key, events)
+        arguments = json_text(function.get("arguments"))
+        if arguments:
+            events.append(PartGrew(choice=self._choice, part=opened.part, text=arguments))
+
+    def _open_call(self, call: _Call, key: int, events: list[Event]) -> _Call:
+        if not call.name:
+            raise DamagedReplyError("a tool call has no name")
+        if len(self._calls) >= _MOST_OPEN_CALLS:
+            raise DamagedReplyError(f"more than {_MOST_OPEN_CALLS} tool calls are open")
+        self._close_text(events)
+        before = self._calls.pop(key, None)
+        if before is not None:
+            events.append(PartEnded(choice=self._choice, part=before.part))
+        events.append(
+            PartBegan(
+                choice=self._choice,
+                part=call.part,
+                kind="tool_call",
+                id=call.id,
+                name=call.name,
+            )
+        )
+        self._calls[key] = call
+        self._parts += 1
+        return call

@@ -1,0 +1,54 @@
+"""What a message's or a delta's `content` holds: a text, or chunks of several types."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.protocol.dialects.json_values import objects, text
+from headrace.protocol.dialects.mistral.names import DIALECT, SIGNER
+from headrace.protocol.neutral.event import Kind
+from headrace.protocol.neutral.part import Opaque, Signature
+
+
+class Piece(NamedTuple):
+    """A piece of text or of thoughts."""
+
+    kind: Kind
+    text: str
+    signature: Signature | None = None
+
+
+def read_content(content: Any) -> list[Piece | Opaque]:
+    """In order. Chunks that only Mistral knows, such as references, are Opaque.
+
+    What stands among thoughts and is no text comes after them.
+    """
+    if isinstance(content, str):
+        return [Piece("text", content)] if content else []
+    found: list[Piece | Opaque] = []
+    for chunk in objects(content):
+        kind = chunk.get("type", "text")
+        if kind == "text":
+            if text(chunk.get("text")):
+                found.append(Piece("text", text(chunk.get("text"))))
+        elif kind == "thinking":
+            found += _thinking(chunk)
+        else:
+            found.append(Opaque(DIALECT, chunk))
+    return found
+
+
+def _thinking(chunk: dict[str, Any]) -> list[Piece | Opaque]:
+    thoughts = chunk.get("thinking")
+    signed = text(chunk.get("signature"))
+    signature = Signature(SIGNER, signed) if signed else None
+    inner = objects(thoughts)
+    words = text(thoughts) or "".join(text(one.get("text")) for one in inner if _is_text(one))
+    found: list[Piece | Opaque] = []
+    if words or signature is not None:
+        found.append(Piece("thinking", words, signature))
+    return found + [Opaque(DIALECT, one) for one in inner if not _is_text(one)]
+
+
+def _is_text(chunk: dict[str, Any]) -> bool:
+    return bool(chunk.get("type", "text") == "text")

@@ -1,0 +1,56 @@
+"""Clients that speak Ollama's API: chat and embeddings."""
+
+from __future__ import annotations
+
+from headrace.protocol.dialects.ollama import embeddings, write_reply
+from headrace.protocol.dialects.ollama.read_call import read_call
+from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
+from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import Headers
+from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply
+
+
+class OllamaClient:
+    """A ClientSide. Make one for each answer, since Ollama's answers tell times.
+
+    created_at: RFC 3339; "" for what the provider told in its own, or else 1970. durations: written
+    where the answer is not an Ollama server's own; zero if nobody handed them in. A stream's writer
+    has its own.
+    """
+
+    name = "ollama"
+
+    def __init__(self, created_at: str = "", durations: Durations = NO_DURATIONS) -> None:
+        self.created_at = created_at
+        self.durations = durations
+
+    def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
+        """A body of POST /api/chat; see `load` for one without messages."""
+        return read_call(body)
+
+    def write_reply(self, reply: ChatReply, call: ChatCall) -> bytes:
+        """The first choice: Ollama's answers are one."""
+        return write_reply.write_reply(reply, call, self.created_at, self.durations)
+
+    def stream_writer(self, call: ChatCall) -> OllamaStreamWriter:
+        """A writer of lines; its `durations` may be set until the last of them."""
+        return OllamaStreamWriter(call.model, self.created_at)
+
+    def stream_type(self) -> str:
+        """A line of JSON for each chunk."""
+        return "application/x-ndjson"
+
+    def write_failure(self, failure: Failure, status: int, request_id: str) -> bytes:
+        """A text; Ollama's errors hold neither status nor id."""
+        return write_reply.write_failure(failure)
+
+    def read_embedding_call(self, body: bytes, path: str, headers: Headers) -> EmbeddingCall:
+        """A body of POST /api/embed."""
+        return embeddings.read_embedding_call(body)
+
+    def write_embedding_reply(self, reply: EmbeddingReply, call: EmbeddingCall) -> bytes:
+        """The body of a 200."""
+        return embeddings.write_embedding_reply(reply, call, self.durations)

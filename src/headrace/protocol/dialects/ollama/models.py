@@ -1,0 +1,92 @@
+"""Lists and descriptions of models as an Ollama client asks for them: /api/tags, /api/show, ...
+
+What stands behind a name here is no file: sizes are 0, and digests are those of the names, so that
+they tell names apart and stay the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.protocol.dialects.ollama.fields import read_fields
+from headrace.protocol.dialects.ollama.timestamp import EPOCH
+
+_ARCHITECTURE = "headrace"
+
+
+def write_tags(names: Sequence[str], modified_at: str = EPOCH) -> bytes:
+    """The reply to GET /api/tags. modified_at: RFC 3339."""
+    return msgspec.json.encode({"models": [_summary(name, modified_at) for name in names]})
+
+
+def read_show(body: bytes) -> str:
+    """The model that POST /api/show asks for; raises RequestError. Older clients say "name"."""
+    fields = read_fields(body)
+    name = fields.text("model") or fields.text("name")
+    if not name:
+        raise fields.missing("model", "name the model to show")
+    return name
+
+
+def write_show(
+    name: str,
+    *,
+    capabilities: Sequence[str] = ("completion",),
+    context_length: int | None = None,
+    modified_at: str = EPOCH,
+) -> bytes:
+    """The reply to POST /api/show for a model that is there.
+
+    capabilities: Ollama's words: completion, tools, vision, thinking, embedding. context_length:
+    in tokens, where it is known; clients look for it by the name of the architecture.
+    """
+    info: dict[str, Any] = {"general.architecture": _ARCHITECTURE, "general.basename": name}
+    if context_length is not None:
+        info[f"{_ARCHITECTURE}.context_length"] = context_length
+    shown = {
+        "modelfile": "",
+        "parameters": "",
+        "template": "",
+        "details": _details(),
+        "model_info": info,
+        "capabilities": list(capabilities),
+        "modified_at": modified_at,
+    }
+    return msgspec.json.encode(shown)
+
+
+def write_version(version: str) -> bytes:
+    """The reply to GET /api/version."""
+    return msgspec.json.encode({"version": version})
+
+
+def no_model(name: str) -> RequestError:
+    """Ollama's words for a name that is not there; the status is 404."""
+    return RequestError(f"model '{name}' not found", param="model", code="model_not_found")
+
+
+def _summary(name: str, modified_at: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": modified_at,
+        "size": 0,
+        "digest": hashlib.sha256(name.encode()).hexdigest(),
+        "details": _details(),
+    }
+
+
+def _details() -> dict[str, Any]:
+    return {
+        "parent_model": "",
+        "format": "",
+        "family": _ARCHITECTURE,
+        "families": [_ARCHITECTURE],
+        "parameter_size": "",
+        "quantization_level": "",
+    }

@@ -1,0 +1,53 @@
+"""Ollama's counts and times, which stand in the last line of an answer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.protocol.neutral.usage import TokenUsage
+
+DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
+
+
+class Durations(NamedTuple):
+    """Nanoseconds, as Ollama counts them: in all, loading, reading the prompt, writing."""
+
+    total_ns: int = 0
+    load_ns: int = 0
+    prompt_eval_ns: int = 0
+    eval_ns: int = 0
+
+
+NO_DURATIONS = Durations()
+
+
+def read_usage(done: dict[str, Any]) -> TokenUsage | None:
+    """None if neither count was told. Thoughts are among eval_count, not told apart.
+
+    A prompt that was kept in memory whole has no prompt_eval_count in older versions.
+    """
+    prompt_tokens = _count(done.get("prompt_eval_count"))
+    written_tokens = _count(done.get("eval_count"))
+    if prompt_tokens is None and written_tokens is None:
+        return None
+    return TokenUsage(input_tokens=prompt_tokens or 0, output_tokens=written_tokens or 0)
+
+
+def write_usage(usage: TokenUsage | None) -> dict[str, int]:
+    """All that was read and all that was written; {} if it is not known."""
+    if usage is None:
+        return {}
+    return {"prompt_eval_count": usage.prompt_tokens, "eval_count": usage.completion_tokens}
+
+
+def write_durations(durations: Durations, told: dict[str, Any]) -> dict[str, int]:
+    """told: fields of an Ollama server's own answer, whose times are nearer to the truth."""
+    return {
+        name: told[name] if _count(told.get(name)) is not None else value
+        for name, value in zip(DURATIONS, durations, strict=True)
+    }
+
+
+def _count(value: object) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and isinstance(value, int) and value >= 0 else None

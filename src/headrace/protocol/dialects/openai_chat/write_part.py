@@ -1,0 +1,65 @@
+"""Parts of an answer as fields of a message, or of a delta that has all of the part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.protocol.dialects.openai_chat.media import data_uri
+from headrace.protocol.dialects.openai_chat.thoughts import write_call_signature
+from headrace.protocol.dialects.openai_chat.values import DIALECT, objects
+from headrace.protocol.neutral.part import Media, Opaque, Part, ToolCall
+
+_CITED = ("start_index", "end_index", "url", "title")
+
+
+def write_tool_call(call: ToolCall, *, own: bool) -> dict[str, Any]:
+    """One entry of `tool_calls`. own: whether its extra fields are of this dialect."""
+    written: dict[str, Any] = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+    if call.signature is not None:
+        written["extra_content"] = write_call_signature(call.signature)
+    return {**call.extra, **written} if own else written
+
+
+def write_image(media: Media, index: int) -> dict[str, Any]:
+    """One entry of `images`, as OpenRouter lists what a model drew."""
+    image: dict[str, Any] = {
+        "type": "image_url",
+        "image_url": {"url": data_uri(media)},
+        "index": index,
+    }
+    if media.signature is not None:
+        image["extra_content"] = write_call_signature(media.signature)
+    return image
+
+
+def write_sound(media: Media) -> dict[str, Any]:
+    """The `audio` of a message. What another dialect did not tell is empty."""
+    empty = {"id": "", "expires_at": 0, "transcript": ""}
+    told = {name: media.extra.get(name, value) for name, value in empty.items()}
+    return {**told, "data": media.data or ""}
+
+
+def write_text_extra(extra: dict[str, Any], *, own: bool) -> dict[str, Any]:
+    """Extra fields of a text as those of a message: all of this dialect's, else citations of URLs.
+
+    The Responses API has these flat; here they lie one deeper.
+    """
+    if own:
+        return extra
+    cited: list[dict[str, Any]] = []
+    for note in objects(extra.get("annotations")):
+        if note.get("type") == "url_citation" and isinstance(note.get("url"), str):
+            fields = {name: note[name] for name in _CITED if name in note}
+            cited.append({"type": "url_citation", "url_citation": fields})
+    return {"annotations": cited} if cited else {}
+
+
+def is_custom_call(part: Part) -> bool:
+    """A call of a custom tool, which only this dialect has."""
+    return (
+        isinstance(part, Opaque) and part.dialect == DIALECT and part.value.get("type") == "custom"
+    )

@@ -1,0 +1,45 @@
+"""The Responses API as providers speak it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from headrace.protocol.dialects.openai_responses.failures import read_failure
+from headrace.protocol.dialects.openai_responses.read_reply import read_reply
+from headrace.protocol.dialects.openai_responses.sealed import OPENAI
+from headrace.protocol.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from headrace.protocol.dialects.openai_responses.values import DIALECT
+from headrace.protocol.dialects.openai_responses.write_call import write_call
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenAIResponsesProvider:
+    """OpenAI, and others that speak its Responses API.
+
+    origin: whose encrypted_content the provider gives and takes. takes_unsigned_thoughts: it reads
+    thoughts that nobody signed (DeepSeek, vLLM), which OpenAI does not.
+    """
+
+    name: str = DIALECT
+    origin: str = OPENAI
+    takes_unsigned_thoughts: bool = False
+
+    def write_call(self, call: ChatCall, model: str) -> Written:
+        """Raises RequestError for media that the API has no place for."""
+        return write_call(call, model, origin=self.origin, unsigned=self.takes_unsigned_thoughts)
+
+    def read_reply(self, body: bytes) -> ChatReply:
+        """Raises DamagedReplyError for what is no response, and for one that failed."""
+        return read_reply(body, self.origin)
+
+    def stream_reader(self, call: ChatCall) -> ResponsesStreamReader:
+        """A reader for one answer."""
+        return ResponsesStreamReader(self.origin)
+
+    def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
+        """Any body at all."""
+        return read_failure(status, headers, body)

@@ -1,0 +1,29 @@
+"""What a request wants of a server that keeps conversations, which only such a provider can do."""
+
+from __future__ import annotations
+
+from headrace.protocol.dialects.openai_responses.values import DIALECT
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.part import Opaque
+
+STATEFUL_FIELDS = ("previous_response_id", "conversation", "background", "prompt")
+"""Fields that point to what the provider keeps; `background` has it keep the answer."""
+
+_STATEFUL_ITEMS = ("item_reference", "compaction", "compaction_trigger")
+
+
+def needs_state(call: ChatCall) -> tuple[str, ...]:
+    """Names of what a client asked that has no meaning for providers of another dialect.
+
+    "compaction" items hold the conversation so far, in a form that OpenAI alone can read.
+    """
+    if call.dialect != DIALECT:
+        return ()
+    fields = [name for name in STATEFUL_FIELDS if call.extra.get(name) not in (None, False)]
+    kinds = {
+        part.value.get("type", "item_reference")
+        for message in call.messages
+        for part in message.parts
+        if isinstance(part, Opaque) and "content_part" not in part.value
+    }
+    return (*fields, *(kind for kind in _STATEFUL_ITEMS if kind in kinds))

@@ -1,0 +1,95 @@
+"""An answer as the events of a Responses stream: named, numbered, and without a [DONE]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.protocol.dialects.openai_responses.failures import error_event
+from headrace.protocol.dialects.openai_responses.output import Output
+from headrace.protocol.dialects.openai_responses.response import Response
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, Finished
+from headrace.protocol.neutral.usage import TokenUsage
+from headrace.protocol.sse import KEEP_ALIVE, one_line
+
+
+class ResponsesStreamWriter:
+    """What a client reads.
+
+    A failure after the first event is `response.failed` with what came so far; before it, `error`.
+    """
+
+    def __init__(self, call: ChatCall) -> None:
+        self._call = call
+        self._response: Response | None = None
+        self._output: Output | None = None
+        self._finished: Finished | None = None
+        self._usage: TokenUsage | None = None
+        self._service_tier: str | None = None
+        self._sequence_number = 0
+        self._over = False
+
+    def write(self, event: Event) -> bytes:
+        """The bytes that an event becomes."""
+        if self._over:
+            return b""
+        if isinstance(event, Began):
+            return self._began(event)
+        if isinstance(event, Failed):
+            return self._failed(event)
+        if self._response is None or self._output is None:
+            return b""
+        if isinstance(event, Counted):
+            self._usage, self._service_tier = event.usage, event.service_tier
+            return b""
+        if isinstance(event, Ended):
+            return self._ended(self._response, self._output)
+        if event.choice != 0:
+            return b""
+        if isinstance(event, Finished):
+            self._finished = event
+            return self._events(self._output.finish(event.reason))
+        return self._events(self._output.take(event))
+
+    def keep_alive(self) -> bytes:
+        """A comment, which every reader of server-sent events skips."""
+        return KEEP_ALIVE
+
+    def _began(self, event: Began) -> bytes:
+        self._response = Response(self._call, event)
+        self._output = Output(self._response.id, own=self._response.own)
+        self._usage = event.usage
+        begun = self._response.begun()
+        return self._event({"type": "response.created", "response": begun}) + self._event(
+            {"type": "response.in_progress", "response": begun}
+        )
+
+    def _failed(self, event: Failed) -> bytes:
+        self._over = True
+        if self._response is None or self._output is None:
+            return self._event(error_event(event.failure))
+        self._output.cut()
+        failed = self._response.failed(self._output.items, event.failure, self._usage)
+        return self._event({"type": "response.failed", "response": failed})
+
+    def _ended(self, response: Response, output: Output) -> bytes:
+        self._over = True
+        closing = self._events(output.finish(None)) if self._finished is None else b""
+        reason = self._finished.reason if self._finished else None
+        extra = self._finished.extra if self._finished else {}
+        whole = response.ended(output.items, reason, self._usage, self._service_tier, extra)
+        kind = "incomplete" if whole["status"] == "incomplete" else "completed"
+        return closing + self._event({"type": f"response.{kind}", "response": whole})
+
+    def _events(self, told: list[dict[str, Any]]) -> bytes:
+        if len(told) == 1:
+            return self._event(told[0])
+        return b"".join([self._event(one) for one in told])
+
+    def _event(self, told: dict[str, Any]) -> bytes:
+        told["sequence_number"] = self._sequence_number
+        self._sequence_number += 1
+        data = one_line(msgspec.json.encode(told))
+        return b"event: %b\ndata: %b\n\n" % (told["type"].encode(), data)

@@ -1,0 +1,65 @@
+"""The items of a response's output in their order, and the events that tell of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.protocol.dialects.openai_responses.ids import ItemPrefix, item_id
+
+
+class OpenItem:
+    """An item of the output. key: what parts that are of one item have in common."""
+
+    def __init__(self, index: int, value: dict[str, Any], key: object) -> None:
+        self.index = index
+        self.value = value
+        self.key = key
+
+
+class ToldItems:
+    """values: by output_index. own: the provider speaks this dialect, so its ids stand.
+
+    told: events that nobody has taken yet, without sequence numbers.
+    """
+
+    def __init__(self, response: str, *, own: bool) -> None:
+        self.values: list[dict[str, Any]] = []
+        self.told: list[dict[str, Any]] = []
+        self.own = own
+        self._response = response
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """One event."""
+        self.told.append({"type": kind, **fields})
+
+    def taken(self) -> list[dict[str, Any]]:
+        """What was told since the last time."""
+        told, self.told = self.told, []
+        return told
+
+    def id(self, prefix: ItemPrefix, given: object = None) -> str:
+        """Of the item that is added next. given: the provider's own."""
+        if self.own and isinstance(given, str) and given:
+            return given
+        return item_id(prefix, self._response, len(self.values))
+
+    def add(self, value: dict[str, Any], key: object = None) -> OpenItem:
+        """An item that is to grow."""
+        item = OpenItem(len(self.values), value, key)
+        self.values.append(value)
+        begun = {name: [] if isinstance(one, list) else one for name, one in value.items()}
+        self.tell("response.output_item.added", output_index=item.index, item=begun)
+        return item
+
+    def done(self, item: OpenItem) -> None:
+        """An item is whole."""
+        self.tell("response.output_item.done", output_index=item.index, item=dict(item.value))
+
+    def add_whole(self, value: dict[str, Any]) -> None:
+        """An item that came in one piece."""
+        self.done(self.add(value))
+
+    def add_sealed(self, encrypted: str) -> None:
+        """A reasoning item for a signature that is of no thought."""
+        value: dict[str, Any] = {"id": self.id("rs"), "type": "reasoning", "summary": []}
+        self.add_whole(value | {"encrypted_content": encrypted})

@@ -1,0 +1,82 @@
+"""Usage of the Responses API. Its input includes what was cached, its output what was thought."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from headrace.protocol.dialects.openai_responses.values import count, mapping, rest, whole
+from headrace.protocol.neutral.usage import TokenUsage
+
+_NUSD = 1e9
+_MOST_NUSD = 2**62
+_KNOWN = frozenset(
+    {
+        "input_tokens",
+        "input_tokens_details",
+        "output_tokens",
+        "output_tokens_details",
+        "total_tokens",
+        "cost",
+    }
+)
+
+
+def read_usage(value: Any) -> TokenUsage | None:
+    """None if nothing is counted. A detail that is more than its whole is cut to it."""
+    usage = mapping(value)
+    read, wrote = whole(usage.get("input_tokens")), whole(usage.get("output_tokens"))
+    if read is None or wrote is None:
+        return None
+    details = mapping(usage.get("input_tokens_details"))
+    cached = min(count(details.get("cached_tokens")), read)
+    written = min(count(details.get("cache_write_tokens")), read - cached)
+    audio = min(count(details.get("audio_tokens")), read - cached - written)
+    details = mapping(usage.get("output_tokens_details"))
+    reasoning = min(count(details.get("reasoning_tokens")), wrote)
+    spoken = min(count(details.get("audio_tokens")), wrote - reasoning)
+    return TokenUsage(
+        input_tokens=read - cached - written - audio,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+        input_audio_tokens=audio,
+        output_tokens=wrote - reasoning - spoken,
+        reasoning_tokens=reasoning,
+        output_audio_tokens=spoken,
+        cost_nusd=_cost_nusd(usage.get("cost")),
+    )
+
+
+def usage_extra(value: Any) -> dict[str, Any]:
+    """What a usage object says beyond TokenUsage."""
+    return rest(mapping(value), _KNOWN)
+
+
+def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
+    """The usage object; totals are sums of what is billed."""
+    read: dict[str, Any] = {
+        "cached_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens + usage.cache_write_1h_tokens,
+    }
+    wrote: dict[str, Any] = {"reasoning_tokens": usage.reasoning_tokens}
+    if usage.input_audio_tokens:
+        read["audio_tokens"] = usage.input_audio_tokens
+    if usage.output_audio_tokens:
+        wrote["audio_tokens"] = usage.output_audio_tokens
+    written = {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": read,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": wrote,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+    if usage.cost_nusd is not None:
+        written["cost"] = usage.cost_nusd / _NUSD
+    return {**extra, **written}
+
+
+def _cost_nusd(cost: Any) -> int | None:
+    """OpenRouter's dollars."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
+        return None
+    return round(min(max(cost * _NUSD, 0), _MOST_NUSD))

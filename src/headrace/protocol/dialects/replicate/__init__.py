@@ -1,0 +1,9 @@
+"""Replicate's predictions: made by one request, then streamed or polled (`steps`)."""
+
+from headrace.protocol.dialects.replicate.provider import ReplicateProvider
+from headrace.protocol.dialects.replicate.steps import Ask, ReplicateSteps
+from headrace.protocol.dialects.replicate.stream_reader import ReplicateStreamReader
+
+PROVIDER = ReplicateProvider()
+
+__all__ = ["PROVIDER", "Ask", "ReplicateProvider", "ReplicateSteps", "ReplicateStreamReader"]

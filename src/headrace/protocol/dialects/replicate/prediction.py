@@ -1,0 +1,142 @@
+"""Predictions, as Replicate tells them at each stage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.protocol.dialects.status_failure import says, short
+from headrace.protocol.neutral.dialect import DamagedReplyError
+from headrace.protocol.neutral.failure import Failure, FailureKind
+from headrace.protocol.neutral.part import Text
+from headrace.protocol.neutral.reply import ChatReply, Choice
+from headrace.protocol.neutral.usage import TokenUsage
+
+FAILED = ("failed", "canceled", "aborted")
+_ID_CHARACTERS = 200
+
+_POLICY = ("nsfw", "flagged as sensitive", "safety checker", "content policy", "(e005)")
+_TOO_LONG = ("context length", "context window", "prompt length", "input length", "too many tokens")
+_BUSY = ("please retry", "try again later", "queue is full", "capacity")
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """status: "starting", "processing", "succeeded", or one of FAILED.
+
+    output: a list of texts that grows, a text, or what models other than language models give.
+    """
+
+    id: str
+    status: str
+    model: str = ""
+    output: Any = None
+    error: Any = None
+    metrics: Any = None
+    created_at: str | None = None
+    urls: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far; raises DamagedReplyError for output that is no text."""
+        output = self.output
+        if output is None:
+            return ""
+        if isinstance(output, str):
+            return output
+        if isinstance(output, list) and all(isinstance(one, str) for one in output):
+            return "".join(output)
+        raise DamagedReplyError("the prediction's output is neither a text nor a list of texts")
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """None where the model counts no tokens; it is billed by time then."""
+        told = self.metrics if isinstance(self.metrics, dict) else {}
+        counts = [told.get("input_token_count"), told.get("output_token_count")]
+        tokens = [
+            one if isinstance(one, int) and not isinstance(one, bool) and one >= 0 else None
+            for one in counts
+        ]
+        if tokens == [None, None]:
+            return None
+        return TokenUsage(input_tokens=tokens[0] or 0, output_tokens=tokens[1] or 0)
+
+    @property
+    def created_s(self) -> int | None:
+        """Unix time."""
+        try:
+            time = datetime.fromisoformat(self.created_at or "")
+            return None if time.tzinfo is None else int(time.timestamp())
+        except (ValueError, OverflowError):
+            return None
+
+    @property
+    def stream_url(self) -> str | None:
+        """Where the answer can be read as it comes, if the model can do that."""
+        url = (self.urls or {}).get("stream")
+        return url if isinstance(url, str) else None
+
+
+_PREDICTION = msgspec.json.Decoder(Prediction)
+
+
+def read_prediction(body: bytes) -> Prediction:
+    """Raises DamagedReplyError if it is none."""
+    try:
+        prediction = _PREDICTION.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DamagedReplyError(f"no prediction: {error}") from None
+    id = prediction.id
+    if not (0 < len(id) <= _ID_CHARACTERS and id.isascii() and id.replace("-", "").isalnum()):
+        raise DamagedReplyError("the prediction's id is none")
+    return prediction
+
+
+def read_reply(body: bytes) -> ChatReply:
+    """Raises DamagedReplyError for a prediction that did not succeed, or not yet.
+
+    Why an answer ended is never told: finish is "stop" even where it was cut at its bound.
+    """
+    prediction = read_prediction(body)
+    if prediction.status in FAILED:
+        failure = failed(prediction)
+        raise DamagedReplyError(f"the prediction failed: {failure.message}", failure)
+    if prediction.status != "succeeded":
+        raise DamagedReplyError(f"the prediction is {prediction.status[:40]!r} and not done")
+    return reply_of(prediction)
+
+
+def reply_of(prediction: Prediction) -> ChatReply:
+    """The answer of a prediction that succeeded."""
+    text = prediction.text
+    metrics = prediction.metrics
+    return ChatReply(
+        dialect="replicate",
+        id=prediction.id,
+        model=prediction.model,
+        choices=(Choice(parts=(Text(text=text),) if text else (), finish="stop"),),
+        usage=prediction.usage,
+        created_s=prediction.created_s,
+        extra={"replicate": {"metrics": metrics}} if isinstance(metrics, dict) else {},
+    )
+
+
+def failed(prediction: Prediction) -> Failure:
+    """Why a prediction gave no answer; its requests had a status of 200 or 201."""
+    error = prediction.error
+    if not isinstance(error, str) or not error:
+        error = f"the prediction was {prediction.status[:40]} without a reason"
+    return Failure(kind=error_kind(error), message=short(error))
+
+
+def error_kind(error: str) -> FailureKind:
+    """By what the error of a model says; most are faults of its code or machine."""
+    words = error.lower()
+    if says(words, _POLICY):
+        return "content_policy"
+    if says(words, _TOO_LONG):
+        return "context_length"
+    if says(words, _BUSY):
+        return "overloaded"
+    return "server"

@@ -1,0 +1,227 @@
+"""An answer of Replicate's takes several requests; this says which, one after another.
+
+    steps = ReplicateSteps(call, model)
+    while (ask := steps.next_request()) is not None:
+        wait ask.after_s; send ask to ask.url, or to the provider's base URL and ask.path
+        if ask.streams and the status is 200:
+            events += steps.feed(piece) for each piece of the body, then steps.end_of_body()
+        else:
+            events += steps.take(status, headers, body)
+
+Events are those of one stream and keep its grammar, whether the call wants a stream or not; where
+it does not, `neutral.collect.collected` makes the reply of them. After an Ended or Failed there is
+no next request. When nobody wants the answer any more, `cancel_request` says how to stop paying.
+
+    create --> succeeded or failed (Prefer: wait)                        --> over
+           --> still running, streams    --> stream --> get, for usage   --> over
+           --> still running, does not   --> get, again and again        --> over
+
+Pure: no clock and no sockets. How long it may take in all is the driver's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from headrace.protocol.dialects.replicate.failures import read_failure
+from headrace.protocol.dialects.replicate.prediction import (
+    FAILED,
+    Prediction,
+    failed,
+    read_prediction,
+    reply_of,
+)
+from headrace.protocol.dialects.replicate.stream_reader import ReplicateStreamReader
+from headrace.protocol.dialects.replicate.write_call import write_call
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.collect import replayed
+from headrace.protocol.neutral.dialect import DamagedReplyError, Headers
+from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed
+from headrace.protocol.neutral.failure import Failure, FailureKind
+
+STREAM_HOSTS = ("replicate.com", "replicate.net")
+"""Whose subdomains a stream may lie at: the key goes along, and a reply says where."""
+
+_FIRST_PAUSE_S = 0.5
+_PAUSE_GROWTH = 1.5
+_LONGEST_PAUSE_S = 5.0
+# The usage is told a moment after the last word; nobody waits long for it.
+_USAGE_TRIES = 3
+# A prediction runs on while its address answers badly; asking for another would be paid twice.
+_POLL_FAILURES = 3
+_USAGE_PAUSE_S = 0.2
+
+
+class Ask(NamedTuple):
+    """One request. after_s: pause before it. url: a whole address, in place of `path`.
+
+    streams: a reply with status 200 is to be fed as it comes.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    url: str | None = None
+    after_s: float = 0.0
+    streams: bool = False
+
+
+_Stage = Literal["create", "stream", "poll", "usage", "over"]
+
+
+class ReplicateSteps:
+    """Drives one answer. dropped: of the call, as in Written."""
+
+    def __init__(
+        self,
+        call: ChatCall,
+        model: str,
+        max_tokens_input: str = "max_tokens",
+        stream_hosts: tuple[str, ...] = STREAM_HOSTS,
+    ) -> None:
+        written = write_call(call, model, max_tokens_input)
+        self.dropped = written.dropped
+        self._call = call
+        self._model = model
+        self._stream_hosts = stream_hosts
+        self._stage: _Stage = "create"
+        self._create = Ask("POST", written.path, written.headers, written.body)
+        self._prediction: Prediction | None = None
+        self._reader: ReplicateStreamReader | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self._tries = 0
+        self._poll_failures = 0
+        self._is_settled = False
+
+    def next_request(self) -> Ask | None:
+        """What to ask now; None when the answer is over. Asking twice gives the same."""
+        prediction = self._prediction
+        if self._stage == "create":
+            return self._create
+        if self._stage == "over" or prediction is None:
+            return None
+        if self._stage == "stream":
+            headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+            return Ask("GET", "", headers, url=prediction.stream_url, streams=True)
+        after_s = self._pause_s if self._stage == "poll" else _USAGE_PAUSE_S * self._tries
+        return Ask("GET", self._path(prediction), {"accept": "application/json"}, after_s=after_s)
+
+    def cancel_request(self) -> Ask | None:
+        """How to stop a prediction that runs, or may do so; None if none does."""
+        if self._prediction is None or self._is_settled:
+            return None
+        return Ask("POST", f"{self._path(self._prediction)}/cancel", {})
+
+    def take(self, status: int, headers: Headers, body: bytes) -> list[Event]:
+        """A reply that was read whole: a prediction, or an error instead of it."""
+        if self._stage == "over":
+            return []
+        if self._stage == "usage":
+            return self._take_usage(status, body)
+        if self._stage == "stream":
+            # The stream is gone, which happens to old ones; the answer can still be got.
+            self._stage = "poll"
+            return []
+        if status not in (200, 201, 202):
+            return self._take_failure(read_failure(status, headers, body))
+        try:
+            return self._take_prediction(read_prediction(body))
+        except DamagedReplyError as error:
+            return self._fail_as("damaged", str(error))
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """A piece of a stream's body."""
+        if self._stage != "stream":
+            return []
+        return self._watched(self._stream().feed(piece))
+
+    def end_of_body(self) -> list[Event]:
+        """After the last piece; the stream may be left before it, as soon as its stage is past."""
+        if self._stage != "stream":
+            return []
+        return self._watched(self._stream().end())
+
+    def _take_prediction(self, prediction: Prediction) -> list[Event]:
+        if self._prediction is not None and prediction.id != self._prediction.id:
+            return self._fail_as("damaged", "another prediction came than was asked for")
+        is_new = self._prediction is None
+        self._prediction = prediction
+        self._poll_failures = 0
+        if prediction.status in FAILED:
+            self._is_settled = True
+            return self._fail(failed(prediction))
+        if prediction.status == "succeeded":
+            self._is_settled = True
+            reply = reply_of(prediction)
+            self._stage = "over"
+            return list(replayed(reply))
+        if is_new and self._call.stream and self._may_stream(prediction):
+            self._stage = "stream"
+        elif is_new:
+            self._stage = "poll"
+        else:
+            self._pause_s = min(self._pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+        return []
+
+    def _take_failure(self, failure: Failure) -> list[Event]:
+        self._poll_failures += 1
+        passes = failure.kind in ("overloaded", "rate_limit", "server", "timeout")
+        if self._stage == "poll" and passes and self._poll_failures <= _POLL_FAILURES:
+            self._pause_s = min(max(self._pause_s, failure.retry_after_s or 0), _LONGEST_PAUSE_S)
+            return []
+        return self._fail(failure)
+
+    def _take_usage(self, status: int, body: bytes) -> list[Event]:
+        """The answer is there: without its usage it is still one."""
+        self._tries += 1
+        usage = None
+        is_running = False
+        try:
+            prediction = read_prediction(body) if status == 200 else None
+        except DamagedReplyError:
+            prediction = None
+        if prediction is not None:
+            usage = prediction.usage
+            is_running = prediction.status in ("starting", "processing")
+        if usage is None and is_running and self._tries < _USAGE_TRIES:
+            return []
+        self._stage = "over"
+        return [*([] if usage is None else [Counted(usage=usage)]), Ended()]
+
+    def _stream(self) -> ReplicateStreamReader:
+        if self._reader is None:
+            told = self._prediction
+            id, created_s = ("", None) if told is None else (told.id, told.created_s)
+            began = Began(id=id, model=self._model, created_s=created_s)
+            self._reader = ReplicateStreamReader(began, at_end=())
+        return self._reader
+
+    def _watched(self, events: list[Event]) -> list[Event]:
+        if self._stream().is_over:
+            ended_badly = bool(events) and isinstance(events[-1], Failed)
+            self._stage = "over" if ended_badly else "usage"
+            self._is_settled = not ended_badly
+        return events
+
+    def _may_stream(self, prediction: Prediction) -> bool:
+        try:
+            address = urlsplit(prediction.stream_url or "")
+            host, has_user = address.hostname or "", address.username is not None
+        except ValueError:
+            return False
+        known = any(host == one or host.endswith(f".{one}") for one in self._stream_hosts)
+        return address.scheme == "https" and known and not has_user
+
+    def _path(self, prediction: Prediction) -> str:
+        # Made of the id alone: an address that a reply tells could lie anywhere.
+        return f"/v1/predictions/{prediction.id}"
+
+    def _fail_as(self, kind: FailureKind, message: str) -> list[Event]:
+        return self._fail(Failure(kind=kind, message=message))
+
+    def _fail(self, failure: Failure) -> list[Event]:
+        self._stage = "over"
+        return [Failed(failure)]

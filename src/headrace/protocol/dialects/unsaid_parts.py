@@ -1,0 +1,16 @@
+"""What parts of messages may carry and neither Cohere nor Mistral has a word for."""
+
+from __future__ import annotations
+
+from headrace.protocol.neutral.part import Media, Part, Text, ToolCall, ToolResult
+
+_NAMES = ((Text, "text"), (Media, "media"), (ToolCall, "tool_calls"))
+
+
+def note_unsaid(part: Part, dropped: dict[str, None]) -> None:
+    """Puts into `dropped` a mark for a cache and fields that only another vendor knows."""
+    if isinstance(part, Text | Media | ToolCall | ToolResult) and part.cache is not None:
+        dropped["messages.cache"] = None
+    if isinstance(part, Text | Media | ToolCall) and part.extra:
+        kind = next(name for one, name in _NAMES if isinstance(part, one))
+        dropped |= {f"messages.{kind}.{name}": None for name in part.extra}

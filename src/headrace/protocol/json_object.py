@@ -1,0 +1,201 @@
+"""A JSON object whose bytes are kept: read at its top level, edited without writing it anew.
+
+A body that is forwarded in the dialect it came in loses nothing: white space, the order of names,
+forms of numbers, escapes and unknown fields stay as they are. Only the values that are edited are
+other bytes. What lies below the top level is passed over, never built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.errors import RequestError, shown
+from headrace.protocol.body_bounds import TOO_COMPLEX, check_bounds
+
+MAX_FIELDS = 4096
+"""Names at the top level. APIs have some fifty; the walk over them is in Python."""
+
+MAX_NAME_BYTES = 4096
+
+_SPACE = b" \t\n\r"
+_QUOTE = 0x22
+_BACKSLASH = 0x5C
+_COMMA = 0x2C
+# White space is nearly always shorter; a longer run is passed in steps of this.
+_SPACE_STEP_BYTES = 512
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+
+
+class _Span(NamedTuple):
+    """Where a member lies in the body: its name's quote, its value and the byte after that."""
+
+    name_at: int
+    value_at: int
+    end: int
+
+
+class JsonObject:
+    """Make one with `read`. The body is not copied until it is edited."""
+
+    __slots__ = ("_body", "_spans")
+
+    def __init__(self, body: bytes, spans: dict[str, _Span]) -> None:
+        self._body = body
+        self._spans = spans
+
+    @classmethod
+    def read(cls, body: bytes) -> JsonObject:
+        """Raises RequestError for what is no JSON object, is too deep or complex, or names twice.
+
+        Of a name that is there twice, one reader takes the first value and another the last, so
+        what was checked here might not be what a provider obeys.
+        """
+        values = _decoded(body)
+        if len(values) > MAX_FIELDS:
+            raise RequestError(
+                f"the body has {len(values)} fields; at most {MAX_FIELDS} are read",
+                code=TOO_COMPLEX,
+            )
+        return cls(body, _spans(body, values))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order of the body."""
+        return tuple(self._spans)
+
+    @property
+    def body(self) -> bytes:
+        """As it came."""
+        return self._body
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._spans
+
+    def value(self, name: str) -> bytes | None:
+        """The value's bytes as they stand; None without such a field."""
+        span = self._spans.get(name)
+        return None if span is None else self._body[span.value_at : span.end]
+
+    def text(self, name: str) -> str | None:
+        """A string, None where it is absent or null; raises RequestError for anything else."""
+        value = self.value(name)
+        if value is None or value == b"null":
+            return None
+        try:
+            return _TEXT.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            told = shown(value[:80].decode(errors="replace"))
+            raise RequestError(f"{name}: must be a string, not {told}", param=name) from None
+
+    def decoded(self, name: str) -> Any:
+        """The value as plain objects; None where it is absent or null. Raises RequestError.
+
+        Values are passed over when a body is read: only here, and in `text`, is all of one checked.
+        """
+        value = self.value(name)
+        if value is None:
+            return None
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RequestError(f"{name}: cannot be read: {error}", param=name) from None
+
+    def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
+        """The body with other values: JSON for each name, or None to take the field out.
+
+        New names come last, in the order of `changes`. A field that goes takes along the comma
+        and the white space before it, or after it if it was the first one.
+        """
+        body = memoryview(self._body)
+        pieces: list[bytes | memoryview] = []
+        before = None
+        prefix, end = self._edges()
+        for name, span in self._spans.items():
+            gap = body[prefix : span.name_at] if before is None else body[before : span.name_at]
+            before = span.end
+            if name not in changes:
+                pieces += (gap if pieces else b"", body[span.name_at : span.end])
+                continue
+            value = changes[name]
+            if value is not None:
+                pieces += (gap if pieces else b"", body[span.name_at : span.value_at], value)
+        for name, value in changes.items():
+            if value is not None and name not in self._spans:
+                comma = b"," if pieces else b""
+                pieces += (comma, msgspec.json.encode(name), b":", value)
+        return b"".join((body[:prefix], *pieces, body[end:]))
+
+    def _edges(self) -> tuple[int, int]:
+        """Where the first member begins and the last one ends; the closing brace if there is none.
+
+        White space around the members belongs to the braces and stays.
+        """
+        if not self._spans:
+            at = self._body.rindex(b"}")
+            return at, at
+        spans = list(self._spans.values())
+        return spans[0].name_at, spans[-1].end
+
+
+def _decoded(body: bytes) -> dict[str, msgspec.Raw]:
+    check_bounds(body)
+    try:
+        return _FIELDS.decode(body)
+    except msgspec.ValidationError:
+        told = shown(body[:80].decode(errors="replace"))
+        raise RequestError(f"the body must be a JSON object, not {told}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise RequestError("the body is nested too deeply", code=TOO_COMPLEX) from None
+
+
+def _spans(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, _Span]:
+    """Walks the top level; a value is as long as the decoder found it to be."""
+    spans: dict[str, _Span] = {}
+    at = _past_space(body, _past_space(body, 0) + 1)
+    while body[at] == _QUOTE:
+        name_end = _string_end(body, at)
+        name = _TEXT.decode(body[at:name_end])
+        value_at = _past_space(body, _past_space(body, name_end) + 1)
+        value = memoryview(values[name])
+        end = value_at + len(value)
+        # The decoder keeps the last value of a name: an earlier one differs from it here, or goes
+        # on behind it (as numbers may), or the name comes again.
+        fits = name not in spans and body.startswith(value, value_at)
+        after = _past_space(body, end) if fits else end
+        if not fits or body[after] not in b",}":
+            raise RequestError(
+                f"the body has the field {shown(name)} twice; send it once", param=name[:200]
+            )
+        spans[name] = _Span(at, value_at, end)
+        at = _past_space(body, after + 1) if body[after] == _COMMA else after
+    return spans
+
+
+def _past_space(body: bytes, at: int) -> int:
+    while body[at] in _SPACE:
+        step = body[at : at + _SPACE_STEP_BYTES]
+        at += len(step) - len(step.lstrip(_SPACE))
+    return at
+
+
+def _string_end(body: bytes, at: int) -> int:
+    """Behind the closing quote of the string that begins at `at`."""
+    end = at
+    while True:
+        end = body.index(b'"', end + 1)
+        if end - at > MAX_NAME_BYTES:
+            raise RequestError(
+                f"a field's name has more than {MAX_NAME_BYTES} bytes", code=TOO_COMPLEX
+            )
+        slash = end - 1
+        while body[slash] == _BACKSLASH:
+            slash -= 1
+        if (end - slash) % 2:
+            return end + 1

@@ -1,0 +1,105 @@
+"""What a dialect offers: to clients that speak it, and to providers that do.
+
+All of it is pure: bytes in, values out, no sockets and no clock. A dialect that clients speak has a
+`ClientSide`, one that providers speak a `ProviderSide`, some have both. Readers of streams are
+state machines over bytes: any way of cutting the stream gives the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.event import Event
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply
+
+Headers = Mapping[str, str]
+
+
+class Written(NamedTuple):
+    """A request to a provider, but for its address and its key.
+
+    path: after the provider's base URL, with its query. dropped: what the call asked for and this
+    dialect cannot say, as names of the call's fields ("seed", "logit_bias", "extra.top_a").
+    """
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    dropped: tuple[str, ...] = ()
+
+
+class StreamReader(Protocol):
+    """Feed it bytes as they come."""
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """Events completed by `piece`. Damage is a Failed event, never an exception."""
+
+    def end(self) -> list[Event]:
+        """After the last byte: [] if Ended or Failed was given, else a Failed that says so."""
+
+
+class StreamWriter(Protocol):
+    """What a client reads. After a Failed or Ended event nothing more is written."""
+
+    def write(self, event: Event) -> bytes:
+        """The bytes an event becomes; b"" for those that the dialect has no words for."""
+
+    def keep_alive(self) -> bytes:
+        """What may stand between two events so that nobody hangs up; b"" if nothing may."""
+
+
+class ClientSide(Protocol):
+    """A dialect that clients speak."""
+
+    @property
+    def name(self) -> str:
+        """The same for clients and providers of the dialect."""
+
+    def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
+        """Raises RequestError naming the field at fault."""
+
+    def write_reply(self, reply: ChatReply, call: ChatCall) -> bytes:
+        """The body of a 200."""
+
+    def stream_writer(self, call: ChatCall) -> StreamWriter:
+        """A writer for one answer to `call`."""
+
+    def stream_type(self) -> str:
+        """Content type of a stream."""
+
+    def write_failure(self, failure: Failure, status: int, request_id: str) -> bytes:
+        """The body of a reply with `status`, an error in this dialect."""
+
+
+class ProviderSide(Protocol):
+    """A dialect that providers speak."""
+
+    @property
+    def name(self) -> str:
+        """Also the origin of its signatures."""
+
+    def write_call(self, call: ChatCall, model: str) -> Written:
+        """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
+
+    def read_reply(self, body: bytes) -> ChatReply:
+        """Raises DamagedReplyError if it is none."""
+
+    def stream_reader(self, call: ChatCall) -> StreamReader:
+        """A reader for one answer."""
+
+    def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
+        """Any body at all: what does not parse gives a Failure by the status alone."""
+
+
+class DamagedReplyError(ValueError):
+    """A provider's reply is not what its dialect says; the text says where.
+
+    failure: what the reply itself says, if it is an error in spite of its status of success.
+    """
+
+    def __init__(self, message: str, failure: Failure | None = None) -> None:
+        super().__init__(message)
+        self.failure = failure

@@ -1,0 +1,58 @@
+"""Embeddings: texts in, vectors out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.usage import TokenUsage
+
+
+class EmbeddingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """inputs: texts, or lists of token ids. task: as Gemini and Cohere name it ("query", ...).
+
+    base64: the client wants vectors as base64 of little-endian float32.
+    """
+
+    dialect: str
+    model: str
+    inputs: tuple[str | tuple[int, ...], ...]
+    dimensions: int | None = None
+    base64: bool = False
+    task: str | None = None
+    user: str | None = None
+    extra: dict[str, Any] = {}
+
+
+class EmbeddingReply(msgspec.Struct, frozen=True, kw_only=True):
+    """vectors: in the order of the inputs, little-endian float32 bytes each."""
+
+    model: str
+    vectors: tuple[bytes, ...]
+    usage: TokenUsage | None = None
+
+
+class EmbeddingExchange(NamedTuple):
+    """More than one request where a provider takes one text at a time; replies in their order."""
+
+    requests: tuple[Written, ...]
+
+
+class EmbeddingProvider(Protocol):
+    """A dialect in which providers make embeddings."""
+
+    @property
+    def name(self) -> str:
+        """Of the dialect."""
+
+    def write_embeddings(self, call: EmbeddingCall, model: str) -> EmbeddingExchange:
+        """Raises RequestError if it cannot be said."""
+
+    def read_embeddings(self, bodies: tuple[bytes, ...]) -> EmbeddingReply:
+        """Raises DamagedReplyError if they are none."""
+
+    def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
+        """As of a chat."""

@@ -1,0 +1,40 @@
+"""Why a provider gave no answer, in words that do not depend on which it was."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+# What to do about it hangs on the kind; which kind it is, a dialect's reader finds out.
+FailureKind = Literal[
+    "bad_request",  # 400, 422: the request is at fault; nobody else will like it better
+    "context_length",  # more tokens than the model takes
+    "content_policy",  # refused for what it says
+    "authentication",  # 401: this key is wrong
+    "permission",  # 403: this key may not
+    "payment",  # 402, or a quota that money would raise
+    "not_found",  # 404: no such model or deployment here
+    "too_large",  # 413: too many bytes
+    "rate_limit",  # 429
+    "overloaded",  # 503, 529
+    "timeout",  # 408, 504, or we waited too long
+    "server",  # 5xx
+    "network",  # no connection, or one that broke
+    "damaged",  # what came back is not what the dialect says
+]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """status: HTTP status, None where no reply came. retry_after_s: as the provider asked.
+
+    code, param: the provider's own, if any. message: the provider's, without secrets of ours.
+    """
+
+    kind: FailureKind
+    message: str
+    status: int | None = None
+    code: str | None = None
+    param: str | None = None
+    retry_after_s: float | None = None
+    request_id: str | None = None

@@ -1,0 +1,414 @@
+"""The file of accounts: keys come and go, spend outlives a restart, damage is told, not mended."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from headrace.gateway.accounts import (
+    Accounts,
+    BlockedKeyError,
+    ExpiredKeyError,
+    Group,
+    KeyRecord,
+    LimitExceededError,
+    Parent,
+    Records,
+    SqliteStore,
+    StoreBusyError,
+    StoreError,
+    Terms,
+    UnknownKeyError,
+)
+from headrace.gateway.accounts.counters import Spent
+from headrace.gateway.accounts.records import NO_RECORDS
+from headrace.gateway.accounts.sqlite_file import SCHEMA_VERSION
+from headrace.gateway.accounts.store import SpentMore
+from tests.gateway.accounts.parts import (
+    KEY,
+    NOON_MS,
+    Clock,
+    accounts_of,
+    actual,
+    budget,
+    demand,
+    hierarchy,
+    key_record,
+    random_bytes,
+    standing,
+)
+
+DAY_MS = 86_400_000
+
+
+class Files:
+    """Stores of one test over one file, closed at its end."""
+
+    def __init__(self, path: Path, ends: AsyncExitStack) -> None:
+        self.path = path
+        self.clock = Clock()
+        self._ends = ends
+        self._seed = 0
+
+    async def open(self, **more: object) -> SqliteStore:
+        self._seed += 1
+        store = await SqliteStore.open(
+            self.path,
+            now_ns=self.clock,
+            random_bytes=random_bytes(self._seed),
+            **more,  # type: ignore[arg-type]
+        )
+        self._ends.push_async_callback(_close, store)
+        return store
+
+    async def accounts(self, store: SqliteStore, configured: Records = NO_RECORDS) -> Accounts:
+        accounts = accounts_of(configured, self.clock, store=store, seed=self._seed)
+        await accounts.start()
+        return accounts
+
+
+async def _close(store: SqliteStore) -> None:
+    try:
+        await store.close()
+    except StoreError:
+        return  # closed by the test
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> AsyncIterator[Files]:
+    async with AsyncExitStack() as ends:
+        yield Files(tmp_path / "accounts.db", ends)
+
+
+async def test_a_made_key_opens_after_the_next_tick(files: Files) -> None:
+    store = await files.open()
+    accounts = await files.accounts(store)
+    await store.put_group(Group(level="organisation", name="acme"))
+    await store.put_group(Group(level="team", name="red", parent=Parent("organisation", "acme")))
+    new = await store.create_key(parent=Parent("team", "red"), label="Ann's laptop")
+    key = new.reveal()
+    with pytest.raises(UnknownKeyError):
+        accounts.caller(key)
+    await accounts.tick()
+    caller = accounts.caller(key)
+    assert (caller.organisation, caller.team, caller.key_id) == ("acme", "red", new.key_id)
+    (record,) = (await store.read()).keys
+    assert (record.label, record.created_ms, record.secrets) == (
+        "Ann's laptop",
+        NOON_MS,
+        (new.secret,),
+    )
+
+
+async def test_no_key_is_in_the_file(files: Files) -> None:
+    store = await files.open()
+    key = (await store.create_key()).reveal()
+    await store.close()
+    content = b"".join(path.read_bytes() for path in files.path.parent.iterdir())
+    assert key.encode() not in content and key[3:].encode() not in content
+
+
+async def test_rotation_with_overlap(files: Files) -> None:
+    store = await files.open()
+    accounts = await files.accounts(store)
+    made = await store.create_key()
+    old = made.reveal()
+    rotated = await store.rotate_key(made.key_id, overlap_ms=60_000)
+    new = rotated.reveal()
+    await accounts.tick()
+    assert accounts.caller(old).key_id == accounts.caller(new).key_id == made.key_id
+    files.clock.step(60_000)
+    with pytest.raises(ExpiredKeyError):
+        accounts.caller(old)
+    accounts.caller(new)
+    third = (await store.rotate_key(made.key_id)).reveal()
+    await accounts.tick()
+    accounts.caller(third)
+    for gone in (old, new):
+        with pytest.raises(UnknownKeyError):
+            accounts.caller(gone)
+
+
+async def test_block_expire_change_and_delete(files: Files) -> None:
+    store = await files.open()
+    accounts = await files.accounts(store)
+    await store.put_group(Group(level="user", name="ann"))
+    made = await store.create_key(parent=Parent("user", "ann"))
+    key, id = made.reveal(), made.key_id
+    for level, name in (("key", id), ("user", "ann")):
+        await store.block(level, name)  # type: ignore[arg-type]
+        await accounts.tick()
+        with pytest.raises(BlockedKeyError):
+            accounts.caller(key)
+        await store.block(level, name, blocked=False)  # type: ignore[arg-type]
+        await accounts.tick()
+        accounts.caller(key)
+    await store.expire_key(id, at_ms=NOON_MS)
+    await accounts.tick()
+    with pytest.raises(ExpiredKeyError):
+        accounts.caller(key)
+    await store.expire_key(id, at_ms=None)
+    await store.change_key(id, terms=Terms(priority=7), label="new")
+    await accounts.tick()
+    assert accounts.caller(key).priority == 7
+    with pytest.raises(StoreError, match="belongs to it"):
+        await store.delete_group("user", "ann")
+    await store.delete_key(id)
+    await store.delete_group("user", "ann")
+    await accounts.tick()
+    with pytest.raises(UnknownKeyError):
+        accounts.caller(key)
+    assert await store.read() == Records()
+
+
+async def test_what_is_not_there_is_told(files: Files) -> None:
+    store = await files.open()
+    for call in (
+        store.delete_key("none"),
+        store.rotate_key("none"),
+        store.block("key", "none"),
+        store.block("team", "none"),
+        store.expire_key("none", at_ms=1),
+        store.delete_group("team", "none"),
+    ):
+        with pytest.raises(StoreError, match=r"there is no (key|team) 'none'"):
+            await call
+    with pytest.raises(StoreError, match="no team 'none' it could belong to"):
+        await store.create_key(parent=Parent("team", "none"))
+    assert await store.read() == Records()
+
+
+async def test_parents_may_be_in_the_configuration(files: Files) -> None:
+    configured = hierarchy()
+    groups = {(group.level, group.name) for group in configured.groups}
+    store = await files.open(parent_elsewhere=lambda p: (p.level, p.name) in groups)
+    accounts = await files.accounts(store, configured)
+    key = (await store.create_key(parent=Parent("team", "red"))).reveal()
+    await accounts.tick()
+    assert accounts.caller(key).organisation == "acme"
+    assert accounts.caller(KEY).user == "ann"
+
+
+async def test_a_name_in_both_leaves_what_holds_now(files: Files) -> None:
+    store = await files.open()
+    accounts = await files.accounts(store, hierarchy())
+    await store.put_group(Group(level="team", name="red"))
+    await accounts.tick()
+    assert accounts.caller(KEY).organisation == "acme"
+    assert "twice" in (accounts.describe().problem or "")
+
+
+async def test_spend_goes_on_after_a_restart(files: Files) -> None:
+    terms = budget(100, "1M", calendar=True)
+    store = await files.open()
+    accounts = await files.accounts(store, hierarchy(team=terms, key=budget(1000)))
+    for _ in range(3):
+        reservation = await accounts.reserve(accounts.caller(KEY), demand(30))
+        await reservation.settle(actual(25))
+    assert accounts.describe().unsaved == 2
+    await accounts.close()
+
+    files.clock.step(1000)
+    again = await files.accounts(await files.open(), hierarchy(team=terms, key=budget(1000)))
+    assert await standing(again, "team", "red") == [(75, 0)]
+    assert await standing(again, "key", "k") == [(75, 0)]
+    with pytest.raises(LimitExceededError):
+        await again.reserve(again.caller(KEY), demand(26))
+    await (await again.reserve(again.caller(KEY), demand(25))).settle(actual(25))
+    await again.close()
+
+    files.clock.ms += 31 * DAY_MS
+    later = await files.open()
+    assert await later.spent(at_ms=files.clock.ms) == []
+
+
+async def test_a_reservation_that_was_open_is_given_back_by_a_restart(files: Files) -> None:
+    accounts = await files.accounts(await files.open(), hierarchy(key=budget(10)))
+    _open = await accounts.reserve(accounts.caller(KEY), demand(10))
+    await accounts.close()
+    again = await files.accounts(await files.open(), hierarchy(key=budget(10)))
+    await again.reserve(again.caller(KEY), demand(10))
+
+
+async def test_spend_of_two_processes_is_added(files: Files) -> None:
+    stores = [await files.open(), await files.open()]
+    for store in stores:
+        for amount in (5, 6):
+            await store.add_spent([SpentMore("m", 7, amount, NOON_MS + 1)])
+    assert await stores[0].spent(at_ms=NOON_MS) == [Spent("m", 7, 22)]
+    await stores[0].add_spent([SpentMore("n", 1, 1, None)])
+    files.clock.step(1)
+    await stores[0].add_spent([SpentMore("n", 1, 1, None)])
+    assert await stores[1].spent(at_ms=files.clock.ms) == [Spent("n", 1, 2)]
+
+
+async def test_one_notices_what_another_changes_but_not_what_it_spends(files: Files) -> None:
+    mine, other = await files.open(), await files.open()
+    await mine.read()
+    assert not await mine.changed()
+    await other.add_spent([SpentMore("m", 7, 1, None)])
+    assert not await mine.changed()
+    await other.create_key()
+    assert await mine.changed()
+    assert len((await mine.read()).keys) == 1
+    assert not await mine.changed()
+    await mine.create_key()
+    assert await mine.changed()
+
+
+async def test_another_process_is_noticed(files: Files) -> None:
+    store = await files.open()
+    accounts = await files.accounts(store)
+    code = (
+        "import asyncio, secrets, sys, time\n"
+        "from pathlib import Path\n"
+        "from headrace.gateway.accounts import SqliteStore\n"
+        "async def main():\n"
+        "    store = await SqliteStore.open(Path(sys.argv[1]), now_ns=time.time_ns,\n"
+        "                                   random_bytes=secrets.token_bytes)\n"
+        "    print((await store.create_key()).reveal())\n"
+        "    await store.close()\n"
+        "asyncio.run(main())\n"
+    )
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", code, str(files.path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    await accounts.tick()
+    assert accounts.caller(done.stdout.strip()).key_id.startswith("key_")
+
+
+async def test_many_open_a_new_file_at_once(files: Files) -> None:
+    stores = await asyncio.gather(*(files.open() for _ in range(8)))
+    await asyncio.gather(*(store.create_key() for store in stores))
+    assert len((await stores[0].read()).keys) == 8
+
+
+async def test_only_the_owner_may_read_the_file(files: Files) -> None:
+    await files.open()
+    assert stat.S_IMODE(files.path.stat().st_mode) == 0o600
+
+
+async def test_a_newer_schema_is_told(files: Files) -> None:
+    await (await files.open()).close()
+    with sqlite3.connect(files.path) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    before = files.path.read_bytes()
+    with pytest.raises(StoreError, match=f"version {SCHEMA_VERSION + 1} .* newer headrace"):
+        await files.open()
+    assert files.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database " * 500, b"SQLite format 3\0" + b"\xff" * 9000]
+)
+async def test_a_file_that_is_none_is_left_alone(files: Files, content: bytes) -> None:
+    files.path.write_bytes(content)
+    with pytest.raises(StoreError, match="nothing was written"):
+        await files.open()
+    assert files.path.read_bytes() == content
+
+
+async def test_a_damaged_file_is_left_alone(files: Files) -> None:
+    store = await files.open()
+    for _ in range(60):
+        await store.create_key(label="x" * 400)
+    await store.close()
+    content = bytearray(files.path.read_bytes())
+    for page in range(2, len(content) // 4096):
+        content[page * 4096 : page * 4096 + 2048] = b"\x5a" * 2048
+    files.path.write_bytes(content)
+    with pytest.raises(StoreError, match="nothing was written"):
+        await files.open()
+    assert files.path.read_bytes() == content
+
+
+async def test_a_database_of_another_program_is_left_alone(files: Files) -> None:
+    with sqlite3.connect(files.path) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    connection.close()
+    before = files.path.read_bytes()
+    with pytest.raises(StoreError, match="another program"):
+        await files.open()
+    assert files.path.read_bytes() == before
+
+
+async def test_a_row_that_is_none_of_ours(files: Files) -> None:
+    store = await files.open()
+    await store.create_key()
+    with sqlite3.connect(files.path) as connection:
+        connection.execute("UPDATE keys SET body = ?", (b'{"id": 5}',))
+    connection.close()
+    with pytest.raises(StoreError, match="a row of it is damaged"):
+        await store.read()
+
+
+async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no folder"):
+        await SqliteStore.open(
+            tmp_path / "none" / "a.db", now_ns=Clock(), random_bytes=random_bytes()
+        )
+
+
+async def test_the_queue_is_bounded_and_spend_is_kept_meanwhile(files: Files) -> None:
+    store = await files.open(most_queued=2)
+    accounts = await files.accounts(store, hierarchy(key=budget(10)))
+    await (await accounts.reserve(accounts.caller(KEY), demand(1))).settle(actual(1))
+    gate = threading.Event()
+    blocked = [asyncio.ensure_future(store._run(lambda _: gate.wait(30))) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreBusyError):
+        await store.create_key()
+    await accounts.tick()
+    state = accounts.describe()
+    assert state.unsaved == 1 and "wait to be written" in (state.problem or "")
+    gate.set()
+    await asyncio.gather(*blocked)
+    await accounts.tick()
+    assert accounts.describe().unsaved == 0
+    assert [spent.amount for spent in await store.spent(at_ms=NOON_MS)] == [1]
+
+
+async def test_a_tick_that_is_cancelled_saves_once(files: Files) -> None:
+    store = await files.open()
+    accounts = await files.accounts(store, hierarchy(key=budget(10)))
+    await (await accounts.reserve(accounts.caller(KEY), demand(3))).settle(actual(3))
+    gate = threading.Event()
+    blocked = asyncio.ensure_future(store._run(lambda _: gate.wait(30)))
+    tick = asyncio.ensure_future(accounts.tick())
+    await asyncio.sleep(0.05)
+    tick.cancel()
+    await asyncio.gather(tick, return_exceptions=True)
+    gate.set()
+    await blocked
+    await accounts.tick()
+    assert [spent.amount for spent in await store.spent(at_ms=NOON_MS)] == [3]
+
+
+async def test_a_closed_store_says_so(files: Files) -> None:
+    store = await files.open()
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.read()
+
+
+def test_records_travel_as_json() -> None:
+    import msgspec
+
+    for record in (*hierarchy(team=budget(5, thresholds=(0.5,))).groups, key_record()):
+        kind = KeyRecord if isinstance(record, KeyRecord) else Group
+        assert msgspec.json.decode(msgspec.json.encode(record), type=kind) == record

@@ -1,0 +1,73 @@
+"""What every dialect's stream has to keep, to be used by its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.protocol.neutral.dialect import StreamReader
+from headrace.protocol.neutral.event import (
+    Began,
+    CompletePart,
+    Counted,
+    Ended,
+    Event,
+    Failed,
+    Finished,
+    PartBegan,
+    PartEnded,
+    PartGrew,
+)
+
+
+def read_stream(reader: StreamReader, *pieces: bytes) -> list[Event]:
+    """All events of a stream that came in `pieces`."""
+    events = [event for piece in pieces for event in reader.feed(piece)]
+    return events + reader.end()
+
+
+def read_at_every_cut(new_reader: Callable[[], StreamReader], stream: bytes) -> list[Event]:
+    """The events, after asserting that no cut of the stream in two, nor into bytes, changes them.
+
+    Of long streams some 400 cuts are tried, spread over all of it.
+    """
+    whole = read_stream(new_reader(), stream)
+    step = max(1, len(stream) // 400)
+    for cut in range(0, len(stream), step):
+        assert read_stream(new_reader(), stream[:cut], stream[cut:]) == whole, cut
+    pieces = [stream[at : at + 1] for at in range(len(stream))]
+    assert read_stream(new_reader(), *pieces) == whole
+    return whole
+
+
+def assert_grammar(events: Sequence[Event]) -> None:
+    """The order that `headrace.protocol.neutral.event` promises."""
+    assert events, "a stream without events"
+    assert isinstance(events[0], Began | Failed), events[0]
+    assert isinstance(events[-1], Ended | Failed), events[-1]
+    assert not any(isinstance(one, Ended | Failed) for one in events[:-1])
+    assert sum(isinstance(one, Began) for one in events) <= 1
+    assert sum(isinstance(one, Counted) for one in events) <= 1
+    next_part: dict[int, int] = {}
+    open_parts: dict[int, dict[int, str]] = {}
+    finished: set[int] = set()
+    for event in events:
+        if isinstance(event, PartBegan | CompletePart):
+            assert event.choice not in finished, event
+            assert event.part == next_part.get(event.choice, 0), event
+            next_part[event.choice] = event.part + 1
+            opened = open_parts.setdefault(event.choice, {})
+            kind = event.kind if isinstance(event, PartBegan) else "complete"
+            assert not opened or (kind == "tool_call" and set(opened.values()) == {"tool_call"})
+            if isinstance(event, PartBegan):
+                assert (event.kind == "tool_call") == bool(event.name), event
+                opened[event.part] = event.kind
+        elif isinstance(event, PartGrew):
+            assert event.part in open_parts.get(event.choice, {}), event
+        elif isinstance(event, PartEnded):
+            del open_parts[event.choice][event.part]
+        elif isinstance(event, Finished):
+            assert event.choice not in finished, event
+            assert not open_parts.get(event.choice), event
+            finished.add(event.choice)
+    if isinstance(events[-1], Ended):
+        assert not any(open_parts.values())
