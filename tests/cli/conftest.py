@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,22 @@ def _no_cards(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     (folder / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+_SMI = """#!/bin/sh
+printf '%s\\n' {lines}
+"""
+
+
+@pytest.fixture
+def with_cards(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Makes an environment whose nvidia-smi prints the lines that are given."""
+
+    def made(*lines: str) -> dict[str, str]:
+        program = tmp_path / "nvidia-smi"
+        said = " ".join(f"'{line}'" for line in lines)
+        program.write_text(_SMI.format(lines=said), encoding="utf-8")
+        program.chmod(0o755)
+        return {"PATH": str(tmp_path)}
+
+    return made

@@ -68,13 +68,15 @@ def test_an_interrupt_during_the_imports_is_quiet(module: str, moment: str) -> N
 
 
 def _commands() -> list[str]:
-    """Every command, those of groups as "bench machine"."""
-    context, names = click.Context(cli), []
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        inner = list(command.commands) if isinstance(command, click.Group) else []
-        names += [f"{name} {one}" for one in inner] or [name]
-    return names
+    """Every command, those of groups as "bench machine", of groups in them alike."""
+
+    def within(name: str, command: click.Command | None) -> list[str]:
+        inner = command.commands if isinstance(command, click.Group) else {}
+        found = [deep for one in inner for deep in within(f"{name} {one}", inner[one])]
+        return found or [name]
+
+    context = click.Context(cli)
+    return [one for name in COMMANDS for one in within(name, cli.get_command(context, name))]
 
 
 @pytest.mark.parametrize("name", _commands())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,19 @@ def test_this_machine_has_memory() -> None:
                "llama-server", "-m", "qwen3-0.6b", "-np", "1")  # fmt: skip
     found = json.loads(done.output)
     assert [one["id"] for one in found["not_checked"]] == ["L-batch1"]
+
+
+def test_this_machine_is_its_cards(with_cards: Callable[..., dict[str, str]]) -> None:
+    env = with_cards("NVIDIA H100 80GB HBM3, 81559")
+    words = ["lint", "--only", "L-batch1", "--json", "--hardware"]
+    engine = ["--", "vllm", "serve", "qwen3-8b", "--max-num-seqs", "1"]
+    done = CliRunner().invoke(plan, [*words, "this", *engine], env=env)
+    assert [one["id"] for one in json.loads(done.stdout)["findings"]] == ["L-batch1"]
+    assert "this machine has 1 x NVIDIA H100 SXM" in done.stderr
+    cpu = json.loads(CliRunner().invoke(plan, [*words, "cpu", *engine], env=env).stdout)
+    assert [one["id"] for one in cpu["not_checked"]] == ["L-batch1"]
+    many = CliRunner().invoke(plan, [*words, "this", "--count", "2", *engine], env=env)
+    assert many.exit_code == 2 and "this machine has 1" in many.output
 
 
 def test_the_list() -> None:

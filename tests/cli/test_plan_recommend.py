@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable
 
+import pytest
 from click.testing import CliRunner, Result
 
+from headrace.cli.counting import counting
 from headrace.cli.plan import plan
 from headrace.errors import HeadraceError
 
@@ -38,6 +42,20 @@ def test_tables_have_ends_commands_and_rules() -> None:
         assert word in said
 
 
+def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(*FEW, "--json").stderr == ""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    with counting("models") as progress:
+        progress(1, 2)
+    assert "models" in shown.getvalue()
+
+
 def test_nothing_left_says_what_would_do() -> None:
     said = run(*FEW, "--private", "--slo", "tpot:2").output
     assert "nothing keeps every rule" in said
@@ -56,3 +74,21 @@ def test_bad_input_is_told() -> None:
         assert isinstance(done.exception, HeadraceError), done.output
         assert told in str(done.exception)
     assert run("--sort", "price").exit_code == 2
+
+
+def test_this_machine_is_its_cards(with_cards: Callable[..., dict[str, str]]) -> None:
+    env = with_cards(*["NVIDIA H100 80GB HBM3, 81559"] * 2)
+    words = ["recommend", "--task", "chat", "--model", "qwen3-32b", "--on", "2026-11-22",
+             "--private", "--json", "--no-keep", "--hardware", "this"]  # fmt: skip
+    done = CliRunner().invoke(plan, [*words, "--rate", "1"], env=env)
+    assert done.exit_code == 0, done.output
+    assert "this machine has 2 x NVIDIA H100 SXM 80 GB; --hardware cpu" in done.stderr
+    options = json.loads(done.stdout)["options"]
+    assert options
+    for one in options:
+        assert one["machines"]["hardware"] == "this-h100-sxm" and one["paid"] == "there already"
+        assert one["machines"]["devices_of_a_replica"] * one["machines"]["replicas"] <= 2
+    many = CliRunner().invoke(plan, [*words, "--rate", "200"], env=env)
+    found = json.loads(many.stdout)
+    assert found["left"] == 0  # no more than two are here
+    assert any("more than 2" in one["examples"][0] for one in found["ruled_out"])

@@ -42,6 +42,17 @@ def test_a_model_of_the_catalog_is_timed_by_its_roofline() -> None:
         assert word in said
 
 
+def test_plots_are_drawn_where_they_are_asked_for() -> None:
+    words = (*MODEL, *SHORT, "--lanes", "0:0.5,1:0.5", "--no-keep")
+    drawn = run(*words, "--plot")
+    assert drawn.exit_code == 0, drawn.output
+    for word in ("requests by TTFT", "o priority 0", "+ priority 1", "x: TTFT at most, ms (log)",
+                 "requests waiting and running", "o running", "+ waiting",
+                 "KV cache in use, and replicas busy", "x: time, s"):  # fmt: skip
+        assert word in drawn.output
+    assert "requests by TTFT" not in run(*words).output
+
+
 def test_json_of_a_latency_file_and_of_parts_are_the_same(tmp_path: Path) -> None:
     words = (*SHORT, "--kv-tokens", "32k", "--lanes", "0:0.5,1:0.5", "--shared-prefix", "32:2",
              "--seed", "3", "--json")  # fmt: skip

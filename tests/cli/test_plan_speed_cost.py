@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -220,15 +221,42 @@ def test_the_line_below_names_a_figure_that_is_there() -> None:
     assert line.split("plan explain ")[1].split()[0] in ids
 
 
-def test_a_knee_beyond_what_fits_is_called_that() -> None:
+def test_ids_are_whole() -> None:
+    said = run("cost", *COST, "--on", "2026-11-22", "--no-keep")
+    assert "…" not in said.output
+    figures = json.loads(run("cost", *COST, "--on", "2026-11-22", "--no-keep", "--json").output)
+    ids = [one["id"] for one in figures["ways"]]
+    assert len(ids) > 5 and all(id in said.output for id in ids)
+
+
+def test_a_report_has_the_batch_of_cost() -> None:
+    words = ("llama-3.1-8b", "--hardware", "h100", "--on", "2026-11-22", "--no-keep", "--json")
+    report = json.loads(run("report", *words).output)
+    cost = json.loads(run("cost", *words).output)
+    figures = [{one["id"]: one["value"] for one in each["quantities"]} for each in (report, cost)]
+    assert figures[0]["cost.served"] == figures[1]["cost.served"]
+    assert figures[0]["speed.throughput"] > 0
+    one = json.loads(run("report", *words, "--batch", "1").output)
+    assert {each["id"]: each["value"] for each in one["quantities"]}["cost.served"] < (
+        figures[0]["cost.served"]
+    )
+    assert "--batch takes another" in run("report", *words[:-1]).output
+    assert "--batch takes another" not in run("report", *words[:-1], "--batch", "1").output
+
+
+def test_a_knee_beyond_what_fits_is_called_that(tmp_path: Path) -> None:
     words = ("speed", "gpt-oss-120b", "--quantization", "mxfp4", "--hardware", "h100", "--count",
              "2", "--no-keep")  # fmt: skip
     done = run(*words).output
     assert (
         "beyond what fits (" in done and not json.loads(run(*words, "--json").output)["knee_fits"]
     )
+    page = tmp_path / "page.html"
+    run(*words, "--html", str(page))
+    assert ", beyond what fits (" in page.read_text(encoding="utf-8")
     small = ("speed", "qwen3-8b", "--hardware", "m4-max", "--no-keep")
-    assert "beyond" not in run(*small).output
+    assert "beyond what fits" not in run(*small, "--html", str(page)).output
+    assert "beyond what fits" not in page.read_text(encoding="utf-8")
     assert json.loads(run(*small, "--json").output)["knee_fits"]
 
 
@@ -267,20 +295,8 @@ def test_help_has_examples(command: str) -> None:
     assert run(command, "--help").output.count(f"headrace plan {command}") >= 3
 
 
-_SMI = """#!/bin/sh
-printf '%s\\n' {lines}
-"""
-
-
-def _with_cards(folder: Path, *lines: str) -> dict[str, str]:
-    program = folder / "nvidia-smi"
-    program.write_text(_SMI.format(lines=" ".join(f"'{line}'" for line in lines)), encoding="utf-8")
-    program.chmod(0o755)
-    return {"PATH": str(folder)}
-
-
-def test_this_is_a_card_where_there_is_one(tmp_path: Path) -> None:
-    env = _with_cards(tmp_path, *["NVIDIA H100 80GB HBM3, 81559"] * 2)
+def test_this_is_a_card_where_there_is_one(with_cards: Callable[..., dict[str, str]]) -> None:
+    env = with_cards(*["NVIDIA H100 80GB HBM3, 81559"] * 2)
     runner = CliRunner()
     words = ["llama-3.1-8b", "--no-keep"]
     for command in ("fit", "speed"):

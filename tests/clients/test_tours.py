@@ -6,6 +6,7 @@ other versions, so they live in an environment of their own, `make clients`.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.gateway_process import started
 from tests.system.conftest import serve  # noqa: F401  (a fixture)
 
 TOURS = Path(__file__).parent / "tours"
@@ -52,3 +54,18 @@ def test_with_the_model_that_ships(serve: Callable[..., Any], name: str) -> None
     python = _clients_python()
     server = serve(None)
     _tour(python, name, server.url, server.model)
+
+
+async def test_through_the_gateway(serve: Callable[..., Any], tmp_path: Path) -> None:  # noqa: F811
+    """LangChain and LiteLLM's client find in the gateway what they find in OpenAI and Anthropic."""
+    python = _clients_python()
+    server = serve(None)
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        f"providers: {{own: {{kind: headrace-server, base_url: '{server.url}/v1'}}}}\n"
+        f"models: {{chat: ['own/{server.model}']}}\n"
+        "access: {require_key: false}\n",
+        encoding="utf-8",
+    )
+    async with started(config) as gateway:
+        await asyncio.to_thread(_tour, python, "gateway", gateway.url, "chat")

@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "headrace"
 
 # Setting, and the test of its effect.
 SHOWN = {
-    "host": "server/test_listen.py::test_host_and_port",
-    "port": "server/test_listen.py::test_host_and_port",
+    "host": "http/test_listen.py::test_host_and_port",
+    "port": "http/test_listen.py::test_host_and_port",
     "uds": "server/test_tls.py::test_headrace_serve_on_a_unix_socket",
     "ssl_certfile": "server/test_tls.py::test_it_speaks_tls",
     "ssl_keyfile": "server/test_tls.py::test_it_speaks_tls",

@@ -43,6 +43,7 @@ def gateway(
     accounts: Accounts | None = None,
     environ: dict[str, str] | None = None,
     clock_ns: Callable[[], int] | None = None,
+    wall_s: Callable[[], float] = lambda: 1_790_000_000.0,
 ) -> Gateway:
     """Of settings as the file would have them; lines of the ledger go to `entries`."""
     import time
@@ -57,7 +58,7 @@ def gateway(
         accounts=accounts,
         on_entry=entries.append,
         clock_ns=clock_ns or time.monotonic_ns,
-        wall_s=lambda: 1_790_000_000.0,
+        wall_s=wall_s,
         source=random.Random(1),
         new_id=lambda: f"req-{next(ids)}",
     )

@@ -313,3 +313,35 @@ async def test_paths_that_are_not_there() -> None:
     assert (await ask(app, {}, path="/v1/chat/../x")).status == 404
     assert (await ask(app, b"", method="GET")).status == 405
     assert (await ask(app, {}, path="/v1/models")).status == 405
+
+
+async def test_the_time_for_the_whole_request_ends_a_stream_with_an_error() -> None:
+    async def endless(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM_HEAD + framed(chunk({"role": "assistant", "content": "on "})))
+        for _ in range(500):
+            writer.write(framed(chunk({"content": "and on "})))
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    entries: list[Entry] = []
+    async with served(endless) as provider:
+        built = gateway(settings(provider.origin, timeouts={"total_s": 0.3}), entries)
+        told = await ask(built.app, {**CHAT, "stream": True})
+        assert told.status == 200 and b"and on" in told.body and b'"error"' in told.body
+        await asyncio.sleep(0.05)
+        assert built.router.routes["chat"].targets[0].provider.pool.connections == 0
+    assert entries[0].outcome == "cut" and "whole request" in entries[0].error
+
+
+async def test_a_fault_of_ours_ends_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.gateway.routing.router import Router
+
+    entries: list[Entry] = []
+    async with served(answers()) as provider:
+        built = gateway(settings(provider.origin), entries)
+        with monkeypatch.context() as patched:
+            patched.setattr(Router, "decide", lambda *_: 1 / 0)
+            told = await ask(built.app, CHAT)
+            assert told.status == 500 and told.json["error"]["code"] == "internal_error"
+        assert (await ask(built.app, CHAT)).status == 200
+    assert [one.outcome for one in entries] == ["failed", "answered"]

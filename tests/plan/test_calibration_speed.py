@@ -123,18 +123,19 @@ def test_no_limits_are_needed(found: Found) -> None:
     assert plan(one).speed.tpot.value_s == plan(replica(found)).speed.tpot.value_s
 
 
-def test_without_one_the_data_sheet_is_said() -> None:
+def test_without_one_the_measured_limits_are_said() -> None:
+    limits = "from the measured limits of this machine"
     answer = plan(replica(None))
-    assert answer.as_dict()["basis"] == "from data sheet"
-    assert "from data sheet" in answer.speed.assumptions
+    assert answer.as_dict()["basis"] == limits
+    assert limits in answer.speed.assumptions
     note = Found(None, Path("x"), "the calibration x is not used: it is of another machine")
     refused = plan(replica(note)).speed.assumptions
-    assert "from data sheet: the calibration x is not used: it is of another machine" in refused
+    assert f"{limits}: the calibration x is not used: it is of another machine" in refused
 
 
-def test_a_kind_that_was_not_measured_is_from_the_data_sheet(found: Found) -> None:
+def test_a_kind_that_was_not_measured_is_from_the_limits(found: Found) -> None:
     answer = plan(replica(found, "q6-k"))
-    assert answer.as_dict()["basis"] == "from data sheet"
+    assert answer.as_dict()["basis"] == "from the measured limits of this machine"
     assert "has no Q6_K weights (there is BF16, Q8_0, Q4_K)" in " ".join(answer.speed.assumptions)
 
 
@@ -155,4 +156,4 @@ def test_a_draft_has_the_rates_of_its_own_weights(found: Found) -> None:
     draft = one.beside(small, Storage(CATALOG.quantizations["q4-k-m"], kv, kv))
     assert draft.setup.efficiencies.rates == calibration(found).rates["Q4_K"]
     same = one.beside(small, Storage(CATALOG.quantizations["q6-k"], kv, kv))
-    assert same.setup.efficiencies.basis == "from data sheet"
+    assert same.setup.efficiencies.basis == "from the measured limits of this machine"

@@ -271,6 +271,14 @@ def test_this_machine_where_it_was_measured(
     assert found.commands[first.id][0].words[0] in ("headrace", "llama-server")
 
 
+def test_progress_is_told_by_model(catalog: Catalog) -> None:
+    question = question_of(catalog, "chat", DAY, models=("qwen3-32b", "qwen3-8b"),
+                           hardware=("h100-sxm",))  # fmt: skip
+    seen: list[tuple[int, int]] = []
+    recommend(catalog, question, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 2), (2, 2)]
+
+
 def test_every_figure_is_explained_down_to_the_catalog(
     catalog: Catalog, found: Recommendation
 ) -> None:

@@ -15,10 +15,12 @@ from headrace.plan.recommendation.advice import Adviser, Chosen, device_answers,
 from headrace.plan.recommendation.capacity import capacity_of, latency_at, quantile_of
 from headrace.plan.recommendation.money import hour_price, month_of_api
 from headrace.plan.recommendation.option import Option
+from headrace.plan.recommendation.places import sites
 from headrace.plan.recommendation.question import question_of
 from headrace.plan.recommendation.ranking import alternatives, ranked
 from headrace.plan.recommendation.size import Quality
 from headrace.plan.replica import Replica, ReplicaChoice, replica_of
+from headrace.telemetry.nvidia_cards import NvidiaCard
 
 DAY = dt.date(2026, 11, 22)
 
@@ -140,3 +142,25 @@ def test_ranks_and_ends(catalog: Catalog) -> None:
     found = ranked(catalog, options, "balance")
     assert [one.place for one in found] == [1, 2, 3, 4, 5] and found[-1].option.id == "bad"
     assert alternatives([options[4]]).cheapest is None
+
+
+def test_places_of_this_machine(catalog: Catalog) -> None:
+    cards = [NvidiaCard("NVIDIA H100 80GB HBM3", 0)] * 3
+
+    def names(*hardware: str, measured: bool = True, there: list[NvidiaCard] = cards) -> list[str]:
+        question = question_of(catalog, "chat", DAY, hardware=hardware)
+        return [one.name for one in sites(catalog, question, measured, there)[0]]
+
+    assert names("this") == ["this-h100-sxm"] and names("cpu") == ["this"]
+    assert names("this", "cpu", "this") == ["this-h100-sxm", "this"]
+    assert names("this", "cpu", there=[]) == ["this"]
+    assert names("this", there=[NvidiaCard("NVIDIA Graphics Device", 0)]) == ["this"]
+    assert names("this", measured=False, there=[]) == []
+    assert names()[:2] == ["this-h100-sxm", "this"] and "h100-sxm" in names()
+    assert names(measured=False, there=[])[0] not in ("this", "this-h100-sxm")
+    question = question_of(catalog, "chat", DAY, hardware=("this",))
+    [site] = sites(catalog, question, False, cards)[0]
+    assert site.counts == (1, 2) and site.here == 3
+    assert site.price is not None and site.price.value == 0
+    edge = question_of(catalog, "chat", DAY, hardware=("this",), edge=True)
+    assert sites(catalog, edge, False, cards)[1][0].breaches[0].rule == "rule-edge"

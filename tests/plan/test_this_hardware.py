@@ -55,3 +55,10 @@ def test_several_cards_are_told() -> None:
 def test_a_card_that_nobody_knows_is_named() -> None:
     found = named_hardware(CATALOG, "this", 1, cards("NVIDIA Graphics Device"))
     assert found.name == "this" and "NVIDIA Graphics Device" in found.note
+
+
+def test_where_no_count_is_asked_for_all_are_told() -> None:
+    found = named_hardware(CATALOG, "this", None, cards("NVIDIA L4", "NVIDIA L4"))
+    assert (found.name, found.here) == ("l4", 2)
+    assert "2 x NVIDIA L4; --hardware cpu" in found.note
+    assert named_hardware(CATALOG, "l4", None, cards("NVIDIA L4")).here == 0

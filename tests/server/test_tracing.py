@@ -23,8 +23,10 @@ from headrace.config import ServerConfig
 from headrace.errors import ConfigError
 from headrace.server import tracing
 from headrace.server.access_log import summary
-from headrace.server.spans import QuietExporter, Spans, open_spans
+from headrace.server.spans import Spans, open_spans
+from headrace.telemetry import traces_address
 from headrace.telemetry.call import CallRecord, Timeline
+from headrace.telemetry.span_export import QuietExporter
 from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 
@@ -207,7 +209,7 @@ def test_spans_reach_a_collector() -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        url = tracing.traces_url(f"http://127.0.0.1:{server.server_port}")
+        url = traces_address.traces_url(f"http://127.0.0.1:{server.server_port}", "endpoint")
         opened = open_spans(url)
         opened.call_ended(record(), model="m", ended_s=54.0)
         opened.close()
@@ -268,14 +270,14 @@ def test_an_endpoint_that_is_no_url(endpoint: str) -> None:
     ],
 )
 def test_urls(endpoint: str, url: str) -> None:
-    assert tracing.traces_url(endpoint) == url
+    assert traces_address.traces_url(endpoint, "endpoint") == url
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_spec(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(tracing, "find_spec", find_spec)
+    monkeypatch.setattr(traces_address, "find_spec", find_spec)
     tracing.require_tracing(None)
     with pytest.raises(ConfigError, match=r"pip install headrace\[otel\]"):
         tracing.open_tracing("http://localhost:4318")

@@ -80,6 +80,11 @@ def compare(results: tuple[Path, ...], **given: Any) -> None:
     Each is a result.json or its folder, with requests.jsonl beside it. Ratios come with the
     interval in which the true one lies with 95% confidence. What makes a comparison mislead
     (another load, other prompts, another machine, a client that was the limit) is said first.
+
+    \b
+    headrace bench compare before after
+    headrace bench compare before after --metric ttft --html page.html
+    headrace bench compare before after --fail-if 'ttft_p95>1.10'
     """
     from headrace.errors import ConfigError
 

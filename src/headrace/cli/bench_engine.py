@@ -82,6 +82,11 @@ def engine(
 
     Lists such as `-b 1,8,32` give a test for every combination, as in llama-bench. MBU and MFU are
     shares of the limits that `headrace bench machine` has stored; without it they are left out.
+
+    \b
+    headrace bench engine ./model.gguf
+    headrace bench engine ./model.gguf -p 512,2048 -n 128 -b 1,8,32 --markdown
+    headrace bench engine ./model.gguf -p 512 -n 0 --roofline roofline.svg
     """  # fmt: skip
     from headrace.bench.engine import check_fits, combined, run_case
     from headrace.cli.counting import counting

@@ -35,6 +35,11 @@ def load(url: str | None, **given: Any) -> None:
     Latencies are given from the time at which a request should have been sent and from when it
     was; SLOs are judged from the former. The key is read from HEADRACE_BENCH_API_KEY, or
     OPENAI_API_KEY.
+
+    \b
+    headrace bench load http://127.0.0.1:8000 --rate 4 --requests 200
+    headrace bench load --concurrency 8 --duration 60 --goodput ttft:500 tpot:50 --save run
+    headrace bench load --sweep --concurrency 1,4,16 --output-tokens 128 --html page.html
     """
     from headrace.bench.load.probe import UnreachableError
     from headrace.errors import ConfigError

@@ -50,6 +50,11 @@ def machine(
     Nothing else should run meanwhile. The result is stored for this user, in
     $XDG_CACHE_HOME/headrace/machine.json, beside those of other levels and thread counts; engines
     started afterwards at the same level with as many threads report their share of these limits.
+
+    \b
+    headrace bench machine
+    headrace bench machine --cpu-level all --threads 1,2
+    headrace bench machine --footprints 512,2000 --no-store --json
     """
     from headrace.bench.machine import measure_machine
     from headrace.cli.counting import counting

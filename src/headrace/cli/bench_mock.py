@@ -137,6 +137,10 @@ def mock(host: str, port: int, as_json: bool, errors: tuple[str, ...], **values:
     It takes chat completions, completions and embeddings, streamed or not. Each chunk carries the
     time at which it was truly sent, so that a client on this machine can measure its own error.
     HEADRACE_MOCK_API_KEY, where it is set, is the key that clients have to show.
+
+    \b
+    headrace bench mock
+    headrace bench mock --port 9000 --ttft 200 --seed 1 --json
     """
     from headrace.bench.mock.run import run_mock
     from headrace.bench.mock.settings import MockSettings, parse_error

@@ -57,6 +57,11 @@ def providers(file: Path | None, **given: Any) -> None:
 
     FILE is YAML: docs/bench-providers.md says what stands in it. Run again, the command goes on
     where it was: what was measured is in the database, and missed rounds stay missed.
+
+    \b
+    headrace bench providers providers.yaml --once
+    headrace bench providers providers.yaml --html page.html --csv rounds.csv
+    headrace bench providers providers.yaml --report --last 24h
     """
     from headrace.errors import ConfigError
 

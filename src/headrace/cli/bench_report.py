@@ -42,6 +42,11 @@ def report(result: Path, **given: Any) -> None:
     RESULT is a result.json, or the folder that `headrace bench load --save` wrote. Of a sweep or a
     search all runs are read. Where the client was killed the folder has what had ended by then;
     the report says that it is partial.
+
+    \b
+    headrace bench report run
+    headrace bench report run --definitions vllm --goodput ttft:500
+    headrace bench report run/result.json --html page.html
     """
     from headrace.errors import ConfigError
 

@@ -45,6 +45,11 @@ def list_rows(kind: str | None, text: str, folders: tuple[str, ...], as_json: bo
 
     A price is by provider and model; measurement is what others published, constant what belongs
     to no row. A mark after the id says that sources disagree; `headrace catalog show ID` tells.
+
+    \b
+    headrace catalog list
+    headrace catalog list hardware --filter nvidia
+    headrace catalog list price --json
     """
     from headrace.cli.catalog_tables import print_rows, row_json
 
@@ -71,6 +76,11 @@ def show(name: str, folders: tuple[str, ...], as_json: bool) -> None:
     """Tell all facts of the row NAME (an id or an alias), with source, date and disputes.
 
     The id of a contradiction (C19) works too.
+
+    \b
+    headrace catalog show h100
+    headrace catalog show qwen3-8b --json
+    headrace catalog show C19
     """
     from headrace.cli.catalog_tables import print_contradiction, print_row, row_json
 
@@ -103,6 +113,11 @@ def diff(
 
     Without a folder it is your own that is compared, with one that one, and two are compared with
     each other. With --from and --to it is the prices of two days, of what ships and all folders.
+
+    \b
+    headrace catalog diff
+    headrace catalog diff ./last-month ./mine --kind price
+    headrace catalog diff --from 2026-03-01 --to 2026-11-01
     """
     from headrace.catalog import Catalog
     from headrace.catalog.difference import differences, price_differences
@@ -128,7 +143,12 @@ def diff(
 @_FOLDERS
 @_JSON
 def contradictions(text: str, folders: tuple[str, ...], as_json: bool) -> None:
-    """List where sources disagree: what each says, what is used here, and why."""
+    """List where sources disagree: what each says, what is used here, and why.
+
+    \b
+    headrace catalog contradictions
+    headrace catalog contradictions --filter h100
+    """
     from headrace.cli.catalog_tables import print_contradictions
 
     print_contradictions(_catalog(folders), text, as_json)
@@ -142,6 +162,10 @@ def coverage(as_json: bool) -> None:
     Each section, table row, formula, block of code, checklist item and pitfall of the documents
     that the catalog began with is carried by rows, a command or a test, waits for something to be
     built, or is rejected with a reason.
+
+    \b
+    headrace catalog coverage
+    headrace catalog coverage --json
     """
     from headrace.catalog.coverage import load_coverage
     from headrace.cli.catalog_tables import print_coverage
@@ -169,6 +193,10 @@ def import_prices(
     FILE is LiteLLM's model_prices_and_context_window.json; of models.dev its api.json, or its
     repository as a folder or a .tar.gz. What the table says of prices and has no place here is
     told.
+
+    \b
+    headrace catalog import litellm model_prices_and_context_window.json
+    headrace catalog import models.dev api.json --provider groq --as-of 2026-11-01
     """
     import datetime as dt
 

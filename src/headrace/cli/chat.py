@@ -42,6 +42,11 @@ def chat(
 
     Without MODEL, the small model that ships in the package is used: it answers short questions
     about Python, best with --temperature 0.
+
+    \b
+    headrace chat Qwen/Qwen3-0.6B
+    headrace chat ./model.gguf --system "Answer in one sentence." --temperature 0.2
+    headrace chat --temperature 0
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     from msgspec.structs import asdict

@@ -80,6 +80,10 @@ def perplexity(
     """Perplexity of MODEL over a text, in llama.cpp's windows, so that figures compare.
 
     Without MODEL, the small model that ships in the package.
+
+    \b
+    headrace eval perplexity ./model.gguf --text wiki.test.raw
+    headrace eval perplexity ./model.gguf --text wiki.test.raw --context 2048 --windows 20 --json
     """
     from headrace.cli.counting import counting
     from headrace.eval.perplexity import perplexity as measure
@@ -121,6 +125,10 @@ def kl(
     """KL divergence of MODEL's distributions from those of --base over a text.
 
     Both are given the token ids of the base's tokenizer.
+
+    \b
+    headrace eval kl ./model-Q4_K_M.gguf --base ./model-BF16.gguf --text wiki.test.raw
+    headrace eval kl ./model-Q8_0.gguf --base Qwen/Qwen3-0.6B --text notes.txt --windows 20
     """
     from headrace.cli.counting import counting
     from headrace.eval.divergence import divergence

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.gateway_import import import_file
+from headrace.cli.gateway_keys import keys
+from headrace.cli.gateway_log import log
+from headrace.cli.gateway_usage import usage
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -55,20 +60,26 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
 
     Exit status 0: it would start; 1: it would not.
     """
+    from headrace.gateway.building.accounts import access_warnings, check_access
     from headrace.gateway.building.providers import plain_secrets
+    from headrace.gateway.ledger.schema import check_file
     from headrace.gateway.run import made
     from headrace.gateway.settings.read import read_settings
+    from headrace.gateway.settings.secret import Sources
 
-    warnings: list[str] = []
     try:
         settings = read_settings(config)
         built = made(config, settings, None)
+        check_access(settings.access, Sources(os.environ, config.parent))
+        if settings.ledger.path is not None:
+            check_file(config.parent / settings.ledger.path)
     except HeadraceError as error:
         if as_json:
             click.echo(json.dumps({"right": False, "error": str(error)}))
         else:
             click.echo(f"not right: {error}", err=True)
         ctx.exit(1)
+    warnings = access_warnings(settings.access)
     for name, provider in settings.providers.items():
         warnings += [
             f"{field}: the secret stands in the file; write env:NAME or file:PATH"
@@ -149,3 +160,9 @@ def _print(decision: Decision) -> None:
         for left in decision.left_out:
             without.add_row(left.target, left.model, left.reason)
         console.print(without)
+
+
+gateway.add_command(keys)
+gateway.add_command(usage)
+gateway.add_command(log)
+gateway.add_command(import_file)

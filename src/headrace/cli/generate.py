@@ -43,6 +43,11 @@ def generate(
 
     One prompt is printed as it is generated; several run together, as a batch.
     Without MODEL, the small model that ships in the package is used.
+
+    \b
+    headrace generate ./model.gguf -p "Once upon a time" --max-tokens 64
+    headrace generate ./model.gguf -p "1, 2, 3," -p "a, b, c," --temperature 0 --json
+    headrace generate Qwen/Qwen3-0.6B --stop END < prompt.txt
     """
     config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     texts = [_checked(text) for text in prompts] or [_from_stdin()]

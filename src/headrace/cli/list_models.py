@@ -25,6 +25,10 @@ def list_models(as_json: bool) -> None:
     They are the one of the package, those in Hugging Face's cache, whoever fetched them, and those
     of Ollama. Only headers are read. A model that is damaged or incomplete is listed with the
     reason.
+
+    \b
+    headrace list
+    headrace list --json
     """
     from headrace.weights.store.inventory import stored_models
 

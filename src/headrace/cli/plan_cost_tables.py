@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_output import add_id_column, asked_line
 from headrace.cli.plan_plots import break_even_plot, print_beside, wanted
 from headrace.cli.visible import visible
 
@@ -67,14 +67,14 @@ def _ways(console: Console, found: CostPlan) -> None:
     table = Table("way", title="US dollars, prompt and output together")
     for heading in ("1M tokens", "band", "a request"):
         table.add_column(heading, justify="right")
-    for heading in ("price from", "of", "id"):
-        table.add_column(heading)
+    table.add_column("price from, of", overflow="fold")
+    add_id_column(table, [one.cost.id for one in found.ways], console.width)
     for one in found.ways:
         low, high = one.cost.band
         table.add_row(
             escape(visible(one.cost.name)), usd(one.cost.value),
             "exact" if one.cost.is_exact else f"{usd(low)} to {usd(high)}",
-            usd(one.usd_per_request), one.source, one.as_of, one.cost.id,
+            usd(one.usd_per_request), f"{one.source} {one.as_of}", one.cost.id,
         )  # fmt: skip
     console.print(table)
 

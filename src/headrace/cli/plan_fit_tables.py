@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_output import add_id_column, asked_line
 from headrace.cli.plan_plots import memory_bar, wanted
 from headrace.cli.visible import visible
 
@@ -47,9 +47,10 @@ def print_fit(found: Fit, plot: bool | None = None) -> None:
     table = Table("memory", title="of each device" if place.devices > 1 else None)
     for heading in ("GB", "GiB", "band, GB"):
         table.add_column(heading, justify="right")
-    table.add_column("id")
+    rows = (*memory.components, memory.needed, memory.usable, memory.free_for_kv)
+    add_id_column(table, [one.id for one in rows], console.width)
     table.add_column("formula")
-    for one in (*memory.components, memory.needed, memory.usable, memory.free_for_kv):
+    for one in rows:
         last = one is memory.components[-1] or one is memory.usable
         table.add_row(
             escape(visible(one.name)), f"{one.value / 1e9:.2f}", f"{one.value / 2**30:.2f}",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.plan_options import catalog_of
+from headrace.cli.plan_options import catalog_of, hardware_named
 
 CLEAN, FOUND, BAD_INPUT = 0, 1, 2
 
@@ -48,7 +48,8 @@ def _ids(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple
 )
 @click.option(
     "--hardware",
-    help="A device or machine of the catalog that the engine runs on, or `this` machine.",
+    help="A device or machine of the catalog that the engine runs on, `this` machine (a card of it "
+    "where nvidia-smi lists any, else its CPU), or `cpu`, its CPU.",
 )
 @click.option("--count", type=click.IntRange(1), default=1, help="How many of it. [default: 1]")
 @click.option(
@@ -115,10 +116,12 @@ def lint(targets: tuple[str, ...], **options: Any) -> None:
     from headrace.plan.lint.targets import read_targets
 
     checks = chosen(options["only"], options["skip"])
+    known = catalog_of(options["folders"])
+    hardware = options["hardware"]
     given = Given(
-        catalog=catalog_of(options["folders"]),
+        catalog=known,
         environ=os.environ,
-        hardware=options["hardware"],
+        hardware=None if hardware is None else hardware_named(known, hardware, options["count"]),
         count=options["count"],
         model=options["model"],
         tokenizer=options["tokenizer"],

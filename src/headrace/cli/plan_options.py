@@ -144,8 +144,11 @@ def catalog_of(folders: tuple[str, ...]) -> Catalog:
     return Catalog.load(user_folders(os.environ, folders))
 
 
-def hardware_named(known: Catalog, name: str, count: int) -> str:
-    """The row that --hardware asks for, or "this" for the CPU; says on stderr what it found."""
+def hardware_named(known: Catalog, name: str, count: int | None) -> str:
+    """The row that --hardware asks for, or "this" for the CPU; says on stderr what it found.
+
+    count: as of `named_hardware`. Raises ConfigError where there are not so many cards.
+    """
     from headrace.plan.hardware_memory import THIS
     from headrace.plan.this_hardware import named_hardware
     from headrace.telemetry.nvidia_cards import nvidia_cards

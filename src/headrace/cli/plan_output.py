@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,8 @@ import click
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from headrace.plan.kept_plan import PlanAbout
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,6 +88,15 @@ def write_page(path: Path, page: str) -> None:
     except OSError as error:
         raise HeadraceError(f"{path}: {error.strerror}") from error
     click.echo(f"saved in {path}", err=True)
+
+
+def add_id_column(table: Table, ids: Sequence[str], width: int) -> None:
+    """A column of ids of figures, whole to be copied: other columns wrap before it does.
+
+    width: of the console; ids longer than a third of it go on in a second line.
+    """
+    longest = max(map(len, ids), default=0)
+    table.add_column("id", overflow="fold", no_wrap=longest <= width // 3)
 
 
 def asked_line(plan: str, example: str = "") -> str:

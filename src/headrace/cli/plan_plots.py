@@ -1,4 +1,4 @@
-"""Plots of plans for a terminal: the roofline, throughput against latency, break-even, memory."""
+"""Plots of plans for a terminal: memory, the roofline, latency, break-even, a simulated service."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from headrace.plan.cost_plan import Crossing
     from headrace.plan.fit import Fit
+    from headrace.plan.simulation.result import SimulationResult
+    from headrace.plan.simulation.series import Point
     from headrace.plan.speed_plan import SpeedPlan
 
 _WIDTH = 58
 _BAR = 60
+_EDGE = 10  # what a plot has beside its canvas
 _PARTS = "█▓▒░"
 
 
@@ -110,3 +115,64 @@ def break_even_plot(one: Crossing) -> list[str]:
         TextAxis("USD a month", logarithmic=True),
         width=_WIDTH,
     )  # fmt: skip
+
+
+def simulation_plots(found: SimulationResult) -> list[list[str]]:
+    """TTFT by share of requests; then requests, and KV cache and busy replicas, over time.
+
+    A series of one point is not drawn, nor are latencies that nothing was measured of.
+    """
+    from headrace.page.text_plot import TextAxis, TextCurve, text_plot
+    from headrace.plan.page.time_plots import time_slices, time_unit
+
+    slices = time_slices(found.points, _WIDTH - _EDGE)
+    unit, unit_s = time_unit(found.seconds)
+
+    def over_time(title: str, of: str, curves: dict[str, Callable[[Point], float]]) -> list[str]:
+        return text_plot(
+            title,
+            [
+                TextCurve(name, mark, [
+                    (part[-1].at_s / unit_s, sum(map(look, part)) / len(part)) for part in slices
+                ])
+                for mark, (name, look) in zip("o+", curves.items(), strict=True)
+            ],
+            TextAxis(f"time, {unit}"),
+            TextAxis(of),
+            width=_WIDTH,
+        )  # fmt: skip
+
+    plots = [_latency_shares(found)]
+    if len(found.points) > 1:
+        plots += [
+            over_time("requests waiting and running", "requests, mean",
+                      {"running": lambda at: at.running, "waiting": lambda at: at.waiting}),
+            over_time("KV cache in use, and replicas busy", "%",
+                      {"busy": lambda at: at.busy_share * 100, "KV": lambda at: at.kv_share * 100}),
+        ]  # fmt: skip
+    return [one for one in plots if one]
+
+
+def _latency_shares(found: SimulationResult) -> list[str]:
+    """The share of requests that have their first token within a time; of times above 0."""
+    from headrace.page.text_plot import TextAxis, TextCurve, text_plot
+    from headrace.plan.simulation.result import QUANTILES
+
+    lanes = found.lanes or (found.overall,)
+    curves = []
+    for mark, lane in zip("o+*x#@", lanes, strict=False):
+        spread = lane.spreads["ttft"]
+        if spread is None:
+            continue
+        spots = zip(spread.quantiles_s, QUANTILES, strict=True)
+        name = "TTFT" if lane.priority is None else f"priority {lane.priority}"
+        curves.append(
+            TextCurve(name, mark, [(at * 1e3, part * 100) for at, part in spots if at > 0])
+        )
+    return text_plot(
+        "requests by TTFT, in the queue too",
+        curves,
+        TextAxis("TTFT at most, ms", logarithmic=True),
+        TextAxis("% of the requests"),
+        width=_WIDTH,
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import integer
-from headrace.cli.plan_options import catalog_of, catalog_options
+from headrace.cli.plan_options import catalog_of, catalog_options, hardware_named
 from headrace.cli.plan_output import keep_for_explain, page_options, plan_about, write_page
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ ORDERS = ("balance", "cost", "latency", "size")
 )
 @click.option(
     "--hardware", "hardware", multiple=True,
-    help="Hardware to look at, or `this` machine. [may be repeated; default: all that has a price]",
+    help="Hardware to look at, `this` machine (its cards where nvidia-smi lists any, else its "
+    "CPU), or `cpu`, its CPU. [may be repeated; default: all that has a price, and this machine]",
 )  # fmt: skip
 @click.option("--model", "models", multiple=True, help="Model to look at. [may be repeated]")
 @click.option(
@@ -103,10 +104,12 @@ def recommend(**options: Any) -> None:
     headrace plan recommend --task code --private --slo 'ttft:p95<800ms,tpot:30' --min-quality 30g
     headrace plan recommend --task chat --edge --hardware this --hardware rtx-4090
     """
+    from headrace.cli.counting import counting
     from headrace.plan.calibration.stored import stored_calibration
     from headrace.plan.recommendation import question_of
     from headrace.plan.recommendation import recommend as recommended
     from headrace.telemetry.machine import stored_machine
+    from headrace.telemetry.nvidia_cards import nvidia_cards
 
     known = catalog_of(options["folders"])
     day: dt.date = (options["on"] or datetime.now(UTC)).date()
@@ -136,10 +139,14 @@ def recommend(**options: Any) -> None:
     calibration = None
     if options["calibration"]:
         calibration = stored_calibration(os.environ, datetime.now(UTC))
-    found = recommended(
-        known, question, machine=stored_machine(os.environ), calibration=calibration,
-        order=options["order"], most=max(1, options["top"]),
-    )  # fmt: skip
+    for name in dict.fromkeys(question.hardware):
+        hardware_named(known, name, None)  # says what `this` is
+    with counting("models") as progress:
+        found = recommended(
+            known, question, machine=stored_machine(os.environ), calibration=calibration,
+            cards=nvidia_cards(os.environ), order=options["order"], most=max(1, options["top"]),
+            progress=progress,
+        )  # fmt: skip
     about = plan_about("recommend", options["folders"])
     if options["keep"]:
         keep_for_explain(found.as_dict(), about)

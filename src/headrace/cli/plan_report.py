@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,11 @@ from headrace.cli.plan_options import (
     storage_options,
 )
 from headrace.cli.plan_output import keep_for_explain, output_options, plan_about, write_page
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+    from headrace.plan.replica import Replica
     from headrace.plan.report import PlanReport
 
 
@@ -27,7 +31,11 @@ if TYPE_CHECKING:
 @click.argument("model")
 @place_options
 @request_options
-@click.option("--batch", type=int, default=1, help="Requests at once. [default: 1]")
+@click.option(
+    "--batch",
+    type=int,
+    help="Requests at once. [default: the most that fit and keep the TPOT chat aims at]",
+)
 @storage_options
 @parallel_options
 @click.option(
@@ -66,10 +74,11 @@ def report(model: str, **options: Any) -> None:
     known = catalog_of(options["folders"])
     shape = shape_named(known, model, os.environ)
     replica = replica_named(known, shape, options)
+    batch, said = _batch(known, replica, options)
     load = Load(
         prompt_tokens=options["prompt"],
         output_tokens=options["output"],
-        batch=options["batch"],
+        batch=batch,
         cached_prompt_share=options["cached"],
     )
     stated = {
@@ -80,7 +89,7 @@ def report(model: str, **options: Any) -> None:
     terms = CostTerms(**{name: value for name, value in stated.items() if value is not None})
     day = (options["on"] or datetime.now(UTC)).date()
     apis = ApiChoice(model=options["api_model"] or shape.name, on=day)
-    found = plan_report(known, replica, load, terms, apis)
+    found = _noted(plan_report(known, replica, load, terms, apis), said)
     about = plan_about("report", options["folders"])
     if options["keep"]:
         keep_for_explain(found.as_dict(), about)
@@ -97,6 +106,30 @@ def report(model: str, **options: Any) -> None:
             known, about, fit=found.fit, speed=found.speed, cost=found.cost, refused=found.refused
         )
         write_page(options["html"], page)
+
+
+def _batch(known: Catalog, replica: Replica, options: dict[str, Any]) -> tuple[int, str]:
+    """Requests at once and why so many; "" where they were asked for."""
+    from headrace.plan.default_batch import default_batch
+
+    if options["batch"] is not None:
+        return options["batch"], ""
+    try:
+        chosen = default_batch(known, replica, options["prompt"], options["output"])
+    except ConfigError:  # without times there is no TPOT to keep, and the report says why
+        return 1, ""
+    return chosen.batch, chosen.said
+
+
+def _noted(found: PlanReport, said: str) -> PlanReport:
+    """With that note at the first plan that goes by the batch."""
+    if not said:
+        return found
+    if found.speed is not None:
+        return replace(found, speed=replace(found.speed, notes=(said, *found.speed.notes)))
+    if found.cost is not None:
+        return replace(found, cost=replace(found.cost, notes=(said, *found.cost.notes)))
+    return found
 
 
 def _print(found: PlanReport, plot: bool | None) -> None:

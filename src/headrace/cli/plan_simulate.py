@@ -18,7 +18,7 @@ from headrace.cli.plan_options import (
     place_options,
     storage_options,
 )
-from headrace.cli.plan_output import keep_for_explain, page_options, plan_about, write_page
+from headrace.cli.plan_output import keep_for_explain, output_options, plan_about, write_page
 from headrace.cli.sections import SectionedCommand, SectionOption
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class SimulateCommand(SectionedCommand):
     help="Seconds between points of the series over time. [default: 10]",
 )
 @catalog_options
-@page_options
+@output_options
 def simulate(model: str | None, **options: Any) -> None:
     """Simulate a service of MODEL under a load: latencies, goodput, queues, replicas and cost.
 
@@ -308,7 +308,7 @@ def simulate(model: str | None, **options: Any) -> None:
 
         click.echo(json.dumps(said, indent=2))
     else:
-        print_simulation(result, replica, found)
+        print_simulation(result, replica, found, options["plot"])
     if options["html"] is not None:
         from headrace.plan.page import plan_page
 

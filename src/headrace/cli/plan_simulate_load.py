@@ -103,6 +103,7 @@ def engine_for(
 ) -> tuple[EngineSettings, Replica | None, int, tuple[str, ...]]:
     """The engine of a replica, the replica, the mean tokens of a request, and notes."""
     from headrace.plan.calibration.stored import stored_calibration
+    from headrace.plan.hardware_memory import THIS
     from headrace.plan.model_named import shape_named
     from headrace.plan.simulation.engine_of import (
         engine_of,
@@ -148,7 +149,7 @@ def engine_for(
     replica = replica_named(known, shape, options)
     if latency is None:
         stored = stored_calibration(os.environ, datetime.now(UTC))
-        latency = measured_latency(stored, options["hardware"], shape.name)
+        latency = measured_latency(stored, replica.hardware or THIS, shape.name)
     engine = engine_of(
         replica, context_tokens=max(1, context), max_num_seqs=options["max_num_seqs"],
         prefix_caching=caching, latency=latency, num_blocks=blocks,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_plots import print_beside, simulation_plots, wanted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "queue": "queue"}
 
 
 def print_simulation(
-    result: SimulationResult, replica: Replica | None, found: FewestReplicas | None
+    result: SimulationResult,
+    replica: Replica | None,
+    found: FewestReplicas | None,
+    plot: bool | None = None,
 ) -> None:
-    """The answer for people; `as_dict` has all of it."""
+    """The answer for people; `as_dict` has all of it. plot: None to draw in a terminal alone."""
     from rich.markup import escape
 
     from headrace.cli.bench_console import wide_console
@@ -60,6 +64,8 @@ def print_simulation(
         say(f"cost: {cost.total:,.2f} USD for {result.replica_hours:,.1f} replica-hours, "
             f"{cost.per_hour:,.2f} USD/h{each}")  # fmt: skip
     _series(console, result.points)
+    if wanted(console, plot):
+        print_beside(console, simulation_plots(result))
     if found is not None:
         tried = ", ".join(f"{count:,}: {share:.2%}" for count, _, share in found.tried)
         say(f"fewest replicas with {found.attainment:.1%} of the requests good: "

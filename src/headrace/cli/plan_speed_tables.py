@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.cli.plan_output import asked_line
+from headrace.cli.plan_output import add_id_column, asked_line
 from headrace.cli.plan_plots import print_beside, speed_plots, wanted
 from headrace.cli.visible import visible
 
@@ -71,7 +71,7 @@ def _figures(console: Console, figures: tuple[Quantity, ...]) -> None:
     table = Table("figure")
     table.add_column("value", justify="right")
     table.add_column("band", justify="right")
-    table.add_column("id")
+    add_id_column(table, [one.id for one in figures], console.width)
     table.add_column("formula")
     for one in figures:
         low, high = one.band

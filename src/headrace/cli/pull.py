@@ -29,6 +29,11 @@ def pull(model: str, as_json: bool) -> None:
     Files go to Hugging Face's cache (HF_HOME, HF_HUB_CACHE), where other tools find them. What is
     there already is not fetched again, and a large file that was cut off goes on where it stopped.
     HF_TOKEN is for gated and private repositories, HF_ENDPOINT for a mirror.
+
+    \b
+    headrace pull Qwen/Qwen3-0.6B
+    headrace pull Qwen/Qwen3-0.6B-GGUF:Q8_0
+    headrace pull Qwen/Qwen3-0.6B@main --json
     """
     from headrace.cli.fetch_bar import fetch_bar, size_text
     from headrace.errors import ConfigError

@@ -18,6 +18,10 @@ def rm(model: str, yes: bool, as_json: bool) -> None:
     org/name removes all there is of a repository, org/name@revision one revision, org/name:Q4_K_M
     or org/name/file.gguf one GGUF model. Other tools that use the cache lose it too. Models of
     Ollama and files outside the cache are left alone.
+
+    \b
+    headrace rm Qwen/Qwen3-0.6B
+    headrace rm Qwen/Qwen3-0.6B-GGUF:Q8_0 --yes
     """
     if not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("there is nobody to ask; give --yes")

@@ -22,6 +22,11 @@ def serve(ctx: click.Context, /, model: str | None, as_json: bool, **_settings: 
     disk (see `headrace pull`), and name:tag of Ollama's store.
 
     Without MODEL, the small model that ships in the package is served.
+
+    \b
+    headrace serve ./Qwen3-0.6B-Q8_0.gguf
+    headrace serve Qwen/Qwen3-0.6B --port 8080 --max-model-len 8k
+    headrace serve qwen3:0.6b --threads 4 --max-num-seqs 16
     """
     engine = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
     server = collect(ctx, ServerConfig, among=CONFIGS)

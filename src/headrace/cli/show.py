@@ -26,6 +26,11 @@ def show(model: str, with_tensors: bool, with_template: bool, as_json: bool) -> 
     long a request would fit on this machine is told too.
 
     Without MODEL, the small model that ships in the package.
+
+    \b
+    headrace show ./Qwen3-0.6B-Q8_0.gguf
+    headrace show Qwen/Qwen3-0.6B --template
+    headrace show ./model.gguf --tensors --json
     """
     from headrace.weights.open import open_checkpoint
     from headrace.weights.store.resolve import resolve_model

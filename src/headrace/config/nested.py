@@ -5,6 +5,7 @@ Names are looked at before msgspec sees them, because an unknown one is mostly a
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -26,16 +27,17 @@ class _Reader:
         self._lines = lines
         self._name = name
 
-    def error(self, path: str, message: str) -> ConfigError:
-        """An error at a path ("models.chat.targets.0.weight")."""
+    def error(self, path: str, message: str, within: str = "") -> ConfigError:
+        """An error at a path ("models.chat.targets.0.weight"), or `within` what is there."""
         line = next((self._lines[one] for one in _and_parents(path) if one in self._lines), None)
+        path += within
         where = self._name if line is None else f"{self._name}:{line}"
         return ConfigError(f"{where}: {path}: {message}" if path else f"{where}: {message}")
 
     def struct(self, value: Any, of: type[S], path: str) -> S:
         """`value` as the settings `of`."""
         if not isinstance(value, dict):
-            raise self.error(path, f"{shown(value)}: `name: value` lines are expected")
+            raise self.error(path, f"{_shown(value, of)}: `name: value` lines are expected")
         fields = {field.encode_name: field for field in msgspec.structs.fields(of)}
         hints = typing.get_type_hints(of, include_extras=True)
         found: dict[str, Any] = {}
@@ -66,24 +68,27 @@ class _Reader:
             return self.struct(value, plain, path)
         if origin is tuple and len(arguments) == 2 and _holds_struct(arguments[0]):
             if not isinstance(value, list):
-                raise self.error(path, f"{shown(value)}: a list is expected")
+                raise self.error(path, f"{_shown(value, plain)}: a list is expected")
             each = [self.value(one, arguments[0], _join(path, at)) for at, one in enumerate(value)]
             return self._checked(tuple(each), plain, path)
         if origin is dict and _holds_struct(arguments[1]):
             if not isinstance(value, dict):
-                raise self.error(path, f"{shown(value)}: `name: value` lines are expected")
+                raise self.error(path, f"{_shown(value, plain)}: `name: value` lines are expected")
             return {
                 self.value(key, arguments[0], _join(path, key)): self.value(
                     one, arguments[1], _join(path, key)
                 )
                 for key, one in value.items()
             }
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self.error(path, f"{shown(value)}: a finite number is expected")
         try:
             return msgspec.convert(value, wanted)
         except msgspec.ValidationError as error:
             said, _, at = str(error).partition(" - at `$")
-            given = "what is there" if isinstance(value, (dict, list)) else shown(value)
-            raise self.error(path + at.rstrip("`"), f"{given}: {said}") from error
+            raise self.error(
+                path, f"{_shown(value, wanted)}: {said}", within=at.rstrip("`")
+            ) from error
 
     def _checked(self, value: tuple[Any, ...], wanted: Any, path: str) -> tuple[Any, ...]:
         """The list itself within its limits; what it holds is checked already."""
@@ -128,6 +133,26 @@ def _without_none(wanted: Any) -> Any:
         return wanted
     others = [one for one in typing.get_args(bare) if one is not type(None)]
     return others[0] if len(others) == 1 and len(others) < len(typing.get_args(bare)) else wanted
+
+
+def _shown(value: Any, wanted: Any) -> str:
+    """`value` as an error shows it: nothing of what holds a secret, or may."""
+    if isinstance(value, (dict, list)) or _holds_secret(wanted, set()):
+        return "what is there"
+    return shown(value)
+
+
+def _holds_secret(wanted: Any, seen: set[type]) -> bool:
+    """Whether a type says of itself, or of a field, that it is a secret (`Meta.extra`)."""
+    if any((getattr(one, "extra", None) or {}).get("secret") for one in _annotations(wanted)):
+        return True
+    if _is_struct(wanted):
+        if wanted in seen:
+            return False
+        seen.add(wanted)
+        hints = typing.get_type_hints(wanted, include_extras=True)
+        return any(_holds_secret(one, seen) for one in hints.values())
+    return any(_holds_secret(one, seen) for one in typing.get_args(wanted))
 
 
 def _is_struct(wanted: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
@@ -34,17 +34,22 @@ class Access:
             return MASTER
         return self._accounts.caller(key)
 
-    def caller_of(self, headers: Mapping[str, str], model: str) -> Caller | None:
-        """Who may ask for `model`. Raises RefusedKeyError, ModelNotAllowedError."""
-        caller = self.caller(headers)
-        if caller is not None and not caller.may_use(model):
-            raise ModelNotAllowedError(caller.key_id, model)
-        return caller
+    def shows_all(self, headers: Mapping[str, str]) -> bool:
+        """Whether who asks may see how the gateway stands: everybody where no key is asked for,
+        else the master key; keys of customers may not."""
+        return self._accounts is None or self.is_master(headers)
 
     def is_master(self, headers: Mapping[str, str]) -> bool:
         """Compared in constant time."""
         given = presented_key(headers).encode("latin-1", errors="replace")
         return self._master is not None and hmac.compare_digest(given, self._master)
+
+
+def check_models(caller: Caller | None, models: Iterable[str]) -> None:
+    """Every model that a request names has to be allowed. Raises ModelNotAllowedError."""
+    for model in models if caller is not None else ():
+        if caller is not None and not caller.may_use(model):
+            raise ModelNotAllowedError(caller.key_id, model)
 
 
 def presented_key(headers: Mapping[str, str]) -> str:

@@ -7,8 +7,8 @@ request's id. What a request means is none of this file's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -17,30 +17,50 @@ from headrace.errors import RequestError
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
+from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.refusals import refusal_of
 from headrace.gateway.serving.reply_headers import REQUEST_ID
 from headrace.gateway.serving.serve import Serving, serve
+from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.failure import Failure, FailureKind
 
 _MOST_ID_CHARS = 128
+_WATCHED_AFTER_S = 0.02
 
 
 class ChatPath(NamedTuple):
-    """A path on which clients of a dialect ask. stream: whether a body's `stream` asks for one, and
-    what it means if it is not there."""
+    """A path on which clients of a dialect ask. stream_default: what a body means that says nothing
+    of `stream`. side_at: the dialect at a Unix time, where its answers tell times. own: what the
+    gateway answers itself, None for what a model has to."""
 
     side: ClientSide
     stream_default: bool = False
+    side_at: Callable[[float], ClientSide] | None = None
+    own: Callable[[ClientSide, bytes, str, Mapping[str, str]], bytes | None] | None = None
 
 
 Answer = Callable[[Mapping[str, str]], Awaitable[tuple[int, str, bytes]]]
 
 
+class Post(Protocol):
+    """A path that answers a body whole. Raises RequestError, AccountsError, NobodyAnsweredError."""
+
+    @property
+    def side(self) -> ClientSide:
+        """What errors are written in."""
+
+    async def __call__(
+        self, body: bytes, path: str, headers: Mapping[str, str], request_id: str, received_ns: int
+    ) -> tuple[bytes, list[tuple[str, str]]]:
+        """Body of a 200, and headers beside those that every reply has."""
+
+
 class GatewayApp:
-    """chats: by path. answers: paths answered here, by method and path; open ones need no key."""
+    """chats, posts: by path. answers: paths answered here, by method and path; open ones need no
+    key."""
 
     def __init__(
         self,
@@ -48,6 +68,8 @@ class GatewayApp:
         access: Access,
         chats: Mapping[str, ChatPath],
         answers: Mapping[tuple[str, str], Answer],
+        posts: Mapping[str, Post],
+        telemetry: Telemetry,
         *,
         new_id: Callable[[], str],
         most_body_bytes: int,
@@ -56,6 +78,9 @@ class GatewayApp:
         self._access = access
         self._chats = chats
         self._answers = answers
+        self._posts = posts
+        self._telemetry = telemetry
+        self._paths = {*chats, *posts, *(path for _, path in answers)}
         self._new_id = new_id
         self._most_body_bytes = most_body_bytes
         self.under_way = 0
@@ -71,9 +96,33 @@ class GatewayApp:
         }
         request_id = _id_from(headers) or self._new_id()
         sink = AsgiSink(send)
+        asks = int(method == "POST" and (path in self._chats or path in self._posts))
+        self._telemetry.in_flight += asks
+        try:
+            await self._answer(method, path, headers, request_id, receive, sink, received_ns)
+        finally:
+            self._telemetry.in_flight -= asks
+            self._telemetry.answered(path if path in self._paths else "other", sink.status)
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        request_id: str,
+        receive: Receive,
+        sink: AsgiSink,
+        received_ns: int,
+    ) -> None:
         chat = self._chats.get(path)
+        post = self._posts.get(path)
+        if post is not None and method == "POST":
+            await self._post(post, path, headers, request_id, receive, sink, received_ns)
+            return
         if chat is None or method != "POST":
-            await self._other(method, path, headers, request_id, sink, known=chat is not None)
+            await self._other(
+                method, path, headers, request_id, sink, known=chat is not None or post is not None
+            )
             return
         self.under_way += 1
         try:
@@ -102,9 +151,17 @@ class GatewayApp:
         received_ns: int,
     ) -> None:
         side = chat.side
+        if chat.side_at is not None:
+            side = chat.side_at(self._serving.wall_s())
         try:
             read = JsonObject.read(body)
             model = _model(read)
+            caller = self._access.caller(headers)
+            if chat.own is not None:
+                told = chat.own(side, body, path, headers)
+                if told is not None:
+                    await _tell(told, request_id, sink)
+                    return
             incoming = Incoming(
                 id=request_id,
                 side=side,
@@ -114,7 +171,7 @@ class GatewayApp:
                 model=model,
                 stream=_wants_stream(read, chat.stream_default),
                 received_ns=received_ns,
-                caller=self._access.caller_of(headers, model),
+                caller=caller,
             )
         except AccountsError as error:
             status, failure = refusal_of(error)
@@ -128,7 +185,7 @@ class GatewayApp:
             return
         task = asyncio.current_task()
         assert task is not None
-        watch = asyncio.ensure_future(_watch(receive, sink, task))
+        watch = _Watch(receive, sink, task)
         try:
             await serve(self._serving, incoming, sink)
         except asyncio.CancelledError:
@@ -136,7 +193,38 @@ class GatewayApp:
                 raise
             task.uncancel()
         finally:
-            watch.cancel()
+            watch.end()
+
+    async def _post(
+        self,
+        post: Post,
+        path: str,
+        headers: Mapping[str, str],
+        request_id: str,
+        receive: Receive,
+        sink: AsgiSink,
+        received_ns: int,
+    ) -> None:
+        try:
+            body = await self._body(receive, headers)
+            if body is None:
+                return
+            told, more = await post(body, path, headers, request_id, received_ns)
+        except _TooLargeError:
+            failure = Failure(kind="too_large", message="the body is too large")
+            await _refuse(post.side, 413, failure, request_id, sink)
+        except RequestError as error:
+            status = 404 if error.code == "model_not_found" else 400
+            kind: FailureKind = "not_found" if status == 404 else "bad_request"
+            failure = Failure(kind=kind, message=str(error), code=error.code, param=error.param)
+            await _refuse(post.side, status, failure, request_id, sink)
+        except AccountsError as error:
+            status, failure = refusal_of(error)
+            await _refuse(post.side, status, failure, request_id, sink)
+        except NobodyAnsweredError as error:
+            await _refuse(post.side, error.status, error.failure, request_id, sink)
+        else:
+            await _tell(told, request_id, sink, more)
 
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
         """None if the client went before it was whole."""
@@ -186,20 +274,51 @@ class GatewayApp:
             (REQUEST_ID, request_id),
         ]
         await sink.start(status, told)
-        await sink.write(body if method != "HEAD" else b"")
-        await sink.end()
+        await sink.last(body if method != "HEAD" else b"")
 
 
 class _TooLargeError(Exception):
     pass
 
 
-async def _watch(receive: Receive, sink: AsgiSink, task: asyncio.Task[None]) -> None:
-    """Cancel what is done for a client once it has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    sink.gone = True
-    task.cancel()
+class _Watch:
+    """Cancels what is done for a client once it has gone. Looks after a moment: by then quick
+    answers are told, and a task for each of them would be a good part of what they cost."""
+
+    def __init__(self, receive: Receive, sink: AsgiSink, task: asyncio.Task[None]) -> None:
+        self._receive = receive
+        self._sink = sink
+        self._served = task
+        self._watching: asyncio.Future[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_WATCHED_AFTER_S, self._begin)
+
+    def end(self) -> None:
+        """The answer is told, or will not be."""
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _begin(self) -> None:
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._sink.gone = True
+        self._served.cancel()
+
+
+async def _tell(
+    body: bytes, request_id: str, sink: AsgiSink, more: Sequence[tuple[str, str]] = ()
+) -> None:
+    headers = [
+        ("content-type", "application/json"),
+        ("content-length", str(len(body))),
+        (REQUEST_ID, request_id),
+        *more,
+    ]
+    await sink.start(200, headers)
+    await sink.last(body)
 
 
 async def _refuse(
@@ -214,8 +333,7 @@ async def _refuse(
     if status == 413:
         headers.append(("connection", "close"))
     await sink.start(status, headers)
-    await sink.write(body)
-    await sink.end()
+    await sink.last(body)
 
 
 def _model(body: JsonObject) -> str:

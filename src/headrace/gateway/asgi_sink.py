@@ -14,12 +14,14 @@ class AsgiSink:
         self._send = send
         self.gone = False
         self.started = False
+        self.status: int | None = None
 
     async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
         """Head of the reply."""
         if self.gone:
             raise ClientGoneError
         self.started = True
+        self.status = status
         await self._send(
             {
                 "type": "http.response.start",
@@ -34,6 +36,12 @@ class AsgiSink:
             raise ClientGoneError
         if piece:
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def last(self, piece: bytes) -> None:
+        """The rest of the body."""
+        if self.gone:
+            raise ClientGoneError
+        await self._send({"type": "http.response.body", "body": piece, "more_body": False})
 
     async def end(self) -> None:
         """The body is whole."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from headrace import __version__
 from headrace.gateway.access import Access
 from headrace.gateway.routing.router import Router
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.targets.target import NUSD_PER_USD, Target
+from headrace.gateway.telemetry.standing import Standing
 
 _JSON = "application/json"
 Told = tuple[int, str, bytes]
@@ -25,11 +27,18 @@ class OwnAnswers:
         router: Router,
         access: Access,
         wall_s: Callable[[], float],
+        parts: Mapping[str, Callable[[], object]],
+        standing: Callable[[], Standing],
+        metrics: Callable[[], tuple[str, bytes]],
     ) -> None:
         self._settings = settings
         self._router = router
         self._access = access
+        self._wall_s = wall_s
         self._began_s = int(wall_s())
+        self._parts = parts
+        self._standing = standing
+        self._metrics = metrics
 
     def by_path(self) -> dict[tuple[str, str], Any]:
         """By method and path."""
@@ -37,7 +46,8 @@ class OwnAnswers:
             ("GET", "/v1/models"): self.models,
             ("GET", "/api/v1/models"): self.models,
             ("GET", "/health"): self.health,
-            ("GET", "/ready"): self.health,
+            ("GET", "/ready"): self.ready,
+            ("GET", "/metrics"): self.metrics,
             ("GET", "/api/tags"): self.tags,
         }
 
@@ -74,9 +84,44 @@ class OwnAnswers:
         return 200, _JSON, models.write_tags(names)
 
     async def health(self, headers: Mapping[str, str]) -> Told:
-        """That it serves. What of limits holds is told here too: per process or for all."""
-        body = {"status": "ok", "models": len(self._router.routes)}
-        return 200, _JSON, msgspec.json.encode(body)
+        """That it serves, whatever its providers do. Needs no key, and tells little without one."""
+        return 200, _JSON, self._health("ok", headers)
+
+    async def ready(self, headers: Mapping[str, str]) -> Told:
+        """503 while no model has a target that could be asked."""
+        if self._standing().ready:
+            return 200, _JSON, self._health("ready", headers)
+        return 503, _JSON, self._health("no_usable_target", headers)
+
+    async def metrics(self, headers: Mapping[str, str]) -> Told:
+        """Prometheus's text. Tells of everybody's requests, so keys of customers do not open it."""
+        if not self._access.shows_all(headers):
+            self._access.caller(headers)
+            failure = "metrics need the master key: set access.master_key and send it as a bearer"
+            body = {"error": {"message": failure, "type": "permission_error", "code": "admin_only"}}
+            return 403, _JSON, msgspec.json.encode(body)
+        kind, text = self._metrics()
+        return 200, kind, text
+
+    def _health(self, status: str, headers: Mapping[str, str]) -> bytes:
+        now = self._standing()
+        usable = sum(one.usable for one in now.models.values())
+        body: dict[str, object] = {
+            "status": status,
+            "uptime_s": max(0, int(self._wall_s()) - self._began_s),
+            "limits": None if now.accounts is None else now.accounts.counters.reach,
+            "models": len(now.models),
+            "usable_models": usable,
+        }
+        if self._access.shows_all(headers):
+            body |= {
+                "version": __version__,
+                "models": now.models,
+                "providers": now.providers,
+                "accounts": now.accounts,
+                **{name: told() for name, told in self._parts.items()},
+            }
+        return msgspec.json.encode(body)
 
 
 def _told(targets: tuple[Target, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Shares of a data sheet's peaks that are reached: from the catalog, or from a calibration.
+"""Shares of peaks, stated or measured, that are reached: from the catalog or a calibration.
 
 What the catalog states is a range, and the range is the error band of every time computed with it:
 its middle is planned with, its ends are the best and the worst that were seen.
@@ -21,7 +21,7 @@ _MICROSECONDS = 1e-6
 _COMPARED_BATCHES = (4, 16, 64, 256)
 
 End = Literal["best", "worst"]
-PlanBasis = Literal["calibrated", "from data sheet"]
+PlanBasis = Literal["calibrated", "from the measured limits of this machine", "from data sheet"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,7 @@ class Efficiencies:
     """bandwidth: MBU of decode. compute: MFU of products. operation_s: each kernel launched.
 
     decode_spreads: by batch, ascending, and of all beyond the last; () where none was compared.
+    of_measured: the shares are of limits that were measured of this machine, not of a data sheet.
 
     rates: of a calibration; times are computed with them, and the shares say what they come to.
     rates_error: the share by which those times may be off. origin: the calibration's file, date and
@@ -86,6 +87,7 @@ class Efficiencies:
     compute: Efficiency
     operation_s: float = 0.0
     decode_spreads: tuple[DecodeSpread, ...] = ()
+    of_measured: bool = False
     rates: StepRates | None = None
     rates_error: float = 0.0
     origin: str = ""
@@ -93,7 +95,9 @@ class Efficiencies:
     @property
     def basis(self) -> PlanBasis:
         """What every plan says of its times."""
-        return "from data sheet" if self.rates is None else "calibrated"
+        if self.rates is not None:
+            return "calibrated"
+        return "from the measured limits of this machine" if self.of_measured else "from data sheet"
 
     def decode_spread(self, batch: int) -> DecodeSpread | None:
         """What was compared at such batches."""
@@ -142,10 +146,12 @@ def stated_efficiencies(catalog: Catalog, hardware: Hardware) -> Efficiencies:
     )
 
 
-def consumer_efficiencies(catalog: Catalog) -> Efficiencies:
-    """What to plan with where limits were measured and no row of hardware stands for them."""
+def measured_efficiencies(catalog: Catalog) -> Efficiencies:
+    """What to plan with where limits of this machine were measured: shares of those."""
     return Efficiencies(
-        bandwidth=_stated(catalog, "mbu-decode-consumer"), compute=_stated(catalog, "mfu-prefill")
+        bandwidth=_stated(catalog, "mbu-decode-measured"),
+        compute=_stated(catalog, "mfu-prefill-measured"),
+        of_measured=True,
     )
 
 

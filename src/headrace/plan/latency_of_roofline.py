@@ -66,8 +66,9 @@ def latency_of_roofline(
     mean, worst = float(errors.mean()), float(errors.max())
     latency = LatencyModel(
         **dict(zip(_PARTS, parts.tolist(), strict=True)),
-        source=f"from data sheet: roofline of {setup.shape.name} on {setup.parallelism.devices} x "
-        f"{setup.device.name}; the line misses it by {mean:.0%} on average, {worst:.0%} at most",
+        source=f"{setup.efficiencies.basis}: roofline of {setup.shape.name} on "
+        f"{setup.parallelism.devices} x {setup.device.name}; the line misses it by {mean:.0%} on "
+        f"average, {worst:.0%} at most",
     )
     return RooflineLatency(latency=latency, mean_error=mean, worst_error=worst, points=len(times))
 

@@ -17,7 +17,7 @@ from headrace.plan.calibration.stored import Found
 from headrace.plan.checked import not_below
 from headrace.plan.communication import Parallelism
 from headrace.plan.device import Device, device_of
-from headrace.plan.efficiency import Efficiencies, consumer_efficiencies, stated_efficiencies
+from headrace.plan.efficiency import Efficiencies, measured_efficiencies, stated_efficiencies
 from headrace.plan.hardware_memory import THIS, Place, place_of
 from headrace.plan.memory import Load as MemoryLoad
 from headrace.plan.memory import MemoryPlan, memory_plan
@@ -119,7 +119,7 @@ class Replica:
         kind = setup.compute_type
         efficiencies = setup.efficiencies
         if self.calibration is not None:
-            stated = consumer_efficiencies(self.catalog)
+            stated = measured_efficiencies(self.catalog)
             efficiencies = calibrated_or(
                 stated, self.calibration, self.catalog, shape, storage.weights, setup.device, kind
             )
@@ -233,7 +233,7 @@ def _measured(
     if (machine is None or not read) and calibration and calibration.calibration:
         found = calibration.calibration
         name = f"{THIS} machine ({found.machine.cpu})"
-        return device_of_calibration(found, name), consumer_efficiencies(catalog), None
+        return device_of_calibration(found, name), measured_efficiencies(catalog), None
     if machine is None or not read:
         raise ConfigError(
             "nothing is measured of this machine: run `headrace bench machine` first, or name "
@@ -256,7 +256,7 @@ def _measured(
         peak_operations_per_s=MappingProxyType(peaks),
         inputs=inputs,
     )
-    return device, consumer_efficiencies(catalog), None
+    return device, measured_efficiencies(catalog), None
 
 
 def _gb(n_bytes: float) -> str:

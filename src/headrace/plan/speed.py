@@ -314,11 +314,12 @@ class SpeedModel:
             f"{basis}: {setup.efficiencies.origin}" if setup.efficiencies.origin else basis,
         ]
         if setup.efficiencies.rates is None:
+            of = "what was measured here" if setup.efficiencies.of_measured else "the data sheet"
             said += [
                 f"bandwidth reached is {_range(bandwidth.low, bandwidth.value, bandwidth.high)} of "
-                f"the data sheet ({bandwidth.source})",
-                f"compute reached is {_range(compute.low, compute.value, compute.high)} of the "
-                f"data sheet ({compute.source})",
+                f"{of} ({bandwidth.source})",
+                f"compute reached is {_range(compute.low, compute.value, compute.high)} of "
+                f"{of} ({compute.source})",
             ]
         if setup.efficiencies.decode_spreads:
             said.append(

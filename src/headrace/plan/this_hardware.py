@@ -16,17 +16,22 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class NamedHardware:
-    """name: a row of the catalog, or `THIS` for the CPU. note: "" for nothing to be said."""
+    """name: a row of the catalog, or `THIS` for the CPU. note: "" for nothing to be said.
+
+    here: how many of the row this machine has; 0 where the name is not this machine's cards.
+    """
 
     name: str
     note: str = ""
+    here: int = 0
 
 
 def named_hardware(
-    catalog: Catalog, name: str, count: int, cards: Iterable[NvidiaCard]
+    catalog: Catalog, name: str, count: int | None, cards: Iterable[NvidiaCard]
 ) -> NamedHardware:
     """The hardware that `name` asks for; `cards`: of this machine, read only for "this".
 
+    count: of it that are planned, None where the plan itself finds how many.
     Raises ConfigError where more cards are asked for than there are.
     """
     if name == CPU:
@@ -40,16 +45,16 @@ def named_hardware(
         row = catalog.hardware.find(card_name)
         if row is None:
             continue
-        if count > many:
+        if count is not None and count > many:
             raise ConfigError(
                 f"count is {count}; of {row.name} this machine has {many}: lower --count, or name "
                 f"the hardware (--hardware {row.id})"
             )
         others = sorted(set(seen) - {card_name})
         note = f"this machine has {many} x {row.name}"
-        note += f": --count {many} plans all of them" if count < many else ""
+        note += f": --count {many} plans all of them" if count and count < many else ""
         note += f"; not planned: {', '.join(others)}" if others else ""
-        return NamedHardware(row.id, f"{note}; --hardware {CPU} plans its CPU")
+        return NamedHardware(row.id, f"{note}; --hardware {CPU} plans its CPU", many)
     if seen:
         names = ", ".join(seen)
         return NamedHardware(

@@ -117,6 +117,9 @@ class SSEReader:
             return
         self._limit(len(raw))
         self._event_bytes += len(raw)
+        if raw.startswith(b"data:"):
+            self._data.append(raw[5:].decode("utf-8", errors="replace").removeprefix(" "))
+            return
         name, _, value = raw.decode("utf-8", errors="replace").partition(":")
         self._take_field(name, value.removeprefix(" "))
 

@@ -8,15 +8,8 @@ not fit its queue is lost, and nothing else.
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Sequence
-
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
@@ -24,11 +17,9 @@ from opentelemetry.util.types import AttributeValue
 from headrace import __version__
 from headrace.server.access_log import summary
 from headrace.telemetry.call import CallRecord, Timeline
+from headrace.telemetry.span_export import shut_down, tracer_provider
 
-logger = logging.getLogger(__name__)
-
-# Seconds a collector may take for a batch, and closing for what is left.
-EXPORT_TIMEOUT_S = 5.0
+# Seconds that closing may take for what is left.
 CLOSE_TIMEOUT_S = 2.0
 
 OPERATIONS = {"/v1/chat/completions": "chat", "/v1/completions": "text_completion"}
@@ -49,38 +40,6 @@ _ATTRIBUTES = {
     "preemptions": ("headrace.num_preemptions",),
     "stream": ("headrace.stream",),
 }
-
-
-class QuietExporter(SpanExporter):
-    """Says seldom that spans are lost: at the 1st, 2nd, 4th, 8th batch of them."""
-
-    def __init__(self, exporter: SpanExporter, url: str) -> None:
-        self._exporter = exporter
-        self._url = url
-        self.lost_batches = 0
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send a batch."""
-        try:
-            result = self._exporter.export(spans)
-        except Exception as error:  # of a library's thread, which it would end
-            logger.debug("exporting spans raised", exc_info=error)
-            result = SpanExportResult.FAILURE
-        if result is not SpanExportResult.SUCCESS:
-            self.lost_batches += 1
-            if self.lost_batches.bit_count() == 1:
-                logger.warning(
-                    "%d batch(es) of spans are lost: %s takes none", self.lost_batches, self._url
-                )
-        return result
-
-    def shutdown(self) -> None:
-        """End it."""
-        self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Nothing waits here."""
-        return self._exporter.force_flush(timeout_millis)
 
 
 class Spans:
@@ -111,10 +70,8 @@ class Spans:
         span.end(at.ns(ended_s))
 
     def close(self) -> None:
-        """Send what is left, for a moment at most; the thread dies with the process otherwise."""
-        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
-        closing.start()
-        closing.join(CLOSE_TIMEOUT_S)
+        """Send what is left, for a moment at most."""
+        shut_down(self._provider, CLOSE_TIMEOUT_S)
 
     def _parts(self, timeline: Timeline, at: _Moments, inside: Context) -> None:
         """The engine's times, laid end to end back from the first token, as this clock saw it."""
@@ -159,22 +116,7 @@ class _Moments:
 
 def open_spans(url: str) -> Spans:
     """Spans that go to a collector, in batches."""
-    # The library tells of each attempt; QuietExporter tells what matters of them.
-    logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
-    provider = TracerProvider(
-        resource=Resource.create({SERVICE_VERSION: __version__} | _service_name()),
-        shutdown_on_exit=False,
-    )
-    exporter = OTLPSpanExporter(endpoint=url, timeout=EXPORT_TIMEOUT_S)
-    provider.add_span_processor(BatchSpanProcessor(QuietExporter(exporter, url)))
-    return Spans(provider)
-
-
-def _service_name() -> dict[str, str]:
-    """Ours, unless the environment names one (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES)."""
-    given = Resource.create().attributes.get(SERVICE_NAME)
-    named = isinstance(given, str) and not given.startswith("unknown_service")
-    return {} if named else {SERVICE_NAME: "headrace"}
+    return Spans(tracer_provider(url, "headrace"))
 
 
 def _attributes(

@@ -22,6 +22,8 @@ from headrace.telemetry.call import current_call
 LogFormat = Literal["text", "json"]
 
 TRACE_INDENT = "    "
+# Their text is one word, whatever they are.
+_PLAIN = (int, float, bool)
 
 _OWN_KEYS = frozenset({"time", "level", "logger", "message", "request_id", "exception", "stack"})
 
@@ -125,7 +127,9 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
 def _shown(value: object) -> str:
     """A value in a text line; quoted where it would not be one word."""
     text = str(value)
-    if text.isprintable() and text and not any(one in text for one in ' "='):
+    if type(value) in _PLAIN:
+        return text
+    if text.isprintable() and text and not (" " in text or '"' in text or "=" in text):
         return text
     return json.dumps(printable(text), ensure_ascii=False)
 

@@ -17,7 +17,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def assert_as_described(body: Any, file: str, path: str) -> None:
     """`body` is a request that `path` of a description takes; skips without the description."""
     if not (FOLDER / file).exists():
-        pytest.skip(f"needs {file} of ../shared/assets/api-specs, which is not there")
+        pytest.skip(f"needs api-specs/{file} of the shared test assets")
     errors = [
         f"{error.json_path}: {error.message}" for error in _validator(file, path).iter_errors(body)
     ]

@@ -51,7 +51,7 @@ def _texts(archive: str, under: str) -> tuple[tuple[str, str], ...]:
     """Name and text of the cassettes below a folder of an archive, or of FOLDER itself."""
     source = FOLDER / archive
     if not source.exists():
-        pytest.skip(f"needs {archive} of ../shared/assets/cassettes, which is not there")
+        pytest.skip(f"needs {archive} of the shared test assets (../shared/assets/cassettes)")
     if source.is_dir():
         found = sorted(source.rglob("*.yaml"))
         return tuple((str(one.relative_to(FOLDER)), one.read_text()) for one in found)

@@ -220,6 +220,8 @@ class Accounts:
         if self._on_alert is None:
             return
         for one, now_used in zip(counted, used, strict=False):
+            if not one.meter.thresholds:
+                continue
             for crossing in crossings(one, now_used, at_ms):
                 if await self._counters.first(
                     crossing.mark, until_ms=crossing.until_ms, at_ms=at_ms
@@ -267,9 +269,9 @@ def _wanted(caller: Caller, demand: Demand, at_ms: int) -> tuple[Wanted, ...]:
     wanted = []
     model = demand.model
     for meter in caller.meters:
-        if meter.counts(model):
-            amount = _most(meter, demand)
-            wanted.append(Wanted(meter, amount, meter.limit(at_ms)))
+        if meter.model == "*" or meter.counts(model):
+            limit = meter.amount if meter.raised_to is None else meter.limit(at_ms)
+            wanted.append(Wanted(meter, _most(meter, demand), limit))
     return tuple(wanted)
 
 

@@ -31,13 +31,13 @@ class _Count:
         self.held = 0
         self.newest = -(2**62)
 
-    def advance(self, bucket: int, span: int) -> int:
-        """Forget what counts no more at `bucket`; the first bucket that counts.
+    def advance(self, bucket: int, span: int) -> None:
+        """Forget what counts no more at `bucket`.
 
         Time never runs backwards here, also where a clock is set back.
         """
         if bucket <= self.newest:
-            return self.newest - span
+            return
         self.newest = bucket
         start = bucket - span
         while self.buckets:
@@ -45,7 +45,6 @@ class _Count:
             if oldest >= start:
                 break
             self.used -= self.buckets.pop(oldest)
-        return start
 
     def add(self, bucket: int, amount: int) -> None:
         """Count what was used, in a bucket that still counts."""
@@ -90,7 +89,9 @@ class MemoryCounters:
         for meter, amount, limit in wanted:
             count = self._count(meter.id)
             window = meter.window
-            count.advance(window.bucket(at_ms), window.span)
+            bucket = window.bucket(at_ms)
+            if bucket > count.newest:
+                count.advance(bucket, window.span)
             counts.append(count)
             if count.used + count.held + amount > limit:
                 free_at_ms = _free_at_ms(count, meter, amount, limit)
@@ -121,11 +122,13 @@ class MemoryCounters:
             count = self._count(meter.id)
             window = meter.window
             now = window.bucket(at_ms)
-            start = count.advance(now, window.span)
+            if now > count.newest:
+                count.advance(now, window.span)
             if meter.kind == "held":
                 if meter.is_budget:
                     # A clock that was set back to before a window must not lose what was spent.
-                    count.add(now if now >= start else count.newest, actual)
+                    counts = now == count.newest or now >= count.newest - window.span
+                    count.add(now if counts else count.newest, actual)
             elif actual < was_held:
                 count.take_back(window.bucket(reserved_ms), was_held - actual)
             elif actual > was_held:

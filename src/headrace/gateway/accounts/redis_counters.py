@@ -2,9 +2,9 @@
 
 A reservation is one script, settling it another. Every call is bounded in time, and the first that
 fails stops further ones until `tick` has brought the connection back: a dead Redis costs those
-under way their timeout, and none that follow. Meanwhile a caller's policy holds: "closed" refuses, "open" counts in
-this process, on top of what Redis said last. Settlements that could not be written wait in memory
-and carry their reservation's id, so writing one twice counts once. While it is down as many as
+under way their timeout, and none that follow. Meanwhile a caller's policy holds: "closed" refuses,
+"open" counts in this process, on top of what Redis said last. Settlements that could not be written
+wait in memory and carry their reservation's id, so writing one twice counts once. As many as
 `most_unwritten` may wait; then "open" refuses too, so nothing is ever thrown away.
 
 What a Redis without persistence forgets in a restart is seeded from the durable store, before

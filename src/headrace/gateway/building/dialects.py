@@ -6,11 +6,13 @@ They are imported when one is wanted: a gateway in front of two providers needs 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from headrace.config.load import nearest
 from headrace.errors import ConfigError, shown
 from headrace.gateway.settings.provider import ProviderSettings
 from headrace.protocol.neutral.dialect import ClientSide, ProviderSide
+from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 
 def _openai_chat(variant: str, settings: ProviderSettings) -> ProviderSide:
@@ -81,6 +83,23 @@ _MAKERS: dict[str, Callable[[str, ProviderSettings], ProviderSide]] = {
     "mistral": _mistral,
     "ollama": _ollama,
 }
+
+
+def embedding_side(dialect: str, side: ProviderSide) -> EmbeddingProvider | None:
+    """How the provider makes embeddings; None where its dialect has none."""
+    if dialect == "gemini":
+        from headrace.protocol.dialects.gemini import GeminiEmbeddings, GeminiProvider
+
+        assert isinstance(side, GeminiProvider)
+        return GeminiEmbeddings(place=side.place)
+    if dialect == "bedrock":
+        from headrace.protocol.dialects.bedrock import EMBEDDINGS
+
+        return EMBEDDINGS
+    if dialect in ("openai-chat", "cohere", "mistral", "ollama"):
+        return cast("EmbeddingProvider", side)
+    return None
+
 
 _PASSED_PATHS = {
     "openai-responses": "/responses",

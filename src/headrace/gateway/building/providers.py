@@ -12,7 +12,7 @@ from headrace.catalog.names import plain
 from headrace.catalog.rows.provider import Provider as ProviderRow
 from headrace.config.load import nearest
 from headrace.errors import ConfigError, shown
-from headrace.gateway.building.dialects import passed_path, provider_side
+from headrace.gateway.building.dialects import embedding_side, passed_path, provider_side
 from headrace.gateway.settings.provider import AwsSettings, ProviderSettings
 from headrace.gateway.settings.reliability import TimeoutSettings
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
@@ -60,10 +60,10 @@ def provider_of(
     """Raises ConfigError saying what is missing; secrets are in none of its texts."""
     row = _row(name, settings, catalog)
     try:
-        base = read_base_url(_address(name, settings, row, catalog))
-        dialect = _dialect(settings, row)
         if row is not None and row.auth == "google" and settings.google is None:
             raise ConfigError("google is missing: write `google: {project: YOURS}`")
+        base = read_base_url(_address(name, settings, row, catalog))
+        dialect = _dialect(settings, row)
         side = provider_side(dialect, (row.variant if row else None) or "generic", settings)
         local = base.origin.host in _LOOPBACK
         auth = _auth(settings, row, dialect, sources, local=local)
@@ -85,6 +85,7 @@ def provider_of(
         timeouts=Timeouts(own.connect_s, own.first_token_s, own.idle_s),
         first_token_s=own.first_token_s,
         headers=headers,
+        embeddings=embedding_side(dialect, side),
         client_dialect=dialect if passed else None,
         passed_path=passed,
         region=settings.region,
@@ -226,7 +227,7 @@ def _check_only_one(settings: ProviderSettings, dialect: str) -> None:
 
 def _check_may_be_none(row: ProviderRow | None, kind: str, local: bool) -> None:
     """Raise ConfigError where there is no key and nothing is had without one."""
-    if local or kind == "none":
+    if local or kind == "none" or (row is not None and row.self_hosted):
         return
     if kind == "google":
         raise ConfigError(

@@ -16,7 +16,7 @@ from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
-from headrace.gateway.routing.preferences import Preferences, Sort
+from headrace.gateway.routing.preferences import NONE, Preferences, Sort
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd
@@ -121,7 +121,8 @@ class Router:
         found: list[Candidate] = []
         for group, why in _groups(usable, preferences.order):
             scored = ORDERS[strategy](group, ask, self._source, now_s)
-            scored.sort(key=lambda one: not _is_preferred(one.target, preferences))
+            if preferences is not NONE:
+                scored.sort(key=lambda one: not _is_preferred(one.target, preferences))
             if kept is not None and not sort:
                 scored.sort(key=lambda one: one.target.name != kept)
             found += [_candidate(one, route, why, strategy, kept) for one in scored]
@@ -162,6 +163,9 @@ def _candidate(
 
 def _groups(targets: list[Target], order: tuple[str, ...]) -> list[tuple[list[Target], str]]:
     """Targets that are equal but for chance, those that come first first."""
+    if not order and len({one.order for one in targets}) == 1:
+        level = targets[0].order
+        return [(targets, f"order {level}" if level else "")]
     left = list(targets)
     groups: list[tuple[list[Target], str]] = []
     for number, name in enumerate(order, 1):

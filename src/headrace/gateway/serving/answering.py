@@ -6,14 +6,18 @@ error in the stream, so that half an answer is never taken for a whole one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.incoming import Incoming, Sink
+from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import WithoutUsage
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.reply_headers import cost_header
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.failure import Failure
 
 Header = tuple[str, str]
 
@@ -25,13 +29,14 @@ async def answer_whole(
     sink: Sink,
     headers: list[Header],
     cost_nusd: int | None,
+    names: Names,
 ) -> None:
     """A reply without a stream."""
     assert opened.body is not None
     body = opened.body
     if not opened.ready.passed_on:
         assert opened.answer is not None
-        body = incoming.side.write_reply(opened.answer, prepared.call)
+        body = incoming.side.write_reply(names.reply(opened.answer), prepared.call)
     headers = [
         ("content-type", "application/json"),
         ("content-length", str(len(body))),
@@ -39,8 +44,7 @@ async def answer_whole(
         cost_header(cost_nusd),
     ]
     await sink.start(200, headers)
-    await sink.write(body)
-    await sink.end()
+    await sink.last(body)
 
 
 async def answer_stream(
@@ -50,6 +54,8 @@ async def answer_stream(
     sink: Sink,
     tally: Tally,
     headers: list[Header],
+    names: Names,
+    clock_ns: Callable[[], int],
 ) -> None:
     """What came so far, and the rest as it comes."""
     headers = [
@@ -60,44 +66,61 @@ async def answer_stream(
     ]
     await sink.start(200, headers)
     if opened.ready.passed_on and opened.reader is not None:
-        await _pass_on(opened, prepared, incoming, sink, tally)
+        await _pass_on(opened, prepared, incoming, sink, tally, clock_ns)
     else:
-        await _translate(opened, prepared, incoming, sink, tally)
+        await _translate(opened, prepared, incoming, sink, tally, names, clock_ns)
     await sink.end()
 
 
 async def _translate(
-    opened: Opened, prepared: Prepared, incoming: Incoming, sink: Sink, tally: Tally
+    opened: Opened,
+    prepared: Prepared,
+    incoming: Incoming,
+    sink: Sink,
+    tally: Tally,
+    names: Names,
+    clock_ns: Callable[[], int],
 ) -> None:
     writer = incoming.side.stream_writer(prepared.call)
-    events: list[Event] = opened.events
+    began_ns = clock_ns()
+    events: list[Event] = names.events(opened.events)
     while True:
         out = bytearray()
         for event in events:
             tally.take(event)
             out += writer.write(event)
+        tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(bytes(out))
         if tally.ended or tally.failure is not None or opened.reader is None:
             return
         try:
             piece = await opened.reply.piece()
+            began_ns = clock_ns()
             events = opened.reader.feed(piece) if piece else opened.reader.end()
         except UpstreamError as error:
+            began_ns = clock_ns()
             events = [Failed(error.failure)]
 
 
 async def _pass_on(
-    opened: Opened, prepared: Prepared, incoming: Incoming, sink: Sink, tally: Tally
+    opened: Opened,
+    prepared: Prepared,
+    incoming: Incoming,
+    sink: Sink,
+    tally: Tally,
+    clock_ns: Callable[[], int],
 ) -> None:
     reader = opened.reader
     assert reader is not None
     without = WithoutUsage() if opened.ready.hides_usage else None
+    began_ns = clock_ns()
     for event in opened.events:
         tally.take(event)
     piece = b"".join(opened.held)
     while True:
         out = piece if without is None else without.feed(piece)
+        tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(out)
         try:
@@ -105,6 +128,7 @@ async def _pass_on(
         except UpstreamError as error:
             await _broke_off(error, prepared, incoming, sink, tally)
             return
+        began_ns = clock_ns()
         events = reader.feed(piece) if piece else reader.end()
         for event in events:
             tally.take(event)
@@ -125,6 +149,11 @@ async def _broke_off(
     failed = Failed(error.failure)
     tally.take(failed)
     await _tell(failed, prepared, incoming, sink)
+
+
+async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
+    """An error in a stream that has begun, from outside of it."""
+    await _tell(Failed(failure), prepared, incoming, sink)
 
 
 async def _tell(failed: Failed, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:

@@ -63,8 +63,12 @@ async def attempt(
     most_reply_bytes: int,
     clock_ns: Callable[[], int],
     now_s: float,
+    trace_headers: tuple[tuple[str, str], ...] = (),
 ) -> Opened:
-    """Raises AttemptFailedError; the connection is free or cut then."""
+    """trace_headers: what the provider is told of the trace.
+
+    Raises AttemptFailedError; the connection is free or cut then.
+    """
     target = candidate.target
     provider = target.provider
     credential = provider.auth.pick(now_s)
@@ -81,7 +85,7 @@ async def attempt(
     try:
         async with asyncio.timeout(provider.first_token_s):
             path = provider.base.joined(ready.path)
-            headers = _each_once(ready.headers, provider.headers)
+            headers = _each_once(ready.headers + trace_headers, provider.headers)
             outgoing = Outgoing("POST", provider.base.origin.host_header, path, headers, ready.body)
             headers += await credential.headers(outgoing)
             request = request_bytes("POST", provider.base.origin, path, headers, ready.body)

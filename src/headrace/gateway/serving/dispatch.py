@@ -21,6 +21,7 @@ from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, sum
 from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
 from headrace.gateway.serving.backoff import wait_s
 from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 from headrace.protocol.neutral.failure import Failure
 
 _S_PER_NS = 1e-9
@@ -52,6 +53,7 @@ class Dispatch:
     most_reply_bytes: int
     clock_ns: Callable[[], int]
     source: random.Random
+    trace: RequestTrace = UNTRACED
     tried: list[Tried] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     ignored: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ class Dispatch:
         health.began(began_ns * _S_PER_NS)
         self._attempts += 1
         self._tries_at[target.name] = self._tries_at.get(target.name, 0) + 1
+        trace = self.trace.attempt(target)
         try:
             opened = await attempt(
                 candidate,
@@ -121,10 +124,12 @@ class Dispatch:
                 most_reply_bytes=self.most_reply_bytes,
                 clock_ns=self.clock_ns,
                 now_s=began_ns * _S_PER_NS,
+                trace_headers=trace.headers,
             )
         except AttemptFailedError as error:
             ended_ns = self.clock_ns()
             self.waited_ns += ended_ns - began_ns
+            trace.failed(error.failure)
             health.ended()
             self._note(candidate, error.failure, began_ns, ended_ns)
             raise

@@ -27,7 +27,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     what came before a stream was cut. cost_nusd: None where nobody knows the price.
 
     first_token_ms, total_ms: from the arrival. overhead_us: of it all, what was not spent waiting
-    for the provider or the client.
+    for the provider or the client. organisation, team, user, key: whose account it went on, ""
+    where there is none; tags: of the key and the levels above it. cache: "hit" if the
+    gateway's own cache answered, "" if a provider did; a hit costs 0, and its usage, target and
+    provider are those of the answer as it was first given.
     """
 
     id: str
@@ -47,5 +50,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     first_token_ms: float | None
     total_ms: float
     overhead_us: int
+    organisation: str = ""
+    team: str = ""
+    user: str = ""
     key: str = ""
+    tags: tuple[str, ...] = ()
+    cache: str = ""
     error: str = ""
+    operation: Literal["chat", "embeddings"] = "chat"

@@ -28,7 +28,7 @@ class Incoming:
 
 
 class Sink(Protocol):
-    """The way back to the client. After `start`, `write` any number of times, then `end`.
+    """The way back to the client. After `start`, `write` any number of times, then `end` or `last`.
 
     Writing to a client that has gone raises ClientGoneError, at the latest at the next piece.
     """
@@ -38,6 +38,9 @@ class Sink(Protocol):
 
     async def write(self, piece: bytes) -> None:
         """Some of the body; waits while the client does not take it."""
+
+    async def last(self, piece: bytes) -> None:
+        """As `write` and then `end`, in one go."""
 
     async def end(self) -> None:
         """The body is whole."""

@@ -7,9 +7,14 @@ event are not touched.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import msgspec
 
 _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_END = re.compile(rb"\n\n|\r\n\r\n|\r\r")
+_LONGEST_END = 4
 # Of a chat completion's last event: no choices, and the usage.
 _NO_CHOICES = (b'"choices":[]', b'"choices": []')
 _USAGE = b'"usage"'
@@ -20,34 +25,37 @@ class WithoutUsage:
     """Feed it bytes; it gives those that go on. What it holds back is at most one event."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._held = b""
 
     def feed(self, piece: bytes) -> bytes:
         """The events that `piece` completes, without those of usage alone."""
-        self._held += piece
-        out = bytearray()
-        start = 0
-        while (end := self._end(start)) > 0:
-            event = bytes(self._held[start:end])
-            start = end
-            if not _is_usage_alone(event):
-                out += event
-        del self._held[:start]
+        # No event has ended in what was held, so only what is new is looked at.
+        new_at = max(0, len(self._held) - _LONGEST_END + 1)
+        data = self._held + piece if self._held else piece
+        ended = max(
+            at + len(mark) if (at := data.rfind(mark, new_at)) >= 0 else 0 for mark in _ENDS
+        )
+        out, self._held = data[:ended], data[ended:]
+        # Nearly all pieces have none, and are passed on whole.
+        if any(mark in out for mark in _NO_CHOICES) and _USAGE in out:
+            out = b"".join(event for event in _events(out) if not _is_usage_alone(event))
         if len(self._held) > _MOST_BYTES:  # no event is so long: let it be somebody else's trouble
-            out += self._held
-            self._held.clear()
-        return bytes(out)
+            out, self._held = out + self._held, b""
+        return out
 
     def end(self) -> bytes:
         """What was cut in the middle of an event."""
-        left = bytes(self._held)
-        self._held.clear()
+        left, self._held = self._held, b""
         return left
 
-    def _end(self, start: int) -> int:
-        """Where the first event from `start` on ends, -1 if it does not yet."""
-        found = [at + len(mark) for mark in _ENDS if (at := self._held.find(mark, start)) >= 0]
-        return min(found, default=-1)
+
+def _events(data: bytes) -> Iterator[bytes]:
+    """Each with its end; what is left behind the last is one too."""
+    start = 0
+    for found in _END.finditer(data):
+        yield data[start : found.end()]
+        start = found.end()
+    yield data[start:]
 
 
 def _is_usage_alone(event: bytes) -> bool:

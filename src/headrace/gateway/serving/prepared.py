@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.errors import RequestError
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.targets.target import Target
+from headrace.protocol.dialects.openai_responses.state import needs_state
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 
 # Words to the gateway: a provider would refuse them.
-_OURS = ("provider", "models", "route")
+_OURS = ("provider", "models", "route", "cache")
 
 
 class Ready(NamedTuple):
@@ -76,9 +78,10 @@ class Prepared:
         """The request in neutral form; raises RequestError for one that is at fault."""
         if self._call is None:
             incoming = self._incoming
-            self._call = incoming.side.read_call(
-                incoming.body.body, incoming.path, incoming.headers
-            )
+            body = incoming.body
+            ours: dict[str, bytes | None] = {name: None for name in _OURS if name in body}
+            raw = body.edited(ours) if ours else body.body
+            self._call = incoming.side.read_call(raw, incoming.path, incoming.headers)
         return self._call
 
     @property
@@ -96,7 +99,7 @@ class Prepared:
         provider, incoming = target.provider, self._incoming
         if provider.client_dialect == incoming.side.name and provider.passed_path is not None:
             edited = EDITS[incoming.side.name](incoming.body, target.model)
-            headers = (("content-type", "application/json"), *_forwarded(incoming))
+            headers = (("content-type", "application/json"), *forwarded(incoming))
             return Ready(
                 provider.passed_path(target.model),
                 headers,
@@ -106,6 +109,12 @@ class Prepared:
                 edited.hides_usage,
             )
         call = self.call
+        if kept := needs_state(call):
+            raise RequestError(
+                f"{kept[0]}: it keeps no conversations; send all of this one as input",
+                param=kept[0],
+                code="translation",
+            )
         written = provider.side.write_call(call, target.model)
         return Ready(
             written.path,
@@ -121,6 +130,7 @@ class Prepared:
 _FORWARDED = {"anthropic": ("anthropic-beta", "anthropic-version")}
 
 
-def _forwarded(incoming: Incoming) -> tuple[tuple[str, str], ...]:
+def forwarded(incoming: Incoming) -> tuple[tuple[str, str], ...]:
+    """Of a client's headers, those that go on to a provider of its dialect."""
     names = _FORWARDED.get(incoming.side.name, ())
     return tuple((name, incoming.headers[name]) for name in names if name in incoming.headers)

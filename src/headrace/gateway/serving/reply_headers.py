@@ -25,10 +25,10 @@ def told_headers(
     ]
     if candidate is not None:
         headers.append((PREFIX + "provider", candidate.target.provider.name))
-        headers.append((PREFIX + "target", _visible(candidate.target.name)))
-        headers.append((PREFIX + "model", _visible(candidate.model)))
+        headers.append((PREFIX + "target", visible(candidate.target.name)))
+        headers.append((PREFIX + "model", visible(candidate.model)))
     if ignored:
-        headers.append(("x-ignored-params", _visible(", ".join(ignored))))
+        headers.append(("x-ignored-params", visible(", ".join(ignored))))
     return headers
 
 
@@ -39,7 +39,8 @@ def cost_header(cost_nusd: int | None) -> tuple[str, str]:
     return PREFIX + "cost-usd", f"{cost_nusd // NUSD_PER_USD}.{cost_nusd % NUSD_PER_USD:09d}"
 
 
-def _visible(text: str) -> str:
-    """Names may hold anything; a header holds visible ASCII."""
-    kept = "".join(one if " " <= one <= "~" else "?" for one in text)
-    return kept[:_MOST_CHARS]
+def visible(text: str) -> str:
+    """As much of it as a header holds. Names may hold anything; a header holds visible ASCII."""
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(one if " " <= one <= "~" else "?" for one in text)
+    return text[:_MOST_CHARS]

@@ -7,31 +7,40 @@ it took is settled. Whatever happens on the way, a line is written and what was 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.errors import RequestError
+from headrace.gateway.access import check_models
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Actual, Demand
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.accounts.terms import DataPolicy
+from headrace.gateway.accounts.terms import DataPolicy, Level
+from headrace.gateway.cache.cache import ResponseCache
 from headrace.gateway.routing.ask import Ask, ask_of, estimated_from_bytes
 from headrace.gateway.routing.decision import Candidate, Decision
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.after_failure import Tried
-from headrace.gateway.serving.answering import answer_stream, answer_whole
+from headrace.gateway.serving.answering import answer_stream, answer_whole, tell_failed
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.bill import cost_nusd, most_nusd
+from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
 from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
+from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.refusals import refusal_of
 from headrace.gateway.serving.reply_headers import told_headers
 from headrace.gateway.serving.tally import Tally
+from headrace.gateway.telemetry.tracing import NOT_TRACED, Moment, Tracing
 from headrace.protocol.neutral.failure import Failure, FailureKind
+
+logger = logging.getLogger(__name__)
 
 _S_PER_NS = 1e-9
 _MS_PER_NS = 1e-6
@@ -43,7 +52,7 @@ _SESSION_HEADERS = ("x-session-id", "x-headrace-session")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Serving:
     """What all requests share. accounts: None where nobody is counted. wall_s: Unix time; clock_ns:
-    monotonic. on_entry takes each line of the ledger and must not wait."""
+    monotonic. on_entry takes each line of the ledger and must not wait. cache: None without one."""
 
     router: Router
     accounts: Accounts | None
@@ -53,6 +62,8 @@ class Serving:
     wall_s: Callable[[], float]
     source: random.Random
     on_entry: Callable[[Entry], None]
+    cache: ResponseCache | None = None
+    tracing: Tracing = NOT_TRACED
 
 
 async def serve(serving: Serving, incoming: Incoming, sink: Sink) -> Entry:
@@ -64,6 +75,10 @@ async def serve(serving: Serving, incoming: Incoming, sink: Sink) -> Entry:
         course.outcome = "client_gone"
         await asyncio.shield(course.close())
         raise
+    except Exception:
+        # A fault of ours ends this request and no other.
+        logger.exception("request %s failed", incoming.id)
+        await course.fail()
     await course.close()
     assert course.entry is not None
     return course.entry
@@ -77,7 +92,10 @@ class _Course:
         self._incoming = incoming
         self._sink = sink
         self._prepared = Prepared(incoming)
+        self._at_cache = AtCache(serving.cache, incoming, self._prepared)
         self._arrived_s = serving.wall_s()
+        arrived = Moment(int(self._arrived_s * 1e9), incoming.received_ns, serving.clock_ns)
+        self._trace = serving.tracing.began(incoming, arrived)
         self._held: Reservation | None = None
         self._opened: Opened | None = None
         self._dispatch: Dispatch | None = None
@@ -88,12 +106,23 @@ class _Course:
         self.error = ""
         self.entry: Entry | None = None
 
+    async def fail(self) -> None:
+        """What a fault of ours becomes: a 500, or the end of a reply that has begun."""
+        self.outcome, self.error = "failed", "a fault of the gateway"
+        if not self._status:
+            failure = Failure(kind="server", message=self.error, code="internal_error")
+            await self._refuse(500, failure, "failed")
+
     async def run(self) -> None:
         """Everything but the settling."""
         incoming = self._incoming
         try:
             ask = self._ask()
+            check_models(incoming.caller, ask.wanted.models)
             decision = self._serving.router.decide(ask, self._now_s())
+            if await self._at_cache.find(ask, self._serving.router):
+                await self._answer_again(ask)
+                return
             await self._hold(ask, decision)
             opened = await self._find(ask, decision)
         except RequestError as error:
@@ -114,11 +143,30 @@ class _Course:
         else:
             self._opened = opened
             self._status = 200
-            self._tally = Tally(self._input_tokens)
+            self._tally = self._at_cache.tally(self._input_tokens, opened)
             try:
-                await self._answer(opened, incoming)
+                async with asyncio.timeout(self._left_s()):
+                    await self._answer(opened, incoming)
             except ClientGoneError:
                 self.outcome = "client_gone"
+            except TimeoutError:
+                await self._cut_off()
+
+    def _left_s(self) -> float:
+        """Of the time for the whole request."""
+        route = self._serving.router.route(self._incoming.model)
+        total_s = 3600.0 if route is None else route.total_s
+        gone_s = (self._serving.clock_ns() - self._incoming.received_ns) * _S_PER_NS
+        return max(0.001, total_s - gone_s)
+
+    async def _cut_off(self) -> None:
+        """The time for the whole request ends in the middle of its answer."""
+        self.outcome, self.error = "cut", "the time for the whole request is over"
+        if self._incoming.stream:
+            failure = Failure(kind="timeout", message=self.error)
+            with contextlib.suppress(ClientGoneError):
+                await tell_failed(failure, self._prepared, self._incoming, self._sink)
+                await self._sink.end()
 
     def _ask(self) -> Ask:
         incoming = self._incoming
@@ -137,6 +185,22 @@ class _Course:
             no_retention=policy.zero_retention,
             keeps_no_data=policy.data_collection == "deny",
         )
+
+    async def _answer_again(self, ask: Ask) -> None:
+        """From the cache: nobody is asked and nothing is paid."""
+        at_cache, serving = self._at_cache, self._serving
+        assert at_cache.kept is not None
+        self._held = await at_cache.hold(serving.accounts, ask)
+        self._status = 200
+        self._tally = Tally(self._input_tokens)
+        self._tally.take_reply(at_cache.kept.reply)
+        overhead_us = self._overhead_us(serving.clock_ns())
+        try:
+            await at_cache.answer(self._sink, serving.wall_s(), overhead_us)
+        except ClientGoneError:
+            self.outcome = "client_gone"
+        else:
+            self.outcome = "answered"
 
     async def _hold(self, ask: Ask, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._incoming.caller
@@ -168,6 +232,7 @@ class _Course:
             most_reply_bytes=serving.most_reply_bytes,
             clock_ns=serving.clock_ns,
             source=serving.source,
+            trace=self._trace,
         )
         async with asyncio.timeout(route.total_s):
             opened = await dispatch.open(decision, route)
@@ -186,13 +251,25 @@ class _Course:
         headers = told_headers(
             incoming.id, opened.candidate, attempts, overhead_us, self._dispatch.ignored
         )
+        headers += self._at_cache.headers()
+        model = opened.candidate.target.model
+        names = Names(model, incoming.id, int(self._arrived_s))
         if incoming.stream:
-            await answer_stream(opened, self._prepared, incoming, self._sink, self._tally, headers)
+            await answer_stream(
+                opened,
+                self._prepared,
+                incoming,
+                self._sink,
+                self._tally,
+                headers,
+                names,
+                self._serving.clock_ns,
+            )
         else:
             if opened.answer is not None:
                 self._tally.take_reply(opened.answer)
             cost = cost_nusd(self._tally.usage[0], opened.candidate.target.price)
-            await answer_whole(opened, self._prepared, incoming, self._sink, headers, cost)
+            await answer_whole(opened, self._prepared, incoming, self._sink, headers, cost, names)
         tally = self._tally
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
         if tally.failure is not None:
@@ -232,6 +309,9 @@ class _Course:
             usage, usage_from = tally.usage
             cost = cost_nusd(usage, target.price)
             self._note_rate(opened, tally, ended_ns)
+        elif tally is not None:  # from the cache
+            usage, usage_from = tally.usage
+            cost = 0
         if self._held is not None:
             if usage is None:
                 await self._held.release()
@@ -243,7 +323,8 @@ class _Course:
                         cost_nusd=cost,
                     )
                 )
-        incoming = self._incoming
+        incoming, caller = self._incoming, self._incoming.caller
+        path: dict[Level, str] = {} if caller is None else dict(caller.path)
         self.entry = Entry(
             id=incoming.id,
             at_s=self._arrived_s,
@@ -263,11 +344,21 @@ class _Course:
             if opened is None
             else (opened.first_ns - incoming.received_ns) * _MS_PER_NS,
             total_ms=(ended_ns - incoming.received_ns) * _MS_PER_NS,
-            overhead_us=self._overhead_us(None if opened is None else opened.first_ns),
-            key="" if incoming.caller is None else incoming.caller.key_id,
+            overhead_us=self._overhead_us(None if opened is None else opened.first_ns)
+            + (0 if tally is None else tally.worked_ns // 1000),
+            organisation=path.get("organisation", ""),
+            team=path.get("team", ""),
+            user=path.get("user", ""),
+            key=path.get("key", ""),
+            tags=() if caller is None else caller.tags,
             error=self.error,
         )
+        if opened is None and tally is not None:
+            self.entry = self._at_cache.entry(self.entry)
         self._serving.on_entry(self.entry)
+        self._trace.ended(self.entry)
+        if opened is not None and tally is not None and self.outcome == "answered":
+            self._at_cache.keep(opened, tally, self._serving.wall_s())
 
     def _note_rate(self, opened: Opened, tally: Tally, ended_ns: int) -> None:
         usage, told = tally.usage

@@ -24,7 +24,8 @@ _CHARS_PER_TOKEN = 4
 
 
 class Tally:
-    """input_tokens: the estimate that stands where a provider says nothing."""
+    """input_tokens: the estimate that stands where a provider says nothing. worked_ns: what was
+    spent on a stream's pieces, waiting for provider and client left out."""
 
     def __init__(self, input_tokens: int) -> None:
         self._input_tokens = input_tokens
@@ -35,6 +36,7 @@ class Tally:
         self.failure: Failure | None = None
         self.ended = False
         self.has_content = False
+        self.worked_ns = 0
 
     def take(self, event: Event) -> None:
         """One event of a stream."""

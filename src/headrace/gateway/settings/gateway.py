@@ -7,9 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.gateway.settings.access import AccessSettings
+from headrace.gateway.settings.cache import CacheSettings
+from headrace.gateway.settings.ledger import LedgerSettings
 from headrace.gateway.settings.model import ModelSettings
-from headrace.gateway.settings.provider import ProviderSettings, Text
+from headrace.gateway.settings.provider import ProviderSettings
 from headrace.gateway.settings.reliability import BreakerSettings, RetrySettings, TimeoutSettings
+from headrace.gateway.settings.telemetry import LogSettings, TracingSettings
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,17 +29,6 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_reply_bytes: Annotated[
         int, Meta(ge=1024, description="Largest reply of a provider without a stream.")
     ] = 64 * 2**20
-
-
-class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may ask."""
-
-    require_key: Annotated[
-        bool, Meta(description="Whether every request needs a key of this gateway.")
-    ] = True
-    master_key: Annotated[
-        Text | None, Meta(description="A key that may do everything, admin included.")
-    ] = None
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,4 +67,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: TimeoutSettings = TimeoutSettings()
     retries: RetrySettings = RetrySettings()
     breaker: BreakerSettings = BreakerSettings()
+    log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
+    cache: CacheSettings = CacheSettings()
+    ledger: LedgerSettings = LedgerSettings()
     catalog: Annotated[tuple[str, ...], Meta(description="Files of own prices and providers.")] = ()

@@ -10,6 +10,8 @@ from msgspec import Meta
 from headrace.gateway.settings.reliability import TimeoutSettings
 
 Text = Annotated[str, Meta(min_length=1)]
+# Where a secret is, or the secret itself: in no error and no repr.
+SecretText = Annotated[str, Meta(min_length=1, extra={"secret": True})]
 
 
 class EntraSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,17 +19,23 @@ class EntraSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant_id: Text
     client_id: Text
-    client_secret: Text
+    client_secret: SecretText
     authority: Text = "https://login.microsoftonline.com"
     scope: Text = "https://cognitiveservices.azure.com/.default"
+
+    def __repr__(self) -> str:
+        return "<credentials of Microsoft Entra>"
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Credentials that requests to AWS are signed with."""
 
-    access_key_id: Text
-    secret_access_key: Text
-    session_token: Text | None = None
+    access_key_id: SecretText
+    secret_access_key: SecretText
+    session_token: SecretText | None = None
+
+    def __repr__(self) -> str:
+        return "<credentials of AWS>"
 
 
 class GoogleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +55,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     api_key: Annotated[
-        tuple[Text, ...],
+        tuple[SecretText, ...],
         Meta(description="Keys, used in turn: env:NAME, file:PATH, or a key itself."),
     ] = ()
     entra: Annotated[
@@ -64,9 +72,10 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
         Text | None,
         Meta(description="Azure's `api-version`, for deployments of the older kind."),
     ] = None
-    headers: Annotated[dict[str, str], Meta(description="Headers of every request to it.")] = (
-        msgspec.field(default_factory=dict)
-    )
+    headers: Annotated[
+        dict[str, str],
+        Meta(description="Headers of every request to it.", extra={"secret": True}),
+    ] = msgspec.field(default_factory=dict)
     timeouts: Annotated[
         TimeoutSettings | None, Meta(description="In place of the common ones.")
     ] = None
@@ -80,6 +89,9 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     zero_retention: Annotated[
         bool | None, Meta(description="Whether it promises to keep nothing at all.")
     ] = None
+
+    def __repr__(self) -> str:
+        return f"<settings of a provider with {len(self.api_key)} keys>"
 
 
 Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32", "unknown"]

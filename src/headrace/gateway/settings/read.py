@@ -33,8 +33,8 @@ def read_settings(path: Path) -> GatewaySettings:
 
 def parse_settings(document: Document, name: str) -> GatewaySettings:
     """Of a document that was read."""
-    settings = read_nested(Document(_written_out(document.loaded), document.lines), GatewaySettings,
-                           name)  # fmt: skip
+    document = Document(_written_out(document.loaded), _lines(document))
+    settings = read_nested(document, GatewaySettings, name)
     _check_names(settings, document, name)
     return settings
 
@@ -51,6 +51,25 @@ def _written_out(loaded: Any) -> Any:
     providers = found.get("providers")
     if isinstance(providers, dict):
         found["providers"] = {name: _provider(one) for name, one in providers.items()}
+    return found
+
+
+def _lines(document: Document) -> dict[str, int]:
+    """With the paths that short forms have once they are long."""
+    found = dict(document.lines)
+    models = document.loaded.get("models") if isinstance(document.loaded, dict) else None
+    for name, listed in models.items() if isinstance(models, dict) else ():
+        path = f"models.{name}"
+        targets = listed.get("targets") if isinstance(listed, dict) else listed
+        if isinstance(targets, str):
+            inner = path if targets is listed else f"{path}.targets"
+            if inner in found:
+                found[f"{path}.targets.0"] = found[inner]
+        for at, one in enumerate(listed) if isinstance(listed, list) else ():
+            for inner in ("", *(f".{key}" for key in one)) if isinstance(one, dict) else ("",):
+                line = document.lines.get(f"{path}.{at}{inner}")
+                if line is not None:
+                    found[f"{path}.targets.{at}{inner}"] = line
     return found
 
 
@@ -93,6 +112,11 @@ def _check_names(settings: GatewaySettings, document: Document, name: str) -> No
         if meant_model not in models:
             meant = nearest(meant_model, models)
             raise fail(f"aliases.{alias}", f"{shown(meant_model)} is no model of this file{meant}")
+    for at, glob in enumerate(settings.cache.models):
+        is_glob = any(mark in glob for mark in "*?[")
+        if not is_glob and glob not in known and not _names_provider(glob, settings):
+            meant = nearest(glob, known)
+            raise fail(f"cache.models.{at}", f"{shown(glob)} is no model of this file{meant}")
     for model, one in models.items():
         for field in ("fallbacks", "context_fallbacks", "policy_fallbacks"):
             for other in getattr(one, field):
@@ -108,8 +132,8 @@ def _check_names(settings: GatewaySettings, document: Document, name: str) -> No
         for at, target in enumerate(one.targets):
             where = f"models.{model}.targets.{at}"
             if not _names_provider(target.model, settings):
-                provider, mark, _ = target.model.partition("/")
-                if not mark:
+                provider, _, inner = target.model.partition("/")
+                if not inner:
                     raise fail(where, f"{shown(target.model)} is not `provider/model`")
                 meant = nearest(provider, settings.providers)
                 raise fail(where, f"{shown(provider)} is no provider of this file{meant}")

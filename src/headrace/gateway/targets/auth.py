@@ -113,5 +113,9 @@ class InTurn:
         self._rest_until_s[at] = now_s + rest_s
         return any(rest <= now_s for rest in self._rest_until_s)
 
+    def count(self, now_s: float) -> tuple[int, int]:
+        """How many there are, and how many of them rest."""
+        return len(self._credentials), sum(rest > now_s for rest in self._rest_until_s)
+
     def rests_s(self, now_s: float) -> float:
         return min((max(0.0, rest - now_s) for rest in self._rest_until_s), default=0.0)

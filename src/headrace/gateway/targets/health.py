@@ -93,8 +93,8 @@ class Health:
         seen = self._first_token
         if seen.value is None:
             return _UNKNOWN_S * self.in_flight
-        age_s = max(0.0, now_s - seen.at_s)
-        return seen.value * 0.5 ** (age_s / _FORGOTTEN_HALF_S) * (self.in_flight + 1)
+        halves = max(0.0, now_s - seen.at_s) / _FORGOTTEN_HALF_S
+        return seen.value * math.exp2(-halves) * (self.in_flight + 1)
 
     def began(self, now_s: float) -> None:
         """A request goes to it; `ended` has to follow."""
@@ -116,7 +116,7 @@ class Health:
         self._rate.take(tokens_per_s, now_s, peak=False)
 
     def succeeded(self, now_s: float) -> None:
-        """It answered. While it is left alone that is of a request from before and opens nothing."""
+        """It answered. While it is left alone, a request from before did; that changes nothing."""
         if self.state(now_s) == "probing":
             self._state = "closed"
             self._outcomes.clear()

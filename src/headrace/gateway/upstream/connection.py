@@ -217,6 +217,8 @@ class Connection(asyncio.Protocol):
                     "protocol", f"the reply's head is longer than {self._limits.head_bytes:,} bytes"
                 )
                 return
+            if self._timer is None:  # of a reply that comes whole with its head nothing is awaited
+                self._arm()
             reply.wake()
 
     def _not_understood(self, data: bytes, error: Exception) -> None:
@@ -255,7 +257,6 @@ class Connection(asyncio.Protocol):
         self._framed = "content-length" in reply.headers or "transfer-encoding" in reply.headers
         reply.status = status
         self._stop_timer()
-        self._arm()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""

@@ -10,13 +10,15 @@ import ssl
 from collections import deque
 
 from headrace.gateway.upstream.connection import Connection, Reply
+from headrace.gateway.upstream.dial import dial
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.limits import PoolLimits, Timeouts
 from headrace.gateway.upstream.origin import Origin
 
 
 class Pool:
-    """tls: for https. Belongs to the loop it was first used in; `close` ends what rests."""
+    """tls: for https; by default the system's certificates are trusted. A pool belongs to the loop
+    it was first used in; `close` ends what rests."""
 
     def __init__(
         self,
@@ -27,6 +29,8 @@ class Pool:
     ) -> None:
         self.origin = origin
         self._limits = limits or PoolLimits()
+        if tls is None and origin.scheme == "https":
+            tls = ssl.create_default_context()
         self._tls = tls
         self._resting: deque[Connection] = deque()
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
@@ -135,12 +139,13 @@ class Pool:
         loop = asyncio.get_running_loop()
         self._making += 1
         try:
+            tls = self._tls if self.origin.scheme == "https" else None
+            sock = await dial(self.origin.host, self.origin.port)
             _, connection = await loop.create_connection(
                 lambda: Connection(self._limits, self._offer, self._lost),
-                self.origin.host,
-                self.origin.port,
-                ssl=self._tls if self.origin.scheme == "https" else None,
-                happy_eyeballs_delay=0.25,
+                sock=sock,
+                ssl=tls,
+                server_hostname=self.origin.host if tls is not None else None,
             )
         except ssl.SSLError as error:
             self._place_is_free_after_failure()

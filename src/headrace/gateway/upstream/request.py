@@ -38,4 +38,6 @@ def _is_visible(text: str) -> bool:
 
 
 def _is_value(value: str) -> bool:
-    return not any(one in value for one in "\r\n\0") and all(ord(one) < 256 for one in value)
+    if "\r" in value or "\n" in value or "\0" in value:
+        return False
+    return value.isascii() or all(ord(one) < 256 for one in value)

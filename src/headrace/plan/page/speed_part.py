@@ -34,6 +34,8 @@ def speed_part(found: SpeedPlan) -> PlanPart:
         if knee is None
         else f"The knee is at batch {knee:,}"
     )
+    if knee is not None and not found.knee_fits:
+        bend += f", beyond what fits ({found.most_at_load:,})"
     verdicts: list[tuple[str, bool | None]] = [
         (
             f"Prefill is bound by {_BOUND[speed.prefill_bottleneck]}, decode at batch "
@@ -106,9 +108,13 @@ def _roofline(found: SpeedPlan) -> Plot:
     asked = found.speed.load.batch
     decode = [_point(one, asked) for one in roof.decode]
     context = found.speed.load.middle_context_tokens
+    here = found.replica.model.setup.efficiencies.of_measured
     return roofline_plot(
         "Roofline",
-        [Roof("data sheet", *roof.sheet), Roof("with the efficiencies", *roof.reached)],
+        [
+            Roof("as measured" if here else "data sheet", *roof.sheet),
+            Roof("with the efficiencies", *roof.reached),
+        ],
         [
             Line(Key(f"decode by batch, context {context:,}", "c1"), decode),
             Line(Key("prefill", "c2", mark="dot"), [_point(roof.prefill, asked)]),

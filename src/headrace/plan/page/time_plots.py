@@ -16,7 +16,7 @@ _MOST_SPOTS = 240
 
 def time_plots(result: SimulationResult) -> list[Plot | None]:
     """None of a series of one point."""
-    slices = _slices(result.points)
+    slices = time_slices(result.points, _MOST_SPOTS)
     each = len(slices[0]) if slices else 1
     said = (
         f"Each place of a curve is the mean of {each:,} samples, one every "
@@ -27,7 +27,7 @@ def time_plots(result: SimulationResult) -> list[Plot | None]:
     failed = [(at, "failure") for at, _ in result.failures[:1]]
     if len(result.failures) > 1:
         said += f" The first of {len(result.failures):,} failures is marked."
-    draw = _Drawing(slices, said, failed, *_unit(result.seconds))
+    draw = _Drawing(slices, said, failed, *time_unit(result.seconds))
     return [
         draw.plot(
             "Replicas", "replicas", compact,
@@ -89,14 +89,14 @@ class _Drawing:
         )  # fmt: skip
 
 
-def _unit(seconds: float) -> tuple[str, float]:
+def time_unit(seconds: float) -> tuple[str, float]:
     """In which a run of so many seconds is told, and how long that is."""
     if seconds >= 3 * 3600:
         return "h", 3600.0
     return ("min", 60.0) if seconds >= 240 else ("s", 1.0)
 
 
-def _slices(points: Sequence[Point]) -> list[Sequence[Point]]:
-    """Points in so many parts as a plot can show."""
-    each = -(-len(points) // _MOST_SPOTS) or 1
+def time_slices(points: Sequence[Point], most: int) -> list[Sequence[Point]]:
+    """Points in equal parts, at most so many; the last may be shorter."""
+    each = -(-len(points) // most) or 1
     return [points[at : at + each] for at in range(0, len(points), each)]

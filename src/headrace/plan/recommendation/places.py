@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.catalog import Catalog
@@ -13,6 +14,8 @@ from headrace.plan.recommendation.advice import is_server
 from headrace.plan.recommendation.breach import Breach, RuledOut
 from headrace.plan.recommendation.money import HourPrice, hour_price
 from headrace.plan.recommendation.question import Question
+from headrace.plan.this_hardware import CPU, named_hardware
+from headrace.telemetry.nvidia_cards import NvidiaCard
 
 # Programs for which commands are written, and kinds in which checkpoints are to be had.
 RUNTIMES = ("headrace", "vllm", "llama.cpp")
@@ -26,9 +29,10 @@ _FORMATS = {"fp8": "FP8", "awq": "AWQ", "gptq": "GPTQ", "nvfp4": "NVFP4"}
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Hardware that is looked at. row: of the device, None for this machine.
+    """Hardware that is looked at. row: of the device, None for this machine's CPU.
 
     counts: devices of a replica that are tried, rising. price: None where nobody states one.
+    here: devices that this machine has, which are all there are; None for what is rented or bought.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Site:
     row: Hardware | None
     counts: tuple[int, ...]
     price: HourPrice | None
+    here: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +53,38 @@ class Setting:
 
 
 def sites(
-    catalog: Catalog, question: Question, measured: bool
+    catalog: Catalog, question: Question, measured: bool, cards: Sequence[NvidiaCard] = ()
 ) -> tuple[list[Site], list[RuledOut]]:
     """The hardware that is named, else all that is priced (at the edge: all of the edge).
 
-    measured: whether limits of this machine are known; it is looked at then. Raises CatalogError
-    for a name that is none.
+    measured: whether limits of this machine's CPU are known; it is looked at then. cards: of this
+    machine; where the catalog has them, "this" is them. Raises CatalogError for a name that is
+    none.
     """
     found, out = [], []
-    named = list(question.hardware) or ([THIS] if measured else []) + [
-        row.id for row in catalog.hardware if row.made_of is None
-    ]
+    named = list(dict.fromkeys(question.hardware)) or [
+        *([THIS] if cards else ()), *([CPU] if measured else ()),
+        *(row.id for row in catalog.hardware if row.made_of is None),
+    ]  # fmt: skip
     for name in named:
-        if name == THIS:
+        known = named_hardware(catalog, name, None, cards)
+        if known.here:
+            site, breach = _cards_here(catalog, question, known.name, known.here)
+            if breach is None:
+                found.append(site)
+            else:
+                out.append(_out(site.title, breach))
+            continue
+        if known.name == THIS:
+            if any(one.row is None for one in found):
+                continue
             if not measured:
                 text = "nothing is measured of it: run `headrace bench machine`"
                 out.append(_out("this machine", Breach(rule="rule-hardware-known", text=text)))
                 continue
             found.append(
                 Site(name=THIS, title="this machine", row=None, counts=(1,),
-                     price=hour_price(catalog, None))
+                     price=hour_price(catalog, None), here=1)
             )  # fmt: skip
             continue
         row, counts = _device(catalog, name)
@@ -115,6 +132,19 @@ def settings(
 
 def _out(name: str, breach: Breach) -> RuledOut:
     return RuledOut(name=name, breaches=(breach,))
+
+
+def _cards_here(
+    catalog: Catalog, question: Question, id: str, many: int
+) -> tuple[Site, Breach | None]:
+    """The cards of this machine, paid for already; and why they cannot be taken."""
+    row = catalog.hardware[id]
+    site = Site(
+        name=f"{THIS}-{id}", title=f"{row.name} of this machine", row=row,
+        counts=tuple(count for count in _COUNTS if count <= many),
+        price=hour_price(catalog, None), here=many,
+    )  # fmt: skip
+    return site, _unfit(catalog, question, row)
 
 
 def _device(catalog: Catalog, name: str) -> tuple[Hardware, tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from headrace.plan.recommendation.remedies import BEFORE_PLANNING, Planner, reme
 from headrace.plan.recommendation.self_hosted import SelfHosted
 from headrace.plan.recommendation.size import PROXY
 from headrace.telemetry.machine import Machine
+from headrace.telemetry.nvidia_cards import NvidiaCard
 
 _NEAREST = 3
 # Of different models, before it is said that nothing near helps.
@@ -129,18 +130,23 @@ def recommend(
     *,
     machine: Machine | None = None,
     calibration: Found | None = None,
+    cards: Sequence[NvidiaCard] = (),
     order: Order = "balance",
     most: int = 10,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Recommendation:
-    """What to run. machine: what was measured of this one, calibration: of its engine; most:
-    options that are ranked.
+    """What to run. machine: what was measured of this one, calibration: of its engine; cards:
+    that it has; most: options that are ranked; progress: called with the models that were looked at
+    and all, once more from the beginning for each looser limit that is tried where nothing is left.
 
     Raises CatalogError for names that are none.
     """
-    hosted, able, options, ruled_out = _looked_at(catalog, question, machine, calibration)
+    hosted, able, options, ruled_out = _looked_at(
+        catalog, question, machine, calibration, cards, progress
+    )
 
     def plan(other: Question) -> tuple[bool, list[RuledOut]]:
-        _, _, left, out = _looked_at(catalog, other, machine, calibration)
+        _, _, left, out = _looked_at(catalog, other, machine, calibration, cards, progress)
         return bool(left), out
 
     three = alternatives(options)
@@ -182,17 +188,24 @@ def recommend(
 
 
 def _looked_at(
-    catalog: Catalog, question: Question, machine: Machine | None, calibration: Found | None
+    catalog: Catalog,
+    question: Question,
+    machine: Machine | None,
+    calibration: Found | None,
+    cards: Sequence[NvidiaCard],
+    progress: Callable[[int, int], None] | None,
 ) -> tuple[SelfHosted, list[Setting], list[Option], list[RuledOut]]:
     """Every combination: the options that are left, and what was ruled out."""
     is_calibrated = calibration is not None and calibration.calibration is not None
     models, out = open_models(catalog, question)
-    places, unfit = sites(catalog, question, machine is not None or is_calibrated)
+    places, unfit = sites(catalog, question, machine is not None or is_calibrated, cards)
     able, cannot = settings(catalog, question, places)
     hosted = SelfHosted(catalog, question, machine, calibration)
-    for model in models:
+    for done, model in enumerate(models, 1):
         for setting in able:
             hosted.look_at(model, setting)
+        if progress is not None:
+            progress(done, len(models))
     sold, unsold = api_options(catalog, question)
     ruled_out = [*out, *unfit, *cannot, *hosted.out, *unsold]
     return hosted, able, [*hosted.options, *sold], ruled_out

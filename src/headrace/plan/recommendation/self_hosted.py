@@ -190,7 +190,7 @@ class SelfHosted:
         devices = replica.place.devices * replicas
         month = None if price is None else month_of_devices("loose", price, devices).value
         return (
-            *slow, *_too_many(question, devices, setting.site.row is None),
+            *slow, *_too_many(question, devices, setting.site.here),
             *_too_dear(question, month),
         )  # fmt: skip
 
@@ -203,7 +203,7 @@ class SelfHosted:
         devices = replica.place.devices * replicas
         rate = question.rate / replicas
         latency = latency_at(replica.model, question, rate)
-        breaches = list(_too_many(question, devices, site.row is None))
+        breaches = list(_too_many(question, devices, site.here))
         id = _id(model, setting, replica.place.devices)
         month = None if site.price is None else month_of_devices(id, site.price, devices)
         breaches += _too_dear(question, None if month is None else month.value)
@@ -222,7 +222,8 @@ class SelfHosted:
             usable_share=replica.place.usable_share,
         )  # fmt: skip
         answers = self._answers(setting, replica.place.devices, in_flight)
-        chosen = Chosen(setting.runtime.id, setting.kind.id, site.name)
+        place = site.name if site.row is None else site.row.id
+        chosen = Chosen(setting.runtime.id, setting.kind.id, place)
         self._runs[id] = _Run(replica, rate, latency)
         return Option(
             id=id, name=_name(model, setting, replica.place.devices), model=model.row.id,
@@ -334,15 +335,15 @@ def _too_slow(limit: Limit, seen_s: float, allowed_s: float, option: str) -> Bre
     )
 
 
-def _too_many(question: Question, devices: int, this: bool) -> Iterator[Breach]:
-    most = 1 if this else question.max_devices
+def _too_many(question: Question, devices: int, here: int | None) -> Iterator[Breach]:
+    most = question.max_devices if here is None else min(here, question.max_devices)
     if devices > most:
         yield Breach(
             rule="rule-devices",
             text=f"{question.rate:g} requests/s take {devices:,} devices, {devices - most:,} more "
             f"than {most}",
             excess=devices / most - 1,
-            option="" if this else f"--max-devices {devices}",
+            option="" if here is not None and devices > here else f"--max-devices {devices}",
         )
 
 

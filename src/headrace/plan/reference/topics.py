@@ -108,6 +108,7 @@ _TOPICS = (
         (
             Part("APIs", "provider", columns.PROVIDER, "category", ("model-api", None)),
             Part("Rented GPUs", "provider", columns.PROVIDER, "category", ("gpu-rental",)),
+            Part("Servers of your own", "provider", columns.PROVIDER, "category", ("server",)),
         ),
     ),
     Topic(

@@ -115,10 +115,11 @@ class SimulationPlan:
         basis: Basis = "given"
         more: tuple[Input, ...] = ()
         low = high = seconds
-        if latency.source.startswith("from data sheet") and self.replica is not None:
+        if ": roofline of " in latency.source and self.replica is not None:
             model = self.replica.model
             setup = model.setup
-            basis = "data sheet"
+            of_sheet = setup.efficiencies.basis == "from data sheet"
+            basis = "data sheet" if of_sheet else "measured"
             more = (
                 *setup.device.inputs,
                 setup.efficiencies.bandwidth.as_input("bandwidth efficiency"),

@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[5] / "shared/assets/api-specs/bedrock/bedrock-runt
 @cache
 def _shapes() -> dict[str, Any]:
     if not FILE.exists():
-        pytest.skip("needs the description of the Bedrock Runtime API in ../shared/assets")
+        pytest.skip("needs api-specs/bedrock of the shared test assets")
     shapes: dict[str, Any] = json.loads(FILE.read_text())["shapes"]
     return shapes
 

@@ -29,7 +29,7 @@ FREE = frozenset(("Struct", "Value"))
 def described() -> dict[str, dict[str, str]]:
     """Messages by name, with the type of each field by its name in JSON."""
     if not FOLDER.exists():
-        pytest.skip("needs ../shared/assets/api-specs, which is not there")
+        pytest.skip("needs api-specs/gemini of the shared test assets")
     messages: dict[str, dict[str, str]] = {}
     for name in ("content.proto", "generative_service.proto", "safety.proto"):
         within: list[str] = []
@@ -115,7 +115,7 @@ def test_a_request_with_everything_is_as_described(model: str) -> None:
 
 def test_finish_reasons_of_the_description_are_all_known() -> None:
     if not FOLDER.exists():
-        pytest.skip("needs ../shared/assets/api-specs, which is not there")
+        pytest.skip("needs api-specs/gemini of the shared test assets")
     text = (FOLDER / "generative_service.proto").read_text()
     (body,) = re.findall(r"enum FinishReason \{(.*?)\n  \}", text, re.DOTALL)
     names = re.findall(r"^\s+([A-Z_]+) = \d+", body, re.MULTILINE)

@@ -45,7 +45,7 @@ def call(dialect: str = "openai_chat", **fields: Any) -> ChatCall:
 def assert_as_described(value: object, schema: str) -> None:
     """`value` is what Ollama's description calls `schema`; skips without the description."""
     if not _SPEC.exists():
-        pytest.skip("needs ../shared/assets/api-specs/ollama, which is not there")
+        pytest.skip("needs api-specs/ollama of the shared test assets")
     _validator(schema).validate(value)
 
 

@@ -54,7 +54,7 @@ def _nullable(node: Any) -> Any:
 def _schemas() -> dict[str, Any]:
     """The schemas of chat completions and all that they refer to, read once."""
     if not _FILE.exists():
-        pytest.skip("needs openai/openapi.yaml of ../shared/assets/api-specs, which is not there")
+        pytest.skip("needs api-specs/openai of the shared test assets")
     sections: dict[str, list[str]] = {}
     name = ""
     inside = False

@@ -97,6 +97,30 @@ def test_a_round_trip_keeps_what_has_no_line() -> None:
             {"prompt_tokens": 1, "completion_tokens": 1, "cost": {"total_cost": 0.5}},
             TokenUsage(input_tokens=1, output_tokens=1, cost_nusd=500_000_000),
         ),
+        (  # OpenRouter's fee, and what the vendor takes for a key of one's own
+            {
+                "prompt_tokens": 1,
+                "completion_tokens": 1,
+                "cost": 0.00001,
+                "is_byok": True,
+                "cost_details": {"upstream_inference_cost": 0.0003},
+            },
+            TokenUsage(input_tokens=1, output_tokens=1, cost_nusd=310_000),
+        ),
+        (
+            {"prompt_tokens": 1, "completion_tokens": 1, "cost": 0, "is_byok": True},
+            TokenUsage(input_tokens=1, output_tokens=1),
+        ),
+        (
+            {
+                "prompt_tokens": 1,
+                "completion_tokens": 1,
+                "cost": 0.5,
+                "is_byok": False,
+                "cost_details": {"upstream_inference_cost": 0.5},
+            },
+            TokenUsage(input_tokens=1, output_tokens=1, cost_nusd=500_000_000),
+        ),
         (
             {"prompt_tokens": 1, "completion_tokens": 1, "cost_in_usd_ticks": 25},
             TokenUsage(input_tokens=1, output_tokens=1, cost_nusd=2),

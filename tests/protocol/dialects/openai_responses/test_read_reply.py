@@ -8,6 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.dialects.openai_responses import CLIENT, PROVIDER
+from headrace.protocol.dialects.openai_responses.usage import (
+    read_usage,
+    usage_extra,
+    write_usage,
+)
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Opaque, Refusal, Signature, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
@@ -258,3 +263,14 @@ def test_any_response_is_read_or_damaged(items: Any, usage: Any, details: Any) -
     except DamagedReplyError:
         return
     json.loads(CLIENT.write_reply(got, read()))
+
+
+def test_a_key_of_ones_own_costs_the_vendors_bill_too() -> None:
+    usage = {
+        "input_tokens": 1, "output_tokens": 1, "cost": 0.00001, "is_byok": True,
+        "cost_details": {"upstream_inference_cost": 0.0003},
+    }  # fmt: skip
+    read = read_usage(usage)
+    assert read is not None and read.cost_nusd == 310_000
+    written = write_usage(read, usage_extra(usage))
+    assert written["cost"] == 0.00001 and read_usage(written) == read

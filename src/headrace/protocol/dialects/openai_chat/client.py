@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 from headrace.protocol.dialects.openai_chat import embeddings, read_call, write_failure, write_reply
@@ -12,6 +13,8 @@ from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
+
+NO_HEADERS: Final[Headers] = MappingProxyType({})
 
 
 class OpenAIChatClient:
@@ -39,7 +42,9 @@ class OpenAIChatClient:
         """The body of a reply with `status`."""
         return write_failure.write_failure(failure, request_id)
 
-    def read_embedding_call(self, body: bytes) -> EmbeddingCall:
+    def read_embedding_call(
+        self, body: bytes, path: str = "", headers: Headers = NO_HEADERS
+    ) -> EmbeddingCall:
         """Raises RequestError naming the field at fault."""
         return embeddings.read_embedding_call(body)
 

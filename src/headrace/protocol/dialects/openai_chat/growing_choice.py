@@ -41,6 +41,7 @@ from headrace.protocol.neutral.part import Part, Signature, Text, Thinking
 from headrace.protocol.neutral.reply import Finish
 
 _NO_THOUGHT = Thinking(text="")
+_PLAIN = frozenset({"role", "content"})
 
 
 class GrowingChoice:
@@ -91,6 +92,16 @@ class GrowingChoice:
     def take(self, choice: dict[str, Any], events: list[Event]) -> None:
         """A choice of a chunk. Raises DamagedStreamError."""
         delta = choice.get("delta")
+        if (
+            isinstance(delta, dict)
+            and _PLAIN.issuperset(delta)
+            and isinstance(delta.get("content"), str)
+            and not choice.get("logprobs")
+            and not choice.get("finish_reason")
+            and choice.keys() <= CHOICE
+        ):
+            self._say("text", delta["content"], events)  # nearly all of them
+            return
         if delta is None and self._numbers.next == 0:
             delta = choice.get("message")  # all in one chunk
         delta = mapping(delta)

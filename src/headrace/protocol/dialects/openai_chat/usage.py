@@ -2,7 +2,8 @@
 
 What others do differently: DeepSeek names cached tokens `prompt_cache_hit_tokens`, Moonshot
 `cached_tokens`; xAI counts thoughts in the total alone; OpenRouter says what it cost in dollars,
-xAI in ticks of 1e-10 dollars, Perplexity in an object; Groq repeats it in `x_groq`.
+xAI in ticks of 1e-10 dollars, Perplexity in an object; Groq repeats it in `x_groq`. With a key of
+one's own at OpenRouter (`is_byok`) `cost` is its fee alone, and the vendor's bill stands beside it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,15 @@ def _cost_nusd(usage: dict[str, Any]) -> int | None:
     scale: float = _NUSD
     if cost is None:
         cost, scale = usage.get("cost_in_usd_ticks"), 0.1
+    told = _nusd(cost, scale)
+    if told is None or usage.get("is_byok") is not True:
+        return told
+    vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"), _NUSD)
+    # Unknown what the vendor takes: the fee alone would be no bill.
+    return None if vendors is None else min(told + vendors, _MOST_NUSD)
+
+
+def _nusd(cost: Any, scale: float) -> int | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
         return None
     return round(min(max(cost * scale, 0), _MOST_NUSD))
@@ -109,8 +119,8 @@ def usage_extra(usage: dict[str, Any]) -> dict[str, Any]:
         details = left_over(mapping(usage.get(name)), known)
         if details:
             extra[name] = details
-    if isinstance(usage.get("cost"), dict):
-        extra["cost"] = usage["cost"]
+    if isinstance(usage.get("cost"), dict) or usage.get("is_byok") is True:
+        extra["cost"] = usage.get("cost")
     return extra
 
 

@@ -43,13 +43,17 @@ def read_usage(value: Any) -> TokenUsage | None:
         output_tokens=wrote - reasoning - spoken,
         reasoning_tokens=reasoning,
         output_audio_tokens=spoken,
-        cost_nusd=_cost_nusd(usage.get("cost")),
+        cost_nusd=_cost_nusd(usage),
     )
 
 
 def usage_extra(value: Any) -> dict[str, Any]:
     """What a usage object says beyond TokenUsage."""
-    return rest(mapping(value), _KNOWN)
+    usage = mapping(value)
+    extra = rest(usage, _KNOWN)
+    if usage.get("is_byok") is True:
+        extra["cost"] = usage.get("cost")
+    return extra
 
 
 def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
@@ -70,13 +74,22 @@ def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
         "output_tokens_details": wrote,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
-    if usage.cost_nusd is not None:
+    if usage.cost_nusd is not None and "cost" not in extra:
         written["cost"] = usage.cost_nusd / _NUSD
     return {**extra, **written}
 
 
-def _cost_nusd(cost: Any) -> int | None:
-    """OpenRouter's dollars."""
+def _cost_nusd(usage: dict[str, Any]) -> int | None:
+    """OpenRouter's dollars. With a key of one's own `cost` is its fee, and the vendor's bill
+    stands beside it."""
+    told = _nusd(usage.get("cost"))
+    if told is None or usage.get("is_byok") is not True:
+        return told
+    vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"))
+    return None if vendors is None else min(told + vendors, _MOST_NUSD)
+
+
+def _nusd(cost: Any) -> int | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
         return None
     return round(min(max(cost * _NUSD, 0), _MOST_NUSD))

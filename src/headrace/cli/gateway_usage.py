@@ -1,0 +1,141 @@
+"""`headrace gateway usage`: what was used, by whom, and what it cost."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.gateway_ledger import dollars, ledger_options, ledger_path
+from headrace.cli.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.gateway.ledger.usage import Usage
+
+# Files and pipes have no width; names are not broken over lines there.
+_WIDE_COLUMNS = 240
+# What spreadsheets take for the beginning of a formula; clients choose the names of models.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@click.command()
+@ledger_options
+@click.option(
+    "--by",
+    default="",
+    metavar="NAMES",
+    help="What to group by, with commas: day, month, organisation, team, user, key, model, "
+    "provider, target, dialect, operation, outcome. [default: all in one]",
+)
+@click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
+@click.option("--until", metavar="DAY", help="Up to the end of this day.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, every column.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each group.")
+def usage(
+    config: Path,
+    ledger: Path | None,
+    by: str,
+    since: str | None,
+    until: str | None,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Add up what requests took: tokens, cost, times, failures.
+
+    A cost is of the requests whose price is known; how many others there are stands beside it. The
+    gateway may run meanwhile.
+
+    \b
+    headrace gateway usage --by day,key
+    headrace gateway usage --by team,model --since 2026-11-01 --until 2026-11-30 --csv
+    """
+    from headrace.gateway.ledger.days import days_of
+    from headrace.gateway.ledger.schema import reading
+    from headrace.gateway.ledger.usage import groupings_of, usage_by
+
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json are two kinds of output; choose one")
+    names, days = groupings_of(by), days_of(since, until)
+    with reading(ledger_path(config, ledger)) as connection:
+        found = usage_by(connection, names, days)
+    if as_json:
+        for one in found:
+            click.echo(json.dumps(_fields(one)))
+    elif as_csv:
+        _write_csv(names, found)
+    else:
+        _print(names, found)
+
+
+def _fields(one: Usage) -> dict[str, Any]:
+    from headrace.gateway.ledger.usage import as_dict
+
+    return {**as_dict(one), "cost_usd": dollars(one.cost_nusd)}
+
+
+def _write_csv(names: Sequence[str], found: Sequence[Usage]) -> None:
+    from headrace.gateway.ledger.usage import Usage
+
+    columns = [*names, *(one for one in Usage.__struct_fields__ if one != "by"), "cost_usd"]
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    for one in found:
+        fields = _fields(one)
+        for name in names:
+            if fields[name].startswith(_FORMULAS):
+                fields[name] = "'" + fields[name]
+        writer.writerow(fields)
+
+
+def _print(names: Sequence[str], found: Sequence[Usage]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for title in ("requests", "failures", "tokens in", "cached", "tokens out", "cost USD",
+                  "unknown cost", "TTFT ms p50/p95", "total ms p50/p95", "overhead us p50/p99",
+                  "cache hits"):  # fmt: skip
+        table.add_column(title, justify="right")
+    for one in found:
+        read = (
+            one.input_tokens + one.cache_read_tokens + one.cache_write_tokens
+            + one.cache_write_1h_tokens + one.input_audio_tokens
+        )  # fmt: skip
+        written = one.output_tokens + one.reasoning_tokens + one.output_audio_tokens
+        table.add_row(
+            *(visible(one.by[name]) or "-" for name in names),
+            f"{one.requests:,}",
+            f"{one.failures:,}",
+            f"{read:,}",
+            f"{one.cache_read_tokens:,}",
+            f"{written:,}",
+            dollars(one.cost_nusd),
+            f"{one.unknown_cost:,}",
+            _pair(one.first_token_ms_p50, one.first_token_ms_p95),
+            _pair(one.total_ms_p50, one.total_ms_p95),
+            _pair(one.overhead_us_p50, one.overhead_us_p99),
+            f"{one.cache_hits:,}",
+        )
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDE_COLUMNS
+    console.print(table)
+    unknown = sum(one.unknown_cost for one in found)
+    if unknown:
+        click.echo(
+            f"the cost is without that of requests nobody knows the price of: {unknown:,} (give "
+            "their targets a price)"
+        )
+
+
+def _pair(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{low:,.0f} / {high:,.0f}"

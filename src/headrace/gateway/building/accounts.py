@@ -1,0 +1,183 @@
+"""Accounts of the file: groups, keys, and where they are counted and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.errors import ConfigError
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.alert import Alert
+from headrace.gateway.accounts.counters import Counters
+from headrace.gateway.accounts.key import RandomBytes, Secret, secret_of
+from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.accounts.records import Group, KeyRecord, Parent, Records
+from headrace.gateway.accounts.roster import Roster
+from headrace.gateway.accounts.sqlite_store import SqliteStore
+from headrace.gateway.accounts.terms import Budget, DataPolicy, Limits, Terms
+from headrace.gateway.settings.access import AccessSettings, KeySettings, TermsSettings
+from headrace.gateway.settings.secret import Sources, is_plain, read_secret
+from headrace.gateway.targets.target import NUSD_PER_USD
+
+
+def records_of(settings: AccessSettings, sources: Sources) -> Records:
+    """Groups and keys as accounts keep them. Raises ConfigError, with no key in it."""
+    groups: list[Group] = []
+    for name, organisation in settings.organisations.items():
+        terms = _terms(organisation)
+        groups.append(
+            Group(level="organisation", name=name, terms=terms, blocked=organisation.blocked)
+        )
+    for name, team in settings.teams.items():
+        parent = _parent(f"access.teams.{name}", organisation=team.organisation)
+        groups.append(
+            Group(level="team", name=name, parent=parent, terms=_terms(team), blocked=team.blocked)
+        )
+    for name, user in settings.users.items():
+        parent = _parent(f"access.users.{name}", organisation=user.organisation, team=user.team)
+        groups.append(
+            Group(level="user", name=name, parent=parent, terms=_terms(user), blocked=user.blocked)
+        )
+    keys = tuple(_key(name, one, sources) for name, one in settings.keys.items())
+    return Records(groups=tuple(groups), keys=keys)
+
+
+def check_access(settings: AccessSettings, sources: Sources) -> None:
+    """Raises ConfigError or AccountsError for what could not be started with; opens no store."""
+    configured = records_of(settings, sources)
+    if settings.store is None:  # else groups may be there
+        Roster(configured)
+
+
+def access_warnings(settings: AccessSettings) -> list[str]:
+    """What is right and yet hardly meant."""
+    given = {f"access.keys.{name}.key": one.key for name, one in settings.keys.items()}
+    given["access.master_key"] = settings.master_key
+    warnings = [
+        f"{field}: the secret stands in the file; write env:NAME or file:PATH"
+        for field, key in given.items()
+        if key is not None and is_plain(key)
+    ]
+    known = settings.keys or settings.master_key or settings.store
+    if settings.require_key and not known:
+        warnings.append(
+            "access: every request needs a key and there is none; add keys or a store, or write "
+            "require_key: false"
+        )
+    return warnings
+
+
+def _key(name: str, settings: KeySettings, sources: Sources) -> KeyRecord:
+    where = f"access.keys.{name}"
+    if (settings.key is None) == (settings.sha256 is None):
+        raise ConfigError(f"{where}: give key or sha256, one of them")
+    try:
+        secret = (
+            Secret(digest=settings.sha256)
+            if settings.sha256 is not None
+            else secret_of(read_secret(settings.key or "", sources).reveal())
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    parent = _parent(
+        where, organisation=settings.organisation, team=settings.team, user=settings.user
+    )
+    return KeyRecord(
+        id=name, secrets=(secret,), parent=parent, terms=_terms(settings),
+        blocked=settings.blocked,
+    )  # fmt: skip
+
+
+def _parent(
+    where: str,
+    *,
+    organisation: str | None = None,
+    team: str | None = None,
+    user: str | None = None,
+) -> Parent | None:
+    named = [one for one in (organisation, team, user) if one is not None]
+    if len(named) > 1:
+        raise ConfigError(f"{where}: it belongs to one group; what that belongs to is said there")
+    if user is not None:
+        return Parent("user", user)
+    if team is not None:
+        return Parent("team", team)
+    return None if organisation is None else Parent("organisation", organisation)
+
+
+def _terms(settings: TermsSettings) -> Terms:
+    return Terms(
+        models=settings.models,
+        limits=tuple(
+            Limits(rpm=one.rpm, tpm=one.tpm, concurrency=one.concurrency, model=one.models)
+            for one in settings.limits
+        ),
+        budgets=tuple(
+            Budget(
+                amount=round(one.usd * NUSD_PER_USD),
+                window=one.per,
+                calendar=one.calendar,
+                model=one.models,
+                thresholds=one.alerts,
+                unknown_price=one.unknown_price,
+            )
+            for one in settings.budgets
+        ),
+        tags=settings.tags,
+        data_policy=DataPolicy(
+            data_collection=settings.data_collection,
+            zero_retention=settings.zero_retention,
+            regions=settings.regions,
+        ),
+        when_stores_are_down=settings.when_stores_are_down,
+    )
+
+
+async def accounts_of(
+    settings: AccessSettings,
+    sources: Sources,
+    *,
+    now_ns: Callable[[], int],
+    random_bytes: RandomBytes,
+    on_alert: Callable[[Alert], None],
+) -> Accounts:
+    """Opened and started. Raises ConfigError, StoreError."""
+    configured = records_of(settings, sources)
+    store = None
+    if settings.store is not None:
+        store = await open_store(
+            sources.folder / settings.store, configured, now_ns=now_ns, random_bytes=random_bytes
+        )
+    accounts = Accounts(
+        _counters(settings, sources),
+        now_ns=now_ns,
+        random_bytes=random_bytes,
+        configured=configured,
+        store=store,
+        on_alert=on_alert,
+    )
+    await accounts.start()
+    return accounts
+
+
+async def open_store(
+    path: Path,
+    configured: Records,
+    *,
+    now_ns: Callable[[], int],
+    random_bytes: RandomBytes,
+) -> SqliteStore:
+    """The file of keys; groups of the configuration may be what its keys belong to."""
+    there = {Parent(one.level, one.name) for one in configured.groups}
+    return await SqliteStore.open(
+        path, now_ns=now_ns, random_bytes=random_bytes, parent_elsewhere=there.__contains__
+    )
+
+
+def _counters(settings: AccessSettings, sources: Sources) -> Counters:
+    if settings.redis is None:
+        return MemoryCounters()
+    from headrace.gateway.accounts.redis_counters import RedisCounters
+    from headrace.gateway.accounts.redis_link import connect
+
+    return RedisCounters(connect(read_secret(settings.redis, sources).reveal()))

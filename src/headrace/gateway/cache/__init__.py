@@ -1,0 +1,1 @@
+"""Answers that were given before, given again to the same request."""

@@ -1,0 +1,61 @@
+"""A tally that keeps the answer it counts, to be told again."""
+
+from __future__ import annotations
+
+from headrace.gateway.cache.kept import MOST_BYTES, is_worth_keeping
+from headrace.gateway.serving.tally import Tally
+from headrace.protocol.neutral.collect import Collector
+from headrace.protocol.neutral.event import CompletePart, Event, PartGrew
+from headrace.protocol.neutral.reply import ChatReply
+
+# A token's log probabilities, with the alternatives that are mostly asked for.
+_LOGPROB_BYTES = 100
+
+
+class RecordingTally(Tally):
+    """dialect: of the provider. What grows beyond what is kept of one answer is let go of."""
+
+    def __init__(self, input_tokens: int, dialect: str) -> None:
+        super().__init__(input_tokens)
+        self._collector: Collector | None = Collector(dialect)
+        self._size = 0
+        self._whole: ChatReply | None = None
+
+    def take(self, event: Event) -> None:
+        """See Tally."""
+        super().take(event)
+        if self._collector is None:
+            return
+        self._size += _size(event)
+        try:
+            if self._size > MOST_BYTES:
+                self._collector = None
+            else:
+                self._collector.take(event)
+        except ValueError:  # a reader that breaks the grammar of events
+            self._collector = None
+
+    def take_reply(self, reply: ChatReply) -> None:
+        """See Tally."""
+        super().take_reply(reply)
+        self._whole = reply
+
+    @property
+    def reply(self) -> ChatReply | None:
+        """What may be told again; None for what was cut, refused, damaged or too large."""
+        if not self.ended or self.failure is not None:
+            return None
+        whole = self._whole
+        if whole is None and self._collector is not None:
+            whole = self._collector.reply()
+        return whole if whole is not None and is_worth_keeping(whole) else None
+
+
+def _size(event: Event) -> int:
+    """About, in bytes of JSON."""
+    if isinstance(event, PartGrew):
+        return len(event.text) + _LOGPROB_BYTES * len(event.logprobs or ())
+    if isinstance(event, CompletePart):
+        value = event.value
+        return len(getattr(value, "text", "")) + len(getattr(value, "data", None) or "")
+    return 0

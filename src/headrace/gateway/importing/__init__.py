@@ -1,0 +1,1 @@
+"""Files of other gateways, read into ours."""

@@ -1,0 +1,353 @@
+"""LiteLLM's proxy config, as a gateway.yaml that does the same, and what of it does not carry over.
+
+Words: docs.litellm.ai, "Proxy config" (model_list, litellm_params), "Router settings" and
+"All settings". What is not known here is told, never left out in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from headrace.errors import ConfigError, shown
+
+# LiteLLM's prefix of a model -> kind of ours. Others are taken as they are, where the catalog has
+# a provider of that name.
+_KINDS = {
+    "openai": "openai",
+    "text-completion-openai": "openai",
+    "azure": "azure-openai",
+    "azure_ai": "azure-foundry",
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "vertex_ai": "google-vertex",
+    "vertex_ai_beta": "google-vertex",
+    "bedrock": "aws-bedrock",
+    "bedrock_converse": "aws-bedrock",
+    "cohere": "cohere",
+    "cohere_chat": "cohere",
+    "mistral": "mistral",
+    "groq": "groq",
+    "together_ai": "together",
+    "fireworks_ai": "fireworks",
+    "deepseek": "deepseek",
+    "deepinfra": "deepinfra",
+    "openrouter": "openrouter",
+    "xai": "xai",
+    "perplexity": "perplexity",
+    "cerebras": "cerebras",
+    "sambanova": "sambanova",
+    "nvidia_nim": "nvidia-api",
+    "huggingface": "huggingface-inference",
+    "databricks": "databricks",
+    "moonshot": "moonshot",
+    "dashscope": "alibaba",
+    "minimax": "minimax",
+    "novita": "novita",
+    "nebius": "nebius",
+    "hyperbolic": "hyperbolic",
+    "github": "github-models",
+    "ollama": "ollama-server",
+    "ollama_chat": "ollama-server",
+    "hosted_vllm": "vllm-server",
+    "vllm": "vllm-server",
+    "lm_studio": "lm-studio-server",
+    "llamafile": "llamafile",
+    "litellm_proxy": "litellm",
+    "ai21": "ai21",
+    "aiml": "aiml-api",
+    "siliconflow": "siliconflow",
+    "cloudflare": "cloudflare",
+    "baseten": "baseten",
+    "zai": "zai",
+}
+# Models without a prefix are told by LiteLLM by their names.
+_BY_NAME = (
+    ("gpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("chatgpt-", "openai"),
+    ("claude-", "anthropic"),
+    ("gemini-", "gemini"),
+    ("command-", "cohere"),
+    ("mistral-", "mistral"),
+)
+_STRATEGIES = {
+    "simple-shuffle": "weighted",
+    "least-busy": "least_busy",
+    "latency-based-routing": "latency",
+    "cost-based-routing": "price",
+    "usage-based-routing": "least_busy",
+    "usage-based-routing-v2": "least_busy",
+}
+_ADDRESS = ("api_base", "base_url")
+_PARAMETERS = {
+    "model", "api_base", "base_url", "api_key", "api_version", "weight", "order",
+    "max_parallel_requests", "timeout", "stream_timeout", "input_cost_per_token",
+    "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost",
+    "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_region_name",
+    "vertex_project", "vertex_location", "region_name", "tenant_id", "client_id", "client_secret",
+    "extra_headers", "organization", "mock_response",
+}  # fmt: skip
+_FALLBACKS = (
+    ("fallbacks", "fallbacks"),
+    ("context_window_fallbacks", "context_fallbacks"),
+    ("content_policy_fallbacks", "policy_fallbacks"),
+)
+
+
+class Imported(NamedTuple):
+    """settings: as our file has them. notes: what of theirs has no place in it, and what is meant
+    by something else."""
+
+    settings: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def import_litellm(loaded: Any) -> Imported:
+    """From a document that was read. Raises ConfigError for what is no config of LiteLLM's."""
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("model_list"), list):
+        raise ConfigError(
+            "model_list is missing: a config of LiteLLM's proxy lists its deployments there"
+        )
+    reader = _Reader()
+    for at, entry in enumerate(loaded["model_list"]):
+        reader.deployment(entry, f"model_list.{at}")
+    reader.router(_section(loaded, "router_settings"))
+    reader.library(_section(loaded, "litellm_settings"))
+    reader.general(_section(loaded, "general_settings"))
+    known = {"model_list", "router_settings", "litellm_settings", "general_settings"}
+    for name in loaded:
+        if name not in known:
+            reader.notes.append(f"{name}: not carried over")
+    return Imported(reader.settings(), tuple(dict.fromkeys(reader.notes)))
+
+
+def _section(loaded: dict[str, Any], name: str) -> dict[str, Any]:
+    found = loaded.get(name) or {}
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name} is {shown(found)}; `name: value` lines are expected")
+    return found
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._providers: dict[str, dict[str, Any]] = {}
+        self._models: dict[str, dict[str, Any]] = {}
+        self._top: dict[str, Any] = {}
+
+    def settings(self) -> dict[str, Any]:
+        """In the order in which people read them."""
+        return {"providers": self._providers, "models": self._models, **self._top}
+
+    def deployment(self, entry: Any, where: str) -> None:
+        """One entry of model_list."""
+        params = entry.get("litellm_params") if isinstance(entry, dict) else None
+        if not isinstance(params, dict) or not isinstance(params.get("model"), str):
+            raise ConfigError(f"{where}: litellm_params.model is missing")
+        if "mock_response" in params:
+            self.notes.append(f"{where}: a mock has no place here; it was left out")
+            return
+        prefix, model = _parts(params["model"])
+        target: dict[str, Any] = {"model": f"{self._provider(prefix, params, where)}/{model}"}
+        for theirs, ours in (("weight", "weight"), ("order", "order"),
+                             ("max_parallel_requests", "most_in_flight")):  # fmt: skip
+            if params.get(theirs) is not None:
+                target[ours] = params[theirs]
+        if price := _price(params, entry.get("model_info") or {}):
+            target["price"] = price
+        if params.get("timeout") is not None:
+            target["timeouts"] = {"first_token_s": params["timeout"]}
+        for name in ("rpm", "tpm"):
+            if params.get(name) is not None:
+                self.notes.append(
+                    f"{where}.{name}: LiteLLM shares load by it; here strategies look at what is "
+                    "under way (most_in_flight), and limits are of keys"
+                )
+        for name in params:
+            if name not in _PARAMETERS and name not in ("rpm", "tpm"):
+                self.notes.append(f"{where}.litellm_params.{name}: not carried over")
+        name = str(entry.get("model_name") or params["model"])
+        if "*" in name:
+            self.notes.append(
+                f"{where}: a wildcard ({name}); `provider/model` reaches any model of a provider"
+            )
+            return
+        self._models.setdefault(name, {"targets": []})["targets"].append(target)
+
+    def _provider(self, prefix: str, params: dict[str, Any], where: str) -> str:
+        """The name of the provider that has these credentials and this address."""
+        kind = _KINDS.get(prefix, prefix)
+        found: dict[str, Any] = {}
+        address = next((params[one] for one in _ADDRESS if params.get(one)), None)
+        if address is not None:
+            if str(address).startswith("os.environ/"):
+                self.notes.append(f"{where}.api_base: {address} is not read; write the address")
+            found["base_url"] = address
+        if params.get("api_key"):
+            found["api_key"] = [params["api_key"]]
+        for name in ("api_version", "extra_headers"):
+            if params.get(name):
+                found[{"extra_headers": "headers"}.get(name, name)] = params[name]
+        region = params.get("aws_region_name") or params.get("region_name")
+        if region:
+            found["region"] = region
+        if params.get("aws_access_key_id"):
+            found["aws"] = {
+                ours: params[theirs]
+                for theirs, ours in (
+                    ("aws_access_key_id", "access_key_id"),
+                    ("aws_secret_access_key", "secret_access_key"),
+                    ("aws_session_token", "session_token"),
+                )
+                if params.get(theirs)
+            }
+        if params.get("vertex_project"):
+            found["google"] = {
+                "project": params["vertex_project"],
+                "location": params.get("vertex_location") or "global",
+            }
+        if params.get("tenant_id"):
+            found["entra"] = {
+                name: params[name]
+                for name in ("tenant_id", "client_id", "client_secret")
+                if params.get(name)
+            }
+        base = kind
+        number = 1
+        while base in self._providers and self._same(base, kind, found) is False:
+            number += 1
+            base = f"{kind}-{number}"
+        if base != kind:
+            found["kind"] = kind
+        self._providers[base] = found
+        return base
+
+    def _same(self, name: str, kind: str, wanted: dict[str, Any]) -> bool:
+        there = {key: value for key, value in self._providers[name].items() if key != "kind"}
+        return there == wanted
+
+    def router(self, section: dict[str, Any]) -> None:
+        """router_settings."""
+        strategy = section.get("routing_strategy")
+        if strategy is not None:
+            ours = _STRATEGIES.get(str(strategy))
+            if ours is None:
+                self.notes.append(f"router_settings.routing_strategy: {shown(strategy)} is not "
+                                  "known; `weighted` was taken")  # fmt: skip
+            elif str(strategy).startswith("usage"):
+                self.notes.append("router_settings.routing_strategy: usage-based became least_busy")
+            if ours not in (None, "weighted"):
+                for model in self._models.values():
+                    model["strategy"] = ours
+        self._common(section, "router_settings")
+        breaker = {}
+        if section.get("cooldown_time") is not None:
+            breaker["cooldown_s"] = section["cooldown_time"]
+        if section.get("allowed_fails") is not None:
+            self.notes.append(
+                "router_settings.allowed_fails: here a share of a window's requests opens a "
+                "breaker (breaker.share, breaker.least)"
+            )
+        if breaker:
+            self._top["breaker"] = breaker
+        aliases = section.get("model_group_alias")
+        if isinstance(aliases, dict):
+            self._top["aliases"] = {
+                str(name): str(one.get("model") if isinstance(one, dict) else one)
+                for name, one in aliases.items()
+            }
+        known = {
+            "routing_strategy", "num_retries", "timeout", "cooldown_time", "allowed_fails",
+            "model_group_alias", "retry_after", "redis_host", "redis_port", "redis_password",
+            "redis_url", *(theirs for theirs, _ in _FALLBACKS),
+        }  # fmt: skip
+        self._redis(section, "router_settings")
+        self._unknown(section, known, "router_settings")
+
+    def library(self, section: dict[str, Any]) -> None:
+        """litellm_settings."""
+        if section.get("drop_params") is True:
+            self._top["drop_unsupported"] = True
+        self._common(section, "litellm_settings")
+        if section.get("request_timeout") is not None:
+            self._top.setdefault("timeouts", {})["total_s"] = section["request_timeout"]
+        known = {"drop_params", "num_retries", "request_timeout", "timeout", "set_verbose",
+                 *(theirs for theirs, _ in _FALLBACKS)}  # fmt: skip
+        self._unknown(section, known, "litellm_settings")
+
+    def general(self, section: dict[str, Any]) -> None:
+        """general_settings."""
+        access: dict[str, Any] = self._top.setdefault("access", {})
+        if section.get("master_key"):
+            access["master_key"] = section["master_key"]
+        else:
+            access["require_key"] = False
+        if section.get("database_url"):
+            access["store"] = "gateway.db"
+            self.notes.append(
+                "general_settings.database_url: keys are kept in the file access.store; those of "
+                "LiteLLM's database have to be made again (`headrace gateway keys create`)"
+            )
+        self._unknown(section, {"master_key", "database_url"}, "general_settings")
+
+    def _common(self, section: dict[str, Any], where: str) -> None:
+        if section.get("num_retries") is not None:
+            self._top["retries"] = {"attempts": min(20, int(section["num_retries"]) + 1)}
+        if section.get("timeout") is not None:
+            self._top.setdefault("timeouts", {})["first_token_s"] = section["timeout"]
+        for theirs, ours in _FALLBACKS:
+            for one in section.get(theirs) or ():
+                if not isinstance(one, dict):
+                    raise ConfigError(f"{where}.{theirs}: a fallback is `model: [models]`")
+                for model, others in one.items():
+                    if model not in self._models:
+                        self.notes.append(f"{where}.{theirs}: {model} is not in model_list")
+                        continue
+                    found = self._models[model].setdefault(ours, [])
+                    for other in others if isinstance(others, list) else [others]:
+                        if other in self._models and other not in found and other != model:
+                            found.append(other)
+                        elif other not in self._models:
+                            self.notes.append(f"{where}.{theirs}: {other} is not in model_list")
+
+    def _redis(self, section: dict[str, Any], where: str) -> None:
+        url = section.get("redis_url")
+        if url is None and section.get("redis_host"):
+            if section.get("redis_password"):
+                self.notes.append(f"{where}: put the address of Redis with its password into the "
+                                  "environment and write access.redis: env:NAME")  # fmt: skip
+                return
+            url = f"redis://{section['redis_host']}:{section.get('redis_port', 6379)}/0"
+        if url is not None:
+            self._top.setdefault("access", {})["redis"] = url
+
+    def _unknown(self, section: dict[str, Any], known: set[str], where: str) -> None:
+        self.notes += [f"{where}.{name}: not carried over" for name in section if name not in known]
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """LiteLLM's prefix and the provider's own name of the model."""
+    prefix, mark, model = text.partition("/")
+    if mark:
+        return prefix, model
+    for start, name in _BY_NAME:
+        if text.startswith(start):
+            return name, text
+    return "openai", text
+
+
+def _price(params: dict[str, Any], info: dict[str, Any]) -> dict[str, float]:
+    """Theirs is per token, ours per million."""
+    found = {}
+    for theirs, ours in (
+        ("input_cost_per_token", "input"),
+        ("output_cost_per_token", "output"),
+        ("cache_read_input_token_cost", "cache_read"),
+        ("cache_creation_input_token_cost", "cache_write"),
+    ):
+        value = params.get(theirs, info.get(theirs))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[ours] = round(value * 1e6, 9)
+    return found if {"input", "output"} <= set(found) else {}

@@ -1,0 +1,70 @@
+"""The ledger's file in the hands of the one thread that writes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from headrace.gateway.ledger.row import row_of
+from headrace.gateway.ledger.schema import COLUMN_NAMES, open_for_writing
+from headrace.gateway.serving.entry import Entry
+
+_INSERT = (
+    f"INSERT INTO requests ({', '.join(COLUMN_NAMES)}) "
+    f"VALUES ({', '.join('?' * len(COLUMN_NAMES))})"
+)
+_DELETE = (
+    "DELETE FROM requests WHERE number IN "
+    "(SELECT number FROM requests WHERE at_ms < ? ORDER BY at_ms LIMIT ?)"
+)
+
+
+class Writing(Protocol):
+    """What the ledger's thread writes to. All of it may raise sqlite3.Error and OSError."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """All of them or none."""
+
+    def delete_before(self, at_ms: int, most: int) -> int:
+        """Delete so many of the oldest requests that came before; how many there were."""
+
+    def close(self) -> None:
+        """Nothing more is written."""
+
+
+class LedgerFile:
+    """Raises LedgerError for a file that cannot be used, which is left as it is."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = open_for_writing(path)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """One transaction."""
+        with self._transaction():
+            # SQLite lets other threads run at each row, so the event loop waits for one at most.
+            self._connection.executemany(_INSERT, (row_of(one) for one in entries))
+
+    def delete_before(self, at_ms: int, most: int) -> int:
+        """The room in the file is used again; the file does not become smaller."""
+        with self._transaction():
+            return self._connection.execute(_DELETE, (at_ms, most)).rowcount
+
+    def close(self) -> None:
+        """The write-ahead log goes into the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,204 @@
+"""What was used: requests, tokens, cost and times, added up by what people ask for.
+
+Costs are exact sums of whole nano-dollars. What nobody knows the price of is counted beside them,
+so that a sum is never taken for all that was spent. A percentile is by nearest rank: the smallest
+value that so many per cent of the values do not exceed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.config.load import nearest
+from headrace.errors import ConfigError, shown
+from headrace.gateway.ledger.days import Days
+
+# Days and months are those of UTC.
+_GROUPINGS = {
+    "day": "strftime('%Y-%m-%d', at_ms / 1000, 'unixepoch')",
+    "month": "strftime('%Y-%m', at_ms / 1000, 'unixepoch')",
+    "organisation": "organisation",
+    "team": "team",
+    "user": "user",
+    "key": "key",
+    "model": "model",
+    "provider": "provider",
+    "target": "target",
+    "dialect": "dialect",
+    "operation": "operation",
+    "outcome": "outcome",
+}
+GROUPINGS = tuple(_GROUPINGS)
+
+_COUNTS = {
+    "requests": "1",
+    "answered": "outcome = 'answered'",
+    "cut": "outcome = 'cut'",
+    "failed": "outcome = 'failed'",
+    "refused": "outcome = 'refused'",
+    "client_gone": "outcome = 'client_gone'",
+    "cache_hits": "cache <> ''",
+    "prompt_cache_hits": "cache = '' AND cache_read_tokens > 0",
+    "estimated": "cache = '' AND usage_from = 'estimated'",
+    # A client that goes before an answer leaves nothing to count, and a provider may still bill it.
+    "unknown_cost": "cost_nusd IS NULL AND (usage_from <> 'none' OR outcome = 'client_gone')",
+}
+_SUMS = (
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "input_audio_tokens",
+    "input_audio_s",
+    "output_tokens",
+    "reasoning_tokens",
+    "output_audio_tokens",
+    "images",
+    "cost_nusd",
+)
+_PERCENTILES = (
+    # Without a stream the first token comes with the last.
+    ("first_token_ms", "stream", (50, 95)),
+    ("total_ms", "1", (50, 95)),
+    ("overhead_us", "1", (50, 99)),
+)
+_LOW_BITS = 32
+_LOW = 2**_LOW_BITS - 1
+# An answer from our own cache has the usage of when it was first given, which is counted there.
+_OF_PROVIDERS = "SUM(CASE WHEN cache = '' THEN LINE {} END)"
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """One group. by: what it is of, in the order asked for; "" where a request has no such thing.
+
+    requests: all of them, each in one of answered, cut, failed, refused and client_gone. estimated:
+    whose tokens no provider told. unknown_cost: that took something nobody knows the price of;
+    cost_nusd, in 1e-9 dollars, is of the others alone. cache_hits: answered from the gateway's own
+    cache, whose tokens are in no sum; prompt_cache_hits: where the provider read from its own.
+    Times are None where no request has one; first_token_ms (of streams) and total_ms are from its
+    arrival, overhead_us what was not spent waiting for a provider.
+    """
+
+    by: dict[str, str]
+    requests: int
+    answered: int
+    cut: int
+    failed: int
+    refused: int
+    client_gone: int
+    cache_hits: int
+    prompt_cache_hits: int
+    estimated: int
+    unknown_cost: int
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cache_write_1h_tokens: int
+    input_audio_tokens: int
+    input_audio_s: int
+    output_tokens: int
+    reasoning_tokens: int
+    output_audio_tokens: int
+    images: int
+    cost_nusd: int
+    first_token_ms_p50: float | None = None
+    first_token_ms_p95: float | None = None
+    total_ms_p50: float | None = None
+    total_ms_p95: float | None = None
+    overhead_us_p50: int | None = None
+    overhead_us_p99: int | None = None
+
+    @property
+    def failures(self) -> int:
+        """Where targets failed: no answer, or half of one."""
+        return self.failed + self.cut
+
+
+def groupings_of(text: str) -> tuple[str, ...]:
+    """Of names with commas between them. Raises ConfigError for one that there is not."""
+    names = tuple(one.strip() for one in text.split(",") if one.strip())
+    check_groupings(names)
+    return names
+
+
+def check_groupings(names: Sequence[str]) -> None:
+    """Raises ConfigError for a name that there is not, or that is there twice."""
+    for at, name in enumerate(names):
+        if name not in _GROUPINGS:
+            meant = nearest(name, GROUPINGS) or f"; there are {', '.join(GROUPINGS)}"
+            raise ConfigError(f"--by: {shown(name)} is nothing to group by{meant}")
+        if name in names[:at]:
+            raise ConfigError(f"--by: {name} is there twice; name it once")
+
+
+def usage_by(
+    connection: sqlite3.Connection, by: Sequence[str] = (), days: Days | None = None
+) -> list[Usage]:
+    """One for each group there is, in the order of their names; without `by` one for all, also if
+    there was no request. Raises ConfigError as `check_groupings`, and sqlite3.Error.
+    """
+    check_groupings(by)
+    where, values = _within(days or Days())
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in connection.execute(_totals(by, where), values):
+        found[row[: len(by)]] = _counted(row[len(by) :])
+    for measure, of, ranks in _PERCENTILES:
+        percentiles = _percentiles(by, f"{of} AND {where}", measure, ranks)
+        for row in connection.execute(percentiles, values):
+            names = (f"{measure}_p{rank}" for rank in ranks)
+            found[row[: len(by)]].update(zip(names, row[len(by) :], strict=True))
+    return [Usage(by=dict(zip(by, group, strict=True)), **found[group]) for group in sorted(found)]
+
+
+def as_dict(one: Usage) -> dict[str, Any]:
+    """Flat, with what it is of first: for JSON and CSV."""
+    told: Mapping[str, Any] = msgspec.structs.asdict(one)
+    return {**one.by, **{name: value for name, value in told.items() if name != "by"}}
+
+
+def _within(days: Days) -> tuple[str, list[int]]:
+    wanted = (("at_ms >= ?", days.since_ms), ("at_ms < ?", days.before_ms))
+    given = [(text, value) for text, value in wanted if value is not None]
+    where = " AND ".join(text for text, _ in given) or "1"
+    return where, [value for _, value in given]
+
+
+def _totals(by: Sequence[str], where: str) -> str:
+    counts = [f"COUNT(CASE WHEN {condition} THEN 1 END)" for condition in _COUNTS.values()]
+    # In halves, since SQLite fails where a sum leaves 64 bits and providers may tell anything.
+    sums = [
+        half.replace("LINE", name)
+        for name in _SUMS
+        for half in (_OF_PROVIDERS.format(f">> {_LOW_BITS}"), _OF_PROVIDERS.format(f"& {_LOW}"))
+    ]
+    groups = [_GROUPINGS[name] for name in by]
+    group = f" GROUP BY {', '.join(groups)}" if groups else ""
+    return f"SELECT {', '.join([*groups, *counts, *sums])} FROM requests WHERE {where}{group}"
+
+
+def _counted(values: Sequence[Any]) -> dict[str, int]:
+    found = dict(zip(_COUNTS, values, strict=False))
+    for at, name in enumerate(_SUMS):
+        high, low = values[len(_COUNTS) + 2 * at : len(_COUNTS) + 2 * at + 2]
+        found[name] = ((high or 0) << _LOW_BITS) + (low or 0)
+    return found
+
+
+def _percentiles(by: Sequence[str], where: str, measure: str, ranks: Sequence[int]) -> str:
+    """SQLite sorts on disk where memory is short, so that any number of rows will do."""
+    groups = [_GROUPINGS[name] for name in by]
+    within = f"PARTITION BY {', '.join(groups)} " if groups else ""
+    named = "".join(f"{one} AS by_{at}, " for at, one in enumerate(groups))
+    ranked = (
+        f"(SELECT {named}{measure} AS value, ROW_NUMBER() OVER ({within}ORDER BY {measure}) AS "
+        f"rank, COUNT(*) OVER ({within.rstrip()}) AS size FROM requests "
+        f"WHERE {measure} IS NOT NULL AND {where})"
+    )
+    chosen = [f"MAX(CASE WHEN rank = (size * {one} + 99) / 100 THEN value END)" for one in ranks]
+    names = [f"by_{at}" for at in range(len(groups))]
+    group = f" GROUP BY {', '.join(names)}" if names else ""
+    return f"SELECT {', '.join([*names, *chosen])} FROM {ranked}{group}"

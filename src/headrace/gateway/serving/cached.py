@@ -1,0 +1,125 @@
+"""A request at the cache: what it finds there, how that is told, and what it leaves."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.caller import Demand
+from headrace.gateway.accounts.reservation import Reservation
+from headrace.gateway.cache.cache import ResponseCache, Visit
+from headrace.gateway.cache.kept import Kept
+from headrace.gateway.cache.recording import RecordingTally
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.router import Router
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.serving.incoming import Incoming, Sink
+from headrace.gateway.serving.named import Names
+from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.reply_headers import PREFIX, cost_header, told_headers, visible
+from headrace.gateway.serving.tally import Tally
+from headrace.protocol.neutral.collect import replayed
+
+Header = tuple[str, str]
+
+
+class AtCache:
+    """kept: the answer that is given again, None while there is none. cache: None where the file
+    has it off; nothing is found and nothing kept then."""
+
+    def __init__(self, cache: ResponseCache | None, incoming: Incoming, prepared: Prepared) -> None:
+        self._cache = cache
+        self._incoming = incoming
+        self._prepared = prepared
+        self._visit: Visit | None = None
+        self.kept: Kept | None = None
+
+    async def find(self, ask: Ask, router: Router) -> bool:
+        """Whether there is an answer. Raises RequestError for a `cache` that cannot be read."""
+        if self._cache is None:
+            return False
+        visit = self._visit = self._cache.visit(self._incoming, ask, router)
+        kept = await self._cache.find(visit)
+        if kept is None:
+            return False
+        try:
+            _ = self._prepared.call
+        except RequestError:
+            return False  # passed on unread, it may be answered; told from here, it cannot be
+        self.kept = kept
+        return True
+
+    async def hold(self, accounts: Accounts | None, ask: Ask) -> Reservation | None:
+        """Limits on requests count an answer from the cache; budgets, limits on tokens and on
+        requests at once do not."""
+        caller = self._incoming.caller
+        if accounts is None or caller is None:
+            return None
+        rates = tuple(one for one in caller.meters if one.limit_name == "rpm")
+        demand = Demand(model=ask.wanted.models[0], most_cost_nusd=0)
+        return await accounts.reserve(msgspec.structs.replace(caller, meters=rates), demand)
+
+    async def answer(self, sink: Sink, now_s: float, overhead_us: int) -> None:
+        """All of it; a stream in one piece."""
+        kept, incoming = self.kept, self._incoming
+        assert kept is not None
+        side, call = incoming.side, self._prepared.call
+        model = kept.target.partition("/")[2]
+        reply = Names(model, incoming.id, int(kept.at_s)).reply(kept.reply)
+        headers = [
+            *told_headers(incoming.id, None, 0, overhead_us, kept.ignored),
+            (PREFIX + "provider", visible(kept.provider)),
+            (PREFIX + "target", visible(kept.target)),
+            (PREFIX + "model", visible(kept.model)),
+            (PREFIX + "cache", "hit"),
+            ("age", str(int(kept.age_s(now_s)))),
+            cost_header(0),
+        ]
+        if incoming.stream:
+            writer = side.stream_writer(call)
+            body = b"".join(writer.write(event) for event in replayed(reply))
+            kind = side.stream_type()
+            headers += [("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+        else:
+            body = side.write_reply(reply, call)
+            kind = "application/json"
+            headers.append(("content-length", str(len(body))))
+        await sink.start(200, [("content-type", kind), *headers])
+        await sink.write(body)
+        await sink.end()
+
+    def headers(self) -> list[Header]:
+        """Of an answer that does not come from it."""
+        return [(PREFIX + "cache", "store-off" if self._visit is None else self._visit.state)]
+
+    def entry(self, entry: Entry) -> Entry:
+        """The ledger's line of an answer from here: by whom it was given first."""
+        kept = self.kept
+        assert kept is not None
+        return msgspec.structs.replace(
+            entry, cache="hit", target=kept.target, provider=kept.provider
+        )
+
+    def tally(self, input_tokens: int, opened: Opened) -> Tally:
+        """One that remembers what it counts, where the answer is to be kept."""
+        if self._visit is None or self._visit.key is None:
+            return Tally(input_tokens)
+        return RecordingTally(input_tokens, opened.candidate.target.provider.side.name)
+
+    def keep(self, opened: Opened, tally: Tally, now_s: float) -> None:
+        """An answer that reached the client whole, for the next time."""
+        reply = tally.reply if isinstance(tally, RecordingTally) else None
+        if self._cache is None or self._visit is None or reply is None:
+            return
+        target = opened.candidate.target
+        kept = Kept(
+            reply=reply,
+            at_s=now_s,
+            model=opened.candidate.model,
+            target=target.name,
+            provider=target.provider.name,
+            ignored=opened.ready.dropped,
+        )
+        self._cache.keep(self._visit, kept)

@@ -1,0 +1,24 @@
+"""Where what every request took is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every request took, in one SQLite file; without a path nothing is kept."""
+
+    path: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(
+            description="The file, from the folder of this one; made where there is none. Taken "
+            "at the start."
+        ),
+    ] = None
+    retention_days: Annotated[
+        Annotated[int, Meta(ge=1, le=36_500)] | None,
+        Meta(description="Older requests are deleted; null keeps all."),
+    ] = 90

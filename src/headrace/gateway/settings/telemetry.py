@@ -1,0 +1,39 @@
+"""What the gateway tells of itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The log on standard error, with a line per request at level info; taken at the start."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="What is logged: this and worse."),
+    ] = "info"
+    format: Annotated[
+        Literal["text", "json"], Meta(description="Lines for people, or JSON objects for machines.")
+    ] = "text"
+
+
+class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Spans of OpenTelemetry (`pip install 'headrace[otel]'`), and the trace of a client."""
+
+    endpoint: Annotated[
+        str | None,
+        Meta(
+            description="Collector that spans are sent to by OTLP over HTTP, as "
+            "http://localhost:4318; none are made without it."
+        ),
+    ] = None
+    pass_on: Annotated[
+        Literal["own", "all", "none"],
+        Meta(
+            description="Which providers are sent `traceparent`: those on this machine or in a "
+            "private network, all, or none."
+        ),
+    ] = "own"

@@ -1,0 +1,34 @@
+"""/metrics in Prometheus's text format; the library is imported at the first scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from headrace.gateway.telemetry.live_collector import LiveCollector
+from headrace.gateway.telemetry.standing import Standing
+from headrace.telemetry.series import CounterSeries, HistogramSeries
+from headrace.telemetry.series_collector import SeriesCollector
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Exposition:
+    """Of one process."""
+
+    def __init__(
+        self,
+        series: Iterable[CounterSeries | HistogramSeries],
+        standing: Callable[[], Standing],
+        in_flight: Callable[[], int],
+    ) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(SeriesCollector(series))
+        self._registry.register(LiveCollector(standing, in_flight))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """Everything there is."""
+        return generate_latest(self._registry)

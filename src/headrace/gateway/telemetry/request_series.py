@@ -1,0 +1,209 @@
+"""Metrics of requests, from the lines of the ledger.
+
+Names with `gen_ai_` are OpenTelemetry's for generative AI, with Envoy AI Gateway's attribute
+`gen_ai.original_model` (what the client asked for) beside `gen_ai.request.model` (what the
+provider was asked for). Their bounds are those the conventions give.
+"""
+
+from __future__ import annotations
+
+from headrace.gateway.serving.entry import AttemptEntry, Entry
+from headrace.gateway.telemetry.names import NO_NAMES, Names
+from headrace.protocol.neutral.usage import TokenUsage
+from headrace.telemetry import buckets
+from headrace.telemetry.series import CounterSeries, HistogramSeries
+
+# From 25 microseconds, below which nothing in Python is, to what only a starved machine takes.
+OVERHEAD_S = (
+    0.000025, 0.00005, 0.0001, 0.00015, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002,
+    0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0,
+)  # fmt: skip
+GEN_AI_TOKENS = tuple(float(4**power) for power in range(14))
+GEN_AI_DURATION_S = tuple(round(0.01 * 2**power, 2) for power in range(14))
+GEN_AI_FIRST_TOKEN_S = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip
+GEN_AI_PER_TOKEN_S = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5,
+)  # fmt: skip
+LINES = (
+    "input", "cache_read", "cache_write", "cache_write_1h", "input_audio", "output", "reasoning",
+    "output_audio",
+)  # fmt: skip
+"""Kinds of tokens that are billed apart; each token is in one of them."""
+
+_GEN_AI = (
+    "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_original_model",
+    "gen_ai_request_model",
+)  # fmt: skip
+
+
+class RequestSeries:
+    """names: of the configuration of the moment; put another in its place when that changes."""
+
+    def __init__(self, names: Names = NO_NAMES) -> None:
+        self.names = names
+        model = ("model", "target")
+        self.requests = CounterSeries(
+            "headrace:gateway_requests",
+            "Requests that were routed, by what became of them and the reply's status.",
+            ("model", "provider", "target", "outcome", "status"),
+        )
+        self.attempts = CounterSeries(
+            "headrace:gateway_attempts", "Requests sent to targets.", ("target",)
+        )
+        self.failures = CounterSeries(
+            "headrace:gateway_attempt_failures",
+            "Of these, those that failed, by kind of failure.",
+            ("target", "kind"),
+        )
+        self.tokens = CounterSeries(
+            "headrace:gateway_tokens",
+            "Tokens by what they are billed as; each is in one line.",
+            ("target", "line"),
+        )
+        self.estimated = CounterSeries(
+            "headrace:gateway_estimated_requests",
+            "Requests whose tokens are an estimate, as the provider did not tell them.",
+            model,
+        )
+        self.cost = CounterSeries(
+            "headrace:gateway_cost_nanodollars",
+            "What requests cost, in whole nano-dollars (1e-9 USD).",
+            model,
+        )
+        self.unpriced = CounterSeries(
+            "headrace:gateway_cost_unknown_requests",
+            "Answered requests whose price nobody knows; they are in no sum of costs.",
+            model,
+        )
+        self.cache_hits = CounterSeries(
+            "headrace:gateway_cache_hits",
+            "Requests that a cache of the gateway answered, by which.",
+            ("model", "cache"),
+        )
+        self.first_token = HistogramSeries(
+            "headrace:gateway_time_to_first_token_seconds",
+            "From a request's arrival to its first content.",
+            ("model",),
+            buckets.TIME_TO_FIRST_TOKEN_S,
+        )
+        self.total = HistogramSeries(
+            "headrace:gateway_request_seconds",
+            "From a request's arrival to its end.",
+            ("model",),
+            buckets.REQUEST_S,
+        )
+        self.overhead = HistogramSeries(
+            "headrace:gateway_overhead_seconds",
+            "The gateway's own share of a request: what was not spent waiting for others.",
+            (),
+            OVERHEAD_S,
+        )
+        self.gen_ai_tokens = HistogramSeries(
+            "gen_ai_client_token_usage",
+            "Input and output tokens per request.",
+            (*_GEN_AI, "gen_ai_token_type"),
+            GEN_AI_TOKENS,
+        )
+        self.gen_ai_duration = HistogramSeries(
+            "gen_ai_server_request_duration",
+            "Seconds per request, failed ones with error_type.",
+            (*_GEN_AI, "error_type"),
+            GEN_AI_DURATION_S,
+        )
+        self.gen_ai_first = HistogramSeries(
+            "gen_ai_server_time_to_first_token",
+            "Seconds to the first token of streams.",
+            _GEN_AI,
+            GEN_AI_FIRST_TOKEN_S,
+        )
+        self.gen_ai_per_token = HistogramSeries(
+            "gen_ai_server_time_per_output_token",
+            "Seconds per output token after the first, of streams whose provider counts tokens.",
+            _GEN_AI,
+            GEN_AI_PER_TOKEN_S,
+        )
+
+    def all(self) -> tuple[CounterSeries | HistogramSeries, ...]:
+        """In the order in which they are told."""
+        return (
+            self.requests, self.attempts, self.failures, self.tokens, self.estimated, self.cost,
+            self.unpriced, self.cache_hits, self.first_token, self.total, self.overhead,
+            self.gen_ai_tokens, self.gen_ai_duration, self.gen_ai_first, self.gen_ai_per_token,
+        )  # fmt: skip
+
+    def take(self, entry: Entry) -> None:
+        """A request is over."""
+        names = self.names
+        model, target = names.model(entry.model), names.target(entry.target)
+        self.requests.add(
+            (model, entry.provider or "", target, entry.outcome, str(entry.status or 499))
+        )
+        if entry.cache:
+            self.cache_hits.add((model, entry.cache))
+        for one in entry.attempts:
+            self._attempt(one)
+        self.total.observe((model,), entry.total_ms * 1e-3)
+        self.overhead.observe((), entry.overhead_us * 1e-6)
+        if entry.first_token_ms is not None:
+            self.first_token.observe((model,), entry.first_token_ms * 1e-3)
+        if entry.usage is not None:
+            self._bill(entry, entry.usage, (model, target))
+        self._gen_ai(entry, model, target)
+
+    def _attempt(self, one: AttemptEntry) -> None:
+        target = self.names.target(one.target)
+        self.attempts.add((target,))
+        if one.failure is not None:
+            self.failures.add((target, one.failure))
+
+    def _bill(self, entry: Entry, usage: TokenUsage, labels: tuple[str, str]) -> None:
+        for line, count in zip(LINES, tokens_by_line(usage), strict=True):
+            if count:
+                self.tokens.add((labels[1], line), count)
+        if entry.usage_from == "estimated":
+            self.estimated.add(labels)
+        if entry.cost_nusd is None:
+            self.unpriced.add(labels)
+        else:
+            self.cost.add(labels, entry.cost_nusd)
+
+    def _gen_ai(self, entry: Entry, model: str, target: str) -> None:
+        names = self.names
+        provider = "" if entry.provider is None else names.vendor(entry.provider)
+        asked = "" if entry.target is None else names.model_of_target(entry.target)
+        labels = (entry.operation, provider, model, asked)
+        self.gen_ai_duration.observe((*labels, error_type(entry)), entry.total_ms * 1e-3)
+        usage = entry.usage
+        if usage is None:
+            return
+        self.gen_ai_tokens.observe((*labels, "input"), usage.prompt_tokens)
+        self.gen_ai_tokens.observe((*labels, "output"), usage.completion_tokens)
+        if not entry.stream or entry.first_token_ms is None:
+            return
+        self.gen_ai_first.observe(labels, entry.first_token_ms * 1e-3)
+        after = usage.completion_tokens - 1
+        if entry.usage_from == "provider" and entry.outcome == "answered" and after > 0:
+            lasted_s = (entry.total_ms - entry.first_token_ms) * 1e-3
+            self.gen_ai_per_token.observe(labels, lasted_s / after)
+
+
+def tokens_by_line(usage: TokenUsage) -> tuple[int, ...]:
+    """In the order of LINES."""
+    return (
+        usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
+        usage.cache_write_1h_tokens, usage.input_audio_tokens, usage.output_tokens,
+        usage.reasoning_tokens, usage.output_audio_tokens,
+    )  # fmt: skip
+
+
+def error_type(entry: Entry) -> str:
+    """OpenTelemetry's `error.type`: "" for what is none, else the last failure's kind where a
+    provider's is to blame, else the status."""
+    if entry.outcome == "answered":
+        return ""
+    if entry.outcome in ("cut", "client_gone"):
+        return entry.outcome
+    failed = [one.failure for one in entry.attempts if one.failure is not None]
+    return failed[-1] if failed else str(entry.status)

@@ -1,0 +1,111 @@
+"""How the gateway stands: its models, targets, providers and accounts, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headrace.gateway.accounts.accounts import Accounts, AccountsState
+from headrace.gateway.routing.router import Router
+from headrace.gateway.targets.auth import InTurn
+from headrace.gateway.targets.health import State
+from headrace.gateway.targets.provider import Provider
+from headrace.gateway.targets.target import Target
+
+
+class TargetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """usable: whether its breaker and its provider's keys would let a request through; one that has
+    as many requests as it may have is busy and usable. for_s: until it is, where that is known."""
+
+    target: str
+    usable: bool
+    breaker: State
+    in_flight: int
+    for_s: float | None = None
+    first_token_s: float | None = None
+    tokens_per_s: float | None = None
+    last_failure: str | None = None
+
+
+class ModelStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """usable: whether one of its targets is; its fallbacks are models of their own."""
+
+    usable: bool
+    targets: tuple[TargetStanding, ...]
+
+
+class ProviderStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """keys: credentials used in turn, 0 where none are needed; resting ones were refused or asked
+    too much. connections: at work and at rest."""
+
+    keys: int
+    resting_keys: int
+    connections: int
+    resting_connections: int
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """By name. ready: whether a model has a usable target, or, in a file without models, a
+    provider a usable key. accounts: None where nobody is counted."""
+
+    ready: bool
+    models: dict[str, ModelStanding]
+    providers: dict[str, ProviderStanding]
+    accounts: AccountsState | None
+
+
+def standing(
+    router: Router,
+    providers: Mapping[str, Provider],
+    accounts: Accounts | None,
+    now_s: float,
+) -> Standing:
+    """now_s: of the clock that targets are told times of."""
+    models = {}
+    for name, route in router.routes.items():
+        targets = tuple(_target(one, now_s) for one in route.targets)
+        models[name] = ModelStanding(usable=any(one.usable for one in targets), targets=targets)
+    if models:
+        ready = any(one.usable for one in models.values())
+    else:
+        ready = any(one.auth.rests_s(now_s) <= 0 for one in providers.values())
+    return Standing(
+        ready=ready,
+        models=models,
+        providers={name: _provider(one, now_s) for name, one in providers.items()},
+        accounts=None if accounts is None else accounts.describe(),
+    )
+
+
+def _target(target: Target, now_s: float) -> TargetStanding:
+    health = target.health
+    state = health.state(now_s)
+    for_s = target.provider.auth.rests_s(now_s)
+    if state == "open":
+        for_s = max(for_s, health.closed_for_s(now_s))
+    return TargetStanding(
+        target=target.name,
+        usable=for_s <= 0,
+        breaker=state,
+        in_flight=health.in_flight,
+        for_s=round(for_s, 3) if for_s > 0 else None,
+        first_token_s=_rounded(health.first_token_s),
+        tokens_per_s=_rounded(health.tokens_per_s),
+        last_failure=health.last_failure,
+    )
+
+
+def _provider(provider: Provider, now_s: float) -> ProviderStanding:
+    auth = provider.auth
+    keys, resting = auth.count(now_s) if isinstance(auth, InTurn) else (0, 0)
+    return ProviderStanding(
+        keys=keys,
+        resting_keys=resting,
+        connections=provider.pool.connections,
+        resting_connections=provider.pool.resting,
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,157 @@
+"""Whether requests are traced, and which providers hear of a client's trace (W3C Trace Context).
+
+Without an address for spans nothing is recorded: a client's `traceparent` is passed on as it came.
+With one it names the span of the attempt. OpenTelemetry is imported only then.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, Protocol
+
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.targets.provider import Provider
+from headrace.gateway.targets.target import Target
+from headrace.protocol.neutral.failure import Failure
+
+PassOn = Literal["own", "all", "none"]
+Headers = tuple[tuple[str, str], ...]
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+# What the specification asks to be passed on at least.
+_MOST_STATE_CHARS = 512
+# Names that no public address has.
+_OWN_ENDINGS = (".local", ".internal", ".lan", ".home.arpa")
+
+
+class AttemptTrace(Protocol):
+    """One request to a target; over when its request is, if not before."""
+
+    @property
+    def headers(self) -> Headers:
+        """What the provider is sent of the trace."""
+
+    def failed(self, failure: Failure) -> None:
+        """It did not answer."""
+
+
+class RequestTrace(Protocol):
+    """One request of a client."""
+
+    def attempt(self, target: Target) -> AttemptTrace:
+        """A target is asked."""
+
+    def ended(self, entry: Entry) -> None:
+        """It is over."""
+
+
+class Moment(NamedTuple):
+    """A moment of Unix time and the same of a monotonic clock, in nanoseconds."""
+
+    wall_ns: int
+    monotonic_ns: int
+    clock_ns: Callable[[], int]
+
+    def now_ns(self) -> int:
+        """Unix time now, by the monotonic clock."""
+        return self.wall_ns + self.clock_ns() - self.monotonic_ns
+
+
+class SpanMaker(Protocol):
+    """Makes spans and sends them; never waits and never raises."""
+
+    def began(
+        self, incoming: Incoming, passes_to: Callable[[Provider], bool], arrived: Moment
+    ) -> RequestTrace:
+        """A request came."""
+
+    def close(self, within_s: float = 0.0) -> None:
+        """Send what is left, and wait so long for it."""
+
+
+class Tracing:
+    """pass_on: to which providers a trace is passed on: those one runs oneself (on this machine or
+    in a private network), all, or none. endpoint: where `spans` go."""
+
+    def __init__(
+        self,
+        pass_on: PassOn = "own",
+        spans: SpanMaker | None = None,
+        endpoint: str | None = None,
+    ) -> None:
+        self._pass_on = pass_on
+        self.spans = spans
+        self.endpoint = endpoint
+
+    def began(self, incoming: Incoming, arrived: Moment) -> RequestTrace:
+        """A request came at that moment."""
+        if self.spans is not None:
+            return self.spans.began(incoming, self.passes_to, arrived)
+        if self._pass_on == "none" or "traceparent" not in incoming.headers:
+            return UNTRACED
+        headers = trace_headers(incoming.headers)
+        return _PassedOn(headers, self.passes_to) if headers else UNTRACED
+
+    def passes_to(self, provider: Provider) -> bool:
+        """Whether a provider is told of traces."""
+        return self._pass_on == "all" or (self._pass_on == "own" and is_own(provider))
+
+
+def trace_headers(headers: Mapping[str, str]) -> Headers:
+    """A client's, if they are what the specification says; a state without a parent is none."""
+    parent = headers.get("traceparent", "").strip()
+    if not _TRACEPARENT.fullmatch(parent):
+        return ()
+    state = headers.get("tracestate", "").strip()
+    if 0 < len(state) <= _MOST_STATE_CHARS and state.isascii() and state.isprintable():
+        return (("traceparent", parent), ("tracestate", state))
+    return (("traceparent", parent),)
+
+
+def is_own(provider: Provider) -> bool:
+    """Whether it is on this machine, or at an address or a name of a private network."""
+    host = provider.base.origin.host.rstrip(".").lower()
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_private
+    except ValueError:
+        return "." not in host or host.endswith(_OWN_ENDINGS)
+
+
+class _Untraced:
+    headers: Headers = ()
+
+    def attempt(self, target: Target) -> AttemptTrace:
+        return self
+
+    def failed(self, failure: Failure) -> None:
+        pass
+
+    def ended(self, entry: Entry) -> None:
+        pass
+
+
+class _Told:
+    def __init__(self, headers: Headers) -> None:
+        self.headers = headers
+
+    def failed(self, failure: Failure) -> None:
+        pass
+
+
+class _PassedOn:
+    def __init__(self, headers: Headers, passes_to: Callable[[Provider], bool]) -> None:
+        self._headers = headers
+        self._passes_to = passes_to
+
+    def attempt(self, target: Target) -> AttemptTrace:
+        return _Told(self._headers) if self._passes_to(target.provider) else UNTRACED
+
+    def ended(self, entry: Entry) -> None:
+        pass
+
+
+UNTRACED = _Untraced()
+NOT_TRACED = Tracing("none")

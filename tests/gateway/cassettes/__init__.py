@@ -1,0 +1,1 @@
+"""Recorded replies of real providers, played back through a whole gateway."""

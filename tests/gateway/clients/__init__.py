@@ -1,0 +1,1 @@
+"""Vendors' own Python packages against a gateway on a real socket."""

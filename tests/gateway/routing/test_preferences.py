@@ -1,0 +1,215 @@
+"""What a client may say of where its request goes, and who is left out by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.errors import RequestError
+from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.preferences import read_wanted
+from headrace.gateway.targets.target import NUSD_PER_USD, Price
+from tests.gateway.routing.parts import (
+    A,
+    B,
+    C,
+    asking,
+    left_out,
+    names,
+    provider,
+    route,
+    router,
+    target,
+)
+
+
+def test_provider_order_comes_first_and_the_rest_after() -> None:
+    one = router(route("m", A, B, C, strategy="ordered"))
+    decision = one.decide(asking(provider={"order": ["c", "B/M"]}), 0.0)
+    assert names(decision) == ["c/m", "b/m", "a/m"]
+    assert decision.candidates[0].reasons[0] == "number 1 of provider.order"
+    decision = one.decide(asking(provider={"order": ["c"], "allow_fallbacks": False}), 0.0)
+    assert names(decision) == ["c/m"]
+    assert set(left_out(decision)) == {"a/m", "b/m"}
+    assert "allow_fallbacks is false" in left_out(decision)["a/m"]
+    decision = one.decide(asking(provider={"order": ["nobody"], "allow_fallbacks": False}), 0.0)
+    assert names(decision) == []
+
+
+def test_allow_fallbacks_alone_keeps_the_first() -> None:
+    one = router(route("m", A, B, C, strategy="ordered"))
+    decision = one.decide(asking(provider={"allow_fallbacks": False}), 0.0)
+    assert names(decision) == ["a/m"]
+    assert left_out(decision) == dict.fromkeys(("b/m", "c/m"), "allow_fallbacks is false")
+
+
+@pytest.mark.parametrize(
+    ("preferences", "expected", "why"),
+    [
+        ({"only": ["a", "C"]}, ["a/m", "c/m"], "it is not in provider.only"),
+        ({"only": ["b/m"]}, ["b/m"], "it is not in provider.only"),
+        ({"ignore": ["b"]}, ["a/m", "c/m"], "it is in provider.ignore"),
+        ({"only": ["a", "b"], "ignore": ["a"]}, ["b/m"], "it is in provider.ignore"),
+    ],
+)
+def test_only_and_ignore(preferences: Any, expected: list[str], why: str) -> None:
+    one = router(route("m", A, B, C, strategy="ordered"))
+    decision = one.decide(asking(provider=preferences), 0.0)
+    assert names(decision) == expected
+    assert why in left_out(decision).values()
+
+
+def test_quantizations() -> None:
+    one = router(
+        route("m", target("a/m", quantization="fp8"), target("b/m", quantization="int4"), C)
+    )
+    decision = one.decide(asking(provider={"quantizations": ["fp8", "bf16"]}), 0.0)
+    assert names(decision) == ["a/m"]
+    assert "its weights are int4" in left_out(decision)["b/m"]
+    assert "its weights are unknown" in left_out(decision)["c/m"]
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        ({"prompt": 2}, ["cheap/m"]),
+        ({"prompt": 5}, ["cheap/m", "dear/m"]),
+        ({"completion": 3.99}, []),
+        ({"completion": 4.0}, ["cheap/m"]),
+        ({"request": 0.01}, ["cheap/m"]),
+        ({"request": 0.001}, []),
+        ({}, ["cheap/m", "dear/m"]),
+    ],
+)
+def test_max_price(most: dict[str, float], expected: list[str]) -> None:
+    one = router(
+        route("m", target("cheap/m", usd=(1.0, 4.0)), target("dear/m", usd=(5.0, 20.0)),
+              target("unknown/m"), strategy="ordered")
+    )  # fmt: skip
+    ask = asking(provider={"max_price": most}, input_tokens=1000, most_output_tokens=1000)
+    decision = one.decide(ask, 0.0)
+    assert names(decision) == expected
+    assert "its price is not known" in left_out(decision)["unknown/m"]
+    if "dear/m" not in expected and "prompt" in most:
+        assert left_out(decision)["dear/m"] == "$5/M prompt tokens are more than max_price's $2"
+
+
+def test_max_price_looks_at_the_tier_of_the_prompt() -> None:
+    price = Price(input=NUSD_PER_USD, output=1, above_tokens=500,
+                  above=Price(input=3 * NUSD_PER_USD, output=1))  # fmt: skip
+    one = router(route("m", target("a/m", price=price)))
+    asked = {"max_price": {"prompt": 2}}
+    assert names(one.decide(asking(provider=asked, input_tokens=500), 0.0)) == ["a/m"]
+    assert names(one.decide(asking(provider=asked, input_tokens=501), 0.0)) == []
+
+
+def test_data_policies_hold_only_where_they_are_known() -> None:
+    keeps = target("keeps/m", provider=provider("keeps", keeps_data=True, zero_retention=False))
+    silent = target("silent/m")
+    good = target("good/m", provider=provider("good", keeps_data=False, zero_retention=True))
+    leaves = target("leaves/m", provider=provider("leaves", keeps_data=False))
+    one = router(route("m", keeps, silent, good, leaves, strategy="ordered"))
+    for ask in (asking(provider={"zdr": True}), asking(no_retention=True)):
+        decision = one.decide(ask, 0.0)
+        assert names(decision) == ["good/m"]
+        assert "zero_retention" in left_out(decision)["silent/m"]
+    for ask in (asking(provider={"data_collection": "deny"}), asking(keeps_no_data=True)):
+        decision = one.decide(ask, 0.0)
+        assert names(decision) == ["good/m", "leaves/m"]
+        assert "keeps_data" in left_out(decision)["keeps/m"]
+    assert len(names(one.decide(asking(provider={"data_collection": "allow"}), 0.0))) == 4
+
+
+def test_regions() -> None:
+    eu, us = (target(f"{at}/m", provider=provider(at, region=at)) for at in ("eu", "us"))
+    one = router(route("m", eu, us, A))
+    decision = one.decide(asking(regions=("eu", "ch")), 0.0)
+    assert names(decision) == ["eu/m"]
+    assert left_out(decision) == {
+        "us/m": "its region, us, is not one of those allowed",
+        "a/m": "its region, unknown, is not one of those allowed",
+    }
+    assert names(one.decide(asking(regions=()), 0.0)) == []
+
+
+def test_what_is_too_long_is_left_out() -> None:
+    one = router(route("m", target("a/m", context_tokens=4000), B))
+    ask = asking(input_tokens=3000, most_output_tokens=1000)
+    assert len(names(one.decide(ask, 0.0))) == 2
+    decision = one.decide(ask._replace(input_tokens=3001), 0.0)
+    assert left_out(decision) == {"a/m": "about 4,001 tokens are asked for and it takes 4,000"}
+
+
+def test_suffixes() -> None:
+    slow, fast = target("slow/m", usd=(1.0, 1.0)), target("fast/m", usd=(9.0, 9.0))
+    free = target("free/m", usd=(0.0, 0.0))
+    slow.health.had_rate(10.0, 0.0)
+    fast.health.had_rate(300.0, 0.0)
+    free.health.had_rate(5.0, 0.0)
+    one = router(route("m", slow, fast, free, A, strategy="ordered"))
+    assert names(one.decide(asking("m:floor"), 0.0)) == ["free/m", "slow/m", "fast/m", "a/m"]
+    assert names(one.decide(asking("m:nitro"), 0.0)) == ["a/m", "fast/m", "slow/m", "free/m"]
+    decision = one.decide(asking("m:free"), 0.0)
+    assert names(decision) == ["free/m"]
+    assert left_out(decision) == dict.fromkeys(
+        ("slow/m", "fast/m", "a/m"), "it is not free of charge"
+    )
+    with pytest.raises(RequestError, match="'m:fast' is not served here"):
+        one.decide(asking("m:fast"), 0.0)
+
+
+def test_free_holds_for_the_fallbacks_too() -> None:
+    one = router(
+        route("m", target("free/m", usd=(0.0, 0.0))), route("n", target("paid/n", usd=(1.0, 1.0)))
+    )
+    assert names(one.fallbacks(("n",), asking("m:free"), 0.0)) == []
+    assert names(one.fallbacks(("n", "no-such"), asking("m"), 0.0)) == ["paid/n"]
+    assert one.fallbacks(("no-such",), asking("m"), 0.0) == Decision((), ())
+
+
+@pytest.mark.parametrize("sort", ["price", {"by": "price"}, {"by": "price", "partition": "none"}])
+def test_sort_goes_before_the_strategy_and_the_suffix(sort: Any) -> None:
+    cheap, dear = target("cheap/m", usd=(1.0, 1.0)), target("dear/m", usd=(2.0, 2.0))
+    one = router(route("m", dear, cheap, strategy="ordered"))
+    assert names(one.decide(asking("m:nitro", provider={"sort": sort}), 0.0))[0] == "cheap/m"
+
+
+def test_preferred_speeds_put_others_last_and_leave_nobody_out() -> None:
+    slow, fast, new = target("slow/m"), target("fast/m"), target("new/m")
+    slow.health.had_rate(10.0, 0.0)
+    slow.health.had_first_token(2.0, 0.0)
+    fast.health.had_rate(90.0, 0.0)
+    fast.health.had_first_token(0.2, 0.0)
+    one = router(route("m", slow, fast, new, strategy="ordered"))
+    for preferences in (
+        {"preferred_min_throughput": 50},
+        {"preferred_max_latency": 0.5},
+        {"preferred_min_throughput": {"p50": 50}},
+        {"preferred_max_latency": {"p50": 0.5, "p90": 9.0}},
+        {"preferred_max_latency": {"p90": 0.5}},
+    ):
+        found = names(one.decide(asking(provider=preferences), 0.0))
+        assert found == ["fast/m", "new/m", "slow/m"], preferences
+    assert names(one.decide(asking(provider={"preferred_max_latency": {}}), 0.0))[0] == "slow/m"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"provider": {"ordr": []}}, "provider"),
+        ({"provider": {"order": "a"}}, "provider.order"),
+        ({"provider": {"sort": "best"}}, "provider.sort"),
+        ({"provider": {"max_price": {"prompt": -1}}}, "provider.max_price.prompt"),
+        ({"provider": []}, "provider"),
+        ({"route": "sideways"}, "route"),
+        ({"models": "m"}, "models"),
+        ({"models": [1]}, "models"),
+        ({"models": ["m"] * 17}, "models"),
+    ],
+)
+def test_what_a_client_may_not_say(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_wanted("m", fields)
+    assert caught.value.param == param
+    assert param.split(".")[0] in str(caught.value)

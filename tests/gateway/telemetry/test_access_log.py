@@ -1,0 +1,89 @@
+"""The line of the log that a request leaves."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.telemetry.access_log import log_entry, logger
+from headrace.telemetry.logs import CallFilter, LogFormat, formatter
+from tests.gateway.harness import ask, gateway
+from tests.gateway.openai_provider import answers, reply
+from tests.gateway.telemetry.scraped import CHAT, settings
+from tests.gateway.upstream.scripted import served
+
+
+def logged(entries: list[Entry], log_format: LogFormat, level: int = logging.INFO) -> str:
+    """What `entries` leave in a log."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter(log_format))
+    handler.addFilter(CallFilter())
+    before, propagates = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    try:
+        for one in entries:
+            log_entry(one)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+        logger.propagate = propagates
+    return stream.getvalue()
+
+
+async def test_as_json() -> None:
+    entries: list[Entry] = []
+    async with served(answers()) as provider:
+        await ask(gateway(settings(provider.origin), entries).app, {**CHAT, "stream": True})
+    line: dict[str, Any] = json.loads(logged(entries, "json"))
+    assert line["message"] == "request ended" and line["request_id"] == "req-1"
+    assert (line["model"], line["target"], line["outcome"]) == ("chat", "a/m0", "answered")
+    assert (line["prompt_tokens"], line["output_tokens"], line["cost_nusd"]) == (12, 3, 18_000)
+    assert line["status"] == 200 and line["stream"] is True and line["finish_reason"] == "stop"
+    assert line["e2e_s"] >= line["ttft_s"] > 0 and "error" not in line
+
+
+async def test_as_text() -> None:
+    entries: list[Entry] = []
+    async with served(answers()) as provider:
+        await ask(gateway(settings(provider.origin), entries).app, CHAT)
+    text = logged(entries, "text")
+    assert "request ended [request req-1]" in text and text.count("\n") == 1
+    assert "target=a/m0" in text and "cost_nusd=18000" in text
+
+
+async def test_words_of_providers_are_at_debug_alone() -> None:
+    async def tells(_number: int, request: bytes, writer: Any) -> None:
+        message = request.partition(b"\r\n\r\n")[2].decode()
+        writer.write(reply(500, {"error": {"message": f"cannot {message}"}}))
+
+    entries: list[Entry] = []
+    async with served(tells) as provider:
+        body = {"model": "chat", "messages": [{"role": "user", "content": "a private matter"}]}
+        assert (await ask(gateway(settings(provider.origin), entries).app, body)).status == 502
+    line = logged(entries, "json")
+    assert "private" not in line
+    assert json.loads(line)["failures"] == "a/m0 server 500; a/m0 server 500"
+    assert "private" in logged(entries, "json", logging.DEBUG)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+async def test_a_name_cannot_end_the_line(log_format: LogFormat) -> None:
+    entries: list[Entry] = []
+    built = gateway(settings("http://127.0.0.1:9"), entries)
+    await ask(built.app, {**CHAT, "model": "x\n2026 INFO forged"})
+    text = logged(entries, log_format)
+    assert text.count("\n") == 1 and "refused" in text
+
+
+async def test_nothing_below_the_level() -> None:
+    entries: list[Entry] = []
+    await ask(gateway(settings("http://127.0.0.1:9"), entries).app, {**CHAT, "model": "x"})
+    assert logged(entries, "text", logging.WARNING) == ""
