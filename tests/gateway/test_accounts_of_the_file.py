@@ -145,3 +145,24 @@ def test_records_carry_what_the_file_says() -> None:
     assert (budget.amount, budget.window, budget.calendar) == (12_500_000_000, "1w", True)
     assert found.groups[0].terms.data_policy.regions == ("eu",)
     assert KEY not in repr(found)
+
+
+async def test_who_has_no_key_is_not_read() -> None:
+    """A body costs memory, and what it says costs time."""
+    config = settings("http://127.0.0.1:9", {"keys": {"k": {"key": "env:KEY"}}})
+    app = gateway(config, [], accounts=await accounts(config)).app
+    read = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal read
+        read += 1
+        return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
+
+    told: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        told.append(message)
+
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/embeddings"):
+        await app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
+    assert [one["status"] for one in told if "status" in one] == [401, 401, 401] and read == 0

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.errors import RequestError
 from headrace.gateway.access import Access
+from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
@@ -116,19 +117,28 @@ class GatewayApp:
     ) -> None:
         chat = self._chats.get(path)
         post = self._posts.get(path)
-        if post is not None and method == "POST":
+        asked = post or chat
+        if asked is None or method != "POST":
+            await self._other(method, path, headers, request_id, sink, known=asked is not None)
+            return
+        try:
+            # Before the body is read: who has no key costs no memory.
+            caller = self._access.caller(headers)
+        except AccountsError as error:
+            status, failure = refusal_of(error)
+            await _refuse(asked.side, status, failure, request_id, sink)
+            return
+        if post is not None:
             await self._post(post, path, headers, request_id, receive, sink, received_ns)
             return
-        if chat is None or method != "POST":
-            await self._other(
-                method, path, headers, request_id, sink, known=chat is not None or post is not None
-            )
-            return
+        assert chat is not None
         self.under_way += 1
         try:
             body = await self._body(receive, headers)
             if body is not None:
-                await self._chat(chat, path, headers, request_id, body, receive, sink, received_ns)
+                await self._chat(
+                    chat, path, headers, request_id, body, caller, receive, sink, received_ns
+                )
         except _TooLargeError:
             message = (
                 f"the body has more than {self._most_body_bytes:,} bytes, which is the limit; send "
@@ -146,6 +156,7 @@ class GatewayApp:
         headers: Mapping[str, str],
         request_id: str,
         body: bytes,
+        caller: Caller | None,
         receive: Receive,
         sink: AsgiSink,
         received_ns: int,
@@ -156,7 +167,6 @@ class GatewayApp:
         try:
             read = JsonObject.read(body)
             model = _model(read)
-            caller = self._access.caller(headers)
             if chat.own is not None:
                 told = chat.own(side, body, path, headers)
                 if told is not None:
@@ -173,10 +183,6 @@ class GatewayApp:
                 received_ns=received_ns,
                 caller=caller,
             )
-        except AccountsError as error:
-            status, failure = refusal_of(error)
-            await _refuse(side, status, failure, request_id, sink)
-            return
         except RequestError as error:
             failure = Failure(
                 kind="bad_request", message=str(error), code=error.code, param=error.param

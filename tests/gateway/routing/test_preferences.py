@@ -168,7 +168,7 @@ def test_free_holds_for_the_fallbacks_too() -> None:
     assert one.fallbacks(("no-such",), asking("m"), 0.0) == Decision((), ())
 
 
-@pytest.mark.parametrize("sort", ["price", {"by": "price"}, {"by": "price", "partition": "none"}])
+@pytest.mark.parametrize("sort", ["price", {"by": "price"}, {"by": "price", "partition": "model"}])
 def test_sort_goes_before_the_strategy_and_the_suffix(sort: Any) -> None:
     cheap, dear = target("cheap/m", usd=(1.0, 1.0)), target("dear/m", usd=(2.0, 2.0))
     one = router(route("m", dear, cheap, strategy="ordered"))
@@ -213,3 +213,17 @@ def test_what_a_client_may_not_say(fields: dict[str, Any], param: str) -> None:
         read_wanted("m", fields)
     assert caught.value.param == param
     assert param.split(".")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"enforce_distillable_text": True}, "enforce_distillable_text"),
+        ({"max_price": {"image": 1}}, "image"),
+        ({"sort": {"by": "price", "partition": "none"}}, "partition"),
+    ],
+)
+def test_what_is_not_done_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        read_wanted("m", {"provider": given})
+    read_wanted("m", {"provider": {"enforce_distillable_text": False}})

@@ -22,23 +22,24 @@ _Names = tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...]
 _NotNegative = Annotated[float, Meta(ge=0)]
 
 
-class MaxPrice(msgspec.Struct, frozen=True, kw_only=True):
+class MaxPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """US dollars per million tokens; `request` per request."""
 
     prompt: _NotNegative | None = None
     completion: _NotNegative | None = None
     request: _NotNegative | None = None
-    image: _NotNegative | None = None
 
 
-class _SortObject(msgspec.Struct, frozen=True, kw_only=True):
+class _SortObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Sort
-    partition: Literal["model", "none"] | None = None
+    # Models are tried one after another; sorting targets of several together is not done.
+    partition: Literal["model"] | None = None
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `provider` object. quantizations: only targets stored so; only, ignore, order: names of
-    providers, or of a provider's target ("openai/gpt-5")."""
+    providers, or of a provider's target ("openai/gpt-5"). enforce_distillable_text: nothing is
+    known of that, so it cannot be asked for."""
 
     order: _Names = ()
     only: _Names = ()
@@ -87,6 +88,13 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
             raise RequestError(
                 f"provider{at.rstrip('`')}: {said}", param=f"provider{at.rstrip('`')}"
             ) from None
+        if preferences.enforce_distillable_text:
+            raise RequestError(
+                "provider.enforce_distillable_text: nothing is known of what may be distilled; "
+                "leave it out, or name providers in provider.only",
+                param="provider.enforce_distillable_text",
+                code="unsupported",
+            )
     route = fields.get("route")
     if route not in (None, "fallback", "load-balance", "sort"):
         raise RequestError(
