@@ -18,9 +18,10 @@ from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.routing.preferences import read_wanted
 from headrace.gateway.serving.after_failure import Tried, class_of, summary
+from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.bill import cost_nusd, most_nusd
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
-from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome
+from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.serve import Serving
 from headrace.gateway.targets.auth import Credential, Outgoing
 from headrace.gateway.targets.target import Target
@@ -273,17 +274,7 @@ class _Course:
                 outcome=self.outcome,
                 status=self.status,
                 stream=False,
-                attempts=tuple(
-                    AttemptEntry(
-                        target=one.target,
-                        began_ms=0.0,
-                        lasted_ms=one.after_s * 1e3,
-                        failure=one.failure.kind,
-                        status=one.failure.status,
-                        message=one.failure.message[:300],
-                    )
-                    for one in self._tried
-                ),
+                attempts=failed_attempts(self._tried),
                 usage=self._usage,
                 usage_from="none"
                 if self._usage is None

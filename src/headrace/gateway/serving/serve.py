@@ -24,9 +24,9 @@ from headrace.gateway.cache.cache import ResponseCache
 from headrace.gateway.routing.ask import Ask, ask_of, estimated_from_bytes
 from headrace.gateway.routing.decision import Candidate, Decision
 from headrace.gateway.routing.router import Router
-from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.answering import answer_stream, answer_whole, tell_failed
 from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.bill import cost_nusd, most_nusd
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
@@ -370,18 +370,8 @@ class _Course:
                 opened.candidate.target.health.had_rate(tokens / lasted_s, now_s)
 
     def _attempt_entries(self, opened: Opened | None, ended_ns: int) -> tuple[AttemptEntry, ...]:
-        tried: list[Tried] = [] if self._dispatch is None else self._dispatch.tried
-        found = [
-            AttemptEntry(
-                target=one.target,
-                began_ms=0.0,
-                lasted_ms=one.after_s * 1e3,
-                failure=one.failure.kind,
-                status=one.failure.status,
-                message=one.failure.message[:300],
-            )
-            for one in tried
-        ]
+        tried = [] if self._dispatch is None else self._dispatch.tried
+        found = list(failed_attempts(tried))
         if opened is not None:
             candidate: Candidate = opened.candidate
             found.append(

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.config import EngineConfig, ServerConfig, build, flags_of, read_file
 from headrace.config.text_file import read_text_file
+from headrace.config.yaml_file import Document, read_yaml
 from headrace.errors import ConfigError
 from headrace.plan.lint.commands import (
     Container,
@@ -23,7 +24,6 @@ from headrace.plan.lint.engine_flags import Written, engine_setup, is_vllm_name,
 from headrace.plan.lint.engine_setup import EngineSetup, Runtime
 from headrace.plan.lint.gateway_setup import GatewaySetup, gateway_setup
 from headrace.plan.lint.prompt_file import Prompts, read_prompts
-from headrace.plan.lint.yaml_file import Document, read_yaml
 from headrace.plan.run_file import REQUESTS, RESULT, Run, is_run, read_run
 
 MAX_FILE_BYTES = 4 * 2**20
