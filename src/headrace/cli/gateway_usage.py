@@ -30,8 +30,8 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
     "--by",
     default="",
     metavar="NAMES",
-    help="What to group by, with commas: day, month, organisation, team, user, key, model, "
-    "provider, target, dialect, operation, outcome. [default: all in one]",
+    help="What to group by, with commas: minute, hour, day, month, organisation, team, user, key, model, "
+    "provider, target, dialect, operation, outcome, variant, purpose. [default: all in one]",
 )
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")

@@ -20,13 +20,13 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.incoming import Incoming
-from headrace.gateway.serving.refusals import refusal_of
+from headrace.gateway.serving.refusals import refusal_of, refused
 from headrace.gateway.serving.reply_headers import REQUEST_ID
 from headrace.gateway.serving.serve import Serving, serve
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.failure import Failure, FailureKind
+from headrace.protocol.neutral.failure import Failure
 
 _MOST_ID_CHARS = 128
 _WATCHED_AFTER_S = 0.02
@@ -219,16 +219,9 @@ class GatewayApp:
         except _TooLargeError:
             failure = Failure(kind="too_large", message="the body is too large")
             await _refuse(post.side, 413, failure, request_id, sink)
-        except RequestError as error:
-            status = 404 if error.code == "model_not_found" else 400
-            kind: FailureKind = "not_found" if status == 404 else "bad_request"
-            failure = Failure(kind=kind, message=str(error), code=error.code, param=error.param)
+        except (RequestError, AccountsError, NobodyAnsweredError) as error:
+            status, failure, _ = refused(error)
             await _refuse(post.side, status, failure, request_id, sink)
-        except AccountsError as error:
-            status, failure = refusal_of(error)
-            await _refuse(post.side, status, failure, request_id, sink)
-        except NobodyAnsweredError as error:
-            await _refuse(post.side, error.status, error.failure, request_id, sink)
         else:
             await _tell(told, request_id, sink, more)
 

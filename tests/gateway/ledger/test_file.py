@@ -248,3 +248,18 @@ def test_the_newest_of_what_is_wanted(tmp_path: Path) -> None:
         assert ids(model="chat", key="k") == ["req-3", "req-1"]
         assert ids(outcome="refused") == ["req-2"]
         assert ids(model="' OR 1 --") == []
+
+
+def test_a_file_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path / "ledger", entry(1))
+    connection = sqlite3.connect(path)
+    for name in ("purpose", "parent", "variant"):
+        connection.execute(f"ALTER TABLE requests DROP COLUMN {name}")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="older headrace"), reading(path):
+        pass
+    written(path, entry(2, purpose="judge", parent="req-1"))
+    with reading(path) as found:
+        assert newest(found, Wanted()) == [entry(2, purpose="judge", parent="req-1"), entry(1)]

@@ -84,13 +84,15 @@ def test_groups(tmp_path: Path) -> None:
 def test_every_grouping_splits_the_whole(name: str, tmp_path: Path) -> None:
     entries = [
         entry(1, team="a", at_s=NOVEMBER_S - 1.0, total_ms=1.0),
-        entry(2, model="b", key="c", organisation="d", user="e", total_ms=2.0),
+        entry(2, model="b", key="c", organisation="d", user="e", total_ms=2.0, variant="f"),
+        entry(2, purpose="judge", parent="req-1", total_ms=50.0),
         refused(3, dialect="ollama", operation="embeddings", total_ms=3.0),
     ]
     found = told(tmp_path, entries, name)
     assert len(found) == 2
     assert sum(one.requests for one in found) == 3
-    assert sum(one.cost_nusd for one in found) == 36_000
+    assert sum(one.besides for one in found) == 1
+    assert sum(one.cost_nusd for one in found) == 54_000
 
 
 def test_days_begin_and_end_at_midnight_of_utc(tmp_path: Path) -> None:

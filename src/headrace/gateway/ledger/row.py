@@ -64,6 +64,9 @@ def row_of(entry: Entry) -> tuple[Value, ...]:
         entry.overhead_us,
         _encode(entry.attempts).decode(),
         entry.error[:_MOST_ERROR_CHARACTERS],
+        entry.purpose,
+        entry.parent,
+        entry.variant,
     )
 
 

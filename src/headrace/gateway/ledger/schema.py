@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.gateway.ledger.errors import LedgerError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # "HRle": tells our files from other programs' (PRAGMA application_id).
 APPLICATION_ID = 0x48526C65
 # Another process may be writing; a write takes milliseconds.
@@ -58,7 +58,12 @@ COLUMNS = (
     ("overhead_us", "INTEGER NOT NULL"),
     ("attempts", "TEXT NOT NULL"),
     ("error", "TEXT NOT NULL"),
+    ("purpose", "TEXT NOT NULL DEFAULT ''"),
+    ("parent", "TEXT NOT NULL DEFAULT ''"),
+    ("variant", "TEXT NOT NULL DEFAULT ''"),
 )
+# What files of version 1 lack.
+_SINCE_VERSION_2 = 3
 COLUMN_NAMES = tuple(name for name, _ in COLUMNS)
 
 _SCHEMA = (
@@ -94,6 +99,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         if is_new:
             _make(connection, path)
+        _bring_up_to_date(connection)
     except (OSError, sqlite3.Error) as error:
         connection.close()
         raise _refused(path, error) from error
@@ -132,6 +138,11 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN")
         if _check(connection, path):
             raise LedgerError(f"{path}: nothing was ever written to it")
+        if _version(connection) < SCHEMA_VERSION:
+            raise LedgerError(
+                f"{path}: its schema is of an older headrace; a gateway that starts with it brings "
+                "it up to date"
+            )
         yield connection
     except sqlite3.Error as error:
         raise _refused(path, error) from error
@@ -170,7 +181,7 @@ def _check_at_once(connection: sqlite3.Connection, path: Path) -> bool:
 def _check(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether the file is empty; LedgerError where it is not one to work with."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = _version(connection)
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if (application, version, tables) == (0, 0, 0):
         return True
@@ -184,9 +195,32 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
             f"{SCHEMA_VERSION}; use the newer headrace that wrote it, or name another file"
         )
     found = [row[1] for row in connection.execute("PRAGMA table_info(requests)")]
-    if found != ["number", *COLUMN_NAMES]:
+    known = COLUMN_NAMES if version > 1 else COLUMN_NAMES[:-_SINCE_VERSION_2]
+    if found != ["number", *known]:
         raise _damaged(path, "its columns are not those of its version")
     return False
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """A file of an older version gets the columns it lacks, all of them or none."""
+    if _version(connection) == SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection) < SCHEMA_VERSION:  # another process may have been quicker
+            for name, kind in COLUMNS[-_SINCE_VERSION_2:]:
+                connection.execute(f"ALTER TABLE requests ADD COLUMN {name} {kind}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _make(connection: sqlite3.Connection, path: Path) -> None:

@@ -16,9 +16,12 @@ import msgspec
 from headrace.config.load import nearest
 from headrace.errors import ConfigError, shown
 from headrace.gateway.ledger.days import Days
+from headrace.gateway.ledger.span import Span
 
-# Days and months are those of UTC.
+# Times are those of UTC.
 _GROUPINGS = {
+    "minute": "strftime('%Y-%m-%dT%H:%MZ', at_ms / 1000, 'unixepoch')",
+    "hour": "strftime('%Y-%m-%dT%H:00Z', at_ms / 1000, 'unixepoch')",
     "day": "strftime('%Y-%m-%d', at_ms / 1000, 'unixepoch')",
     "month": "strftime('%Y-%m', at_ms / 1000, 'unixepoch')",
     "organisation": "organisation",
@@ -31,16 +34,19 @@ _GROUPINGS = {
     "dialect": "dialect",
     "operation": "operation",
     "outcome": "outcome",
+    "variant": "variant",
+    "purpose": "purpose",
 }
 GROUPINGS = tuple(_GROUPINGS)
 
 _COUNTS = {
-    "requests": "1",
-    "answered": "outcome = 'answered'",
-    "cut": "outcome = 'cut'",
-    "failed": "outcome = 'failed'",
-    "refused": "outcome = 'refused'",
-    "client_gone": "outcome = 'client_gone'",
+    "requests": "purpose = ''",
+    "answered": "purpose = '' AND outcome = 'answered'",
+    "cut": "purpose = '' AND outcome = 'cut'",
+    "failed": "purpose = '' AND outcome = 'failed'",
+    "refused": "purpose = '' AND outcome = 'refused'",
+    "client_gone": "purpose = '' AND outcome = 'client_gone'",
+    "besides": "purpose <> ''",
     "cache_hits": "cache <> ''",
     "prompt_cache_hits": "cache = '' AND cache_read_tokens > 0",
     "estimated": "cache = '' AND usage_from = 'estimated'",
@@ -62,9 +68,9 @@ _SUMS = (
 )
 _PERCENTILES = (
     # Without a stream the first token comes with the last.
-    ("first_token_ms", "stream", (50, 95)),
-    ("total_ms", "1", (50, 95)),
-    ("overhead_us", "1", (50, 99)),
+    ("first_token_ms", "purpose = '' AND stream", (50, 95, 99)),
+    ("total_ms", "purpose = ''", (50, 95, 99)),
+    ("overhead_us", "purpose = ''", (50, 99)),
 )
 _LOW_BITS = 32
 _LOW = 2**_LOW_BITS - 1
@@ -75,12 +81,14 @@ _OF_PROVIDERS = "SUM(CASE WHEN cache = '' THEN LINE {} END)"
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """One group. by: what it is of, in the order asked for; "" where a request has no such thing.
 
-    requests: all of them, each in one of answered, cut, failed, refused and client_gone. estimated:
-    whose tokens no provider told. unknown_cost: that took something nobody knows the price of;
-    cost_nusd, in 1e-9 dollars, is of the others alone. cache_hits: answered from the gateway's own
-    cache, whose tokens are in no sum; prompt_cache_hits: where the provider read from its own.
-    Times are None where no request has one; first_token_ms (of streams) and total_ms are from its
-    arrival, overhead_us what was not spent waiting for a provider.
+    requests: all of them, each in one of answered, cut, failed, refused and client_gone. besides:
+    answers that were paid for on their way and told to nobody; their tokens and cost are in the
+    sums, their times in no percentile. estimated: whose tokens no provider told. unknown_cost: that
+    took something nobody knows the price of; cost_nusd, in 1e-9 dollars, is of the others alone.
+    cache_hits: answered from the gateway's own cache, whose tokens are in no sum;
+    prompt_cache_hits: where the provider read from its own. Times are None where no request has
+    one; first_token_ms (of streams) and total_ms are from its arrival, overhead_us what was not
+    spent waiting for a provider.
     """
 
     by: dict[str, str]
@@ -90,6 +98,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     refused: int
     client_gone: int
+    besides: int
     cache_hits: int
     prompt_cache_hits: int
     estimated: int
@@ -107,8 +116,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cost_nusd: int
     first_token_ms_p50: float | None = None
     first_token_ms_p95: float | None = None
+    first_token_ms_p99: float | None = None
     total_ms_p50: float | None = None
     total_ms_p95: float | None = None
+    total_ms_p99: float | None = None
     overhead_us_p50: int | None = None
     overhead_us_p99: int | None = None
 
@@ -136,7 +147,7 @@ def check_groupings(names: Sequence[str]) -> None:
 
 
 def usage_by(
-    connection: sqlite3.Connection, by: Sequence[str] = (), days: Days | None = None
+    connection: sqlite3.Connection, by: Sequence[str] = (), days: Days | Span | None = None
 ) -> list[Usage]:
     """One for each group there is, in the order of their names; without `by` one for all, also if
     there was no request. Raises ConfigError as `check_groupings`, and sqlite3.Error.
@@ -160,7 +171,7 @@ def as_dict(one: Usage) -> dict[str, Any]:
     return {**one.by, **{name: value for name, value in told.items() if name != "by"}}
 
 
-def _within(days: Days) -> tuple[str, list[int]]:
+def _within(days: Days | Span) -> tuple[str, list[int]]:
     wanted = (("at_ms >= ?", days.since_ms), ("at_ms < ?", days.before_ms))
     given = [(text, value) for text, value in wanted if value is not None]
     where = " AND ".join(text for text, _ in given) or "1"

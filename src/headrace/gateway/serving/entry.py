@@ -9,6 +9,8 @@ import msgspec
 from headrace.protocol.neutral.usage import TokenUsage
 
 Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
+# "": the answer that the client asked for. The others are paid for on its way and told to nobody.
+Purpose = Literal["", "hedge", "judge", "router", "stage", "shadow"]
 
 
 class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     where there is none; tags: of the key and the levels above it. cache: "hit" if the
     gateway's own cache answered, "" if a provider did; a hit costs 0, and its usage, target and
     provider are those of the answer as it was first given.
+
+    purpose, parent: an answer that was paid for besides the one that was told has a line of its
+    own, with the id of the request it belongs to. variant: of an A/B test, the side it was on.
     """
 
     id: str
@@ -58,3 +63,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     cache: str = ""
     error: str = ""
     operation: Literal["chat", "embeddings"] = "chat"
+    purpose: Purpose = ""
+    parent: str = ""
+    variant: str = ""

@@ -1,7 +1,8 @@
-"""What accounts refuse, as failures and statuses of HTTP."""
+"""What ends a request before an answer, as failures and statuses of HTTP."""
 
 from __future__ import annotations
 
+from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import (
     AccountsError,
     LimitExceededError,
@@ -10,7 +11,25 @@ from headrace.gateway.accounts.errors import (
     StoresDownError,
     UnknownPriceError,
 )
+from headrace.gateway.serving.dispatch import NobodyAnsweredError
+from headrace.gateway.serving.entry import Outcome
 from headrace.protocol.neutral.failure import Failure, FailureKind
+
+Ending = RequestError | AccountsError | NobodyAnsweredError
+
+
+def refused(error: Ending) -> tuple[int, Failure, Outcome]:
+    """Status, failure and what the ledger calls it."""
+    if isinstance(error, NobodyAnsweredError):
+        return error.status, error.failure, "failed"
+    if isinstance(error, AccountsError):
+        return *refusal_of(error), "refused"
+    status = 404 if error.code == "model_not_found" else 400
+    kind: FailureKind = "not_found" if status == 404 else "bad_request"
+    failure = Failure(
+        kind=kind, message=str(error), status=status, code=error.code, param=error.param
+    )
+    return status, failure, "refused"
 
 
 def refusal_of(error: AccountsError) -> tuple[int, Failure]:

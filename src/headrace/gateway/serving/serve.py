@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from headrace.errors import RequestError
 from headrace.gateway.access import check_models
@@ -19,31 +20,33 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Actual, Demand
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.accounts.terms import DataPolicy, Level
+from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.cache.cache import ResponseCache
 from headrace.gateway.routing.ask import Ask, ask_of, estimated_from_bytes
-from headrace.gateway.routing.decision import Candidate, Decision
+from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.answering import answer_stream, answer_whole, tell_failed
+from headrace.gateway.serving.aside import Aside, aside_entry
 from headrace.gateway.serving.attempt import Opened
-from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.bill import cost_nusd, most_nusd
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
-from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome
+from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
+from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.prepared import Prepared
-from headrace.gateway.serving.refusals import refusal_of
+from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.telemetry.tracing import NOT_TRACED, Moment, Tracing
-from headrace.protocol.neutral.failure import Failure, FailureKind
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.usage import TokenUsage
 
 logger = logging.getLogger(__name__)
 
 _S_PER_NS = 1e-9
-_MS_PER_NS = 1e-6
 # Where the client does not say: held back is what most answers stay below.
 _OUTPUT_TOKENS = 4096
 _SESSION_HEADERS = ("x-session-id", "x-headrace-session")
@@ -104,6 +107,8 @@ class _Course:
         self._status = 0
         self.outcome: Outcome = "failed"
         self.error = ""
+        self.variant = ""
+        self.asides: list[Aside] = []
         self.entry: Entry | None = None
 
     async def fail(self) -> None:
@@ -115,55 +120,43 @@ class _Course:
 
     async def run(self) -> None:
         """Everything but the settling."""
-        incoming = self._incoming
         try:
             ask = self._ask()
-            check_models(incoming.caller, ask.wanted.models)
+            check_models(self._incoming.caller, ask.wanted.models)
             decision = self._serving.router.decide(ask, self._now_s())
             if await self._at_cache.find(ask, self._serving.router):
                 await self._answer_again(ask)
                 return
             await self._hold(ask, decision)
-            opened = await self._find(ask, decision)
-        except RequestError as error:
-            status = 404 if error.code == "model_not_found" else 400
-            kind: FailureKind = "not_found" if status == 404 else "bad_request"
-            failure = Failure(
-                kind=kind, message=str(error), status=status, code=error.code, param=error.param
-            )
-            await self._refuse(status, failure, "refused")
-        except AccountsError as error:
-            status, failure = refusal_of(error)
-            await self._refuse(status, failure, "refused")
-        except NobodyAnsweredError as error:
-            await self._refuse(error.status, error.failure, "failed")
+            route = self._serving.router.route(ask.wanted.models[0])
+            assert route is not None
+            async with asyncio.timeout(self._left_s(route)):
+                opened = self._opened = await self._find(ask, decision, route)
+                self._status = 200
+                self._tally = self._at_cache.tally(self._input_tokens, opened)
+                await self._answer(opened, self._tally)
+        except ClientGoneError:
+            self.outcome = "client_gone"
         except TimeoutError:
-            failure = Failure(kind="timeout", message="the time for the whole request is over")
-            await self._refuse(504, failure, "failed")
-        else:
-            self._opened = opened
-            self._status = 200
-            self._tally = self._at_cache.tally(self._input_tokens, opened)
-            try:
-                async with asyncio.timeout(self._left_s()):
-                    await self._answer(opened, incoming)
-            except ClientGoneError:
-                self.outcome = "client_gone"
-            except TimeoutError:
-                await self._cut_off()
+            await self._out_of_time()
+        except (RequestError, AccountsError, NobodyAnsweredError) as error:
+            if self._status:
+                raise
+            await self._refuse(*refused(error))
 
-    def _left_s(self) -> float:
+    def _left_s(self, route: Route) -> float:
         """Of the time for the whole request."""
-        route = self._serving.router.route(self._incoming.model)
-        total_s = 3600.0 if route is None else route.total_s
         gone_s = (self._serving.clock_ns() - self._incoming.received_ns) * _S_PER_NS
-        return max(0.001, total_s - gone_s)
+        return max(0.001, route.total_s - gone_s)
 
-    async def _cut_off(self) -> None:
-        """The time for the whole request ends in the middle of its answer."""
-        self.outcome, self.error = "cut", "the time for the whole request is over"
+    async def _out_of_time(self) -> None:
+        """The time for the whole request ends, perhaps in the middle of its answer."""
+        failure = Failure(kind="timeout", message="the time for the whole request is over")
+        if not self._status:
+            await self._refuse(504, failure, "failed")
+            return
+        self.outcome, self.error = "cut", failure.message
         if self._incoming.stream:
-            failure = Failure(kind="timeout", message=self.error)
             with contextlib.suppress(ClientGoneError):
                 await tell_failed(failure, self._prepared, self._incoming, self._sink)
                 await self._sink.end()
@@ -219,10 +212,8 @@ class _Course:
         )
         self._held = await accounts.reserve(caller, demand)
 
-    async def _find(self, ask: Ask, decision: Decision) -> Opened:
+    async def _find(self, ask: Ask, decision: Decision, route: Route) -> Opened:
         serving, incoming = self._serving, self._incoming
-        route = serving.router.route(ask.wanted.models[0])
-        assert route is not None
         dispatch = self._dispatch = Dispatch(
             router=serving.router,
             ask=ask,
@@ -234,8 +225,7 @@ class _Course:
             source=serving.source,
             trace=self._trace,
         )
-        async with asyncio.timeout(route.total_s):
-            opened = await dispatch.open(decision, route)
+        opened = await dispatch.open(decision, route)
         target = opened.candidate.target
         now_s = self._now_s()
         target.health.succeeded(now_s)
@@ -243,9 +233,9 @@ class _Course:
         serving.router.served(opened.candidate.model, ask, target, now_s)
         return opened
 
-    async def _answer(self, opened: Opened, incoming: Incoming) -> None:
-        assert self._tally is not None
+    async def _answer(self, opened: Opened, tally: Tally) -> None:
         assert self._dispatch is not None
+        incoming = self._incoming
         overhead_us = self._overhead_us(self._serving.clock_ns())
         attempts = len(self._dispatch.tried) + 1
         headers = told_headers(
@@ -260,17 +250,16 @@ class _Course:
                 self._prepared,
                 incoming,
                 self._sink,
-                self._tally,
+                tally,
                 headers,
                 names,
                 self._serving.clock_ns,
             )
         else:
             if opened.answer is not None:
-                self._tally.take_reply(opened.answer)
-            cost = cost_nusd(self._tally.usage[0], opened.candidate.target.price)
+                tally.take_reply(opened.answer)
+            cost = cost_nusd(tally.usage[0], opened.candidate.target.price)
             await answer_whole(opened, self._prepared, incoming, self._sink, headers, cost, names)
-        tally = self._tally
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
         if tally.failure is not None:
             self.error = tally.failure.message
@@ -298,67 +287,68 @@ class _Course:
             self.outcome = "client_gone"
 
     async def close(self) -> None:
-        """Settle, give back, write the line. Runs to its end whatever happens."""
-        opened, tally = self._opened, self._tally
-        usage, usage_from, cost = None, "none", None
-        target = None if opened is None else opened.candidate.target
-        ended_ns = self._serving.clock_ns()
-        if opened is not None and tally is not None and target is not None:
+        """Settle, give back, write the lines. Runs to its end whatever happens."""
+        opened, tally, serving = self._opened, self._tally, self._serving
+        usage: TokenUsage | None = None
+        usage_from: Literal["provider", "estimated", "none"] = "none"
+        cost: int | None = None
+        ended_ns = serving.clock_ns()
+        if tally is not None:
+            usage, usage_from = tally.usage
+            cost = 0  # from the cache
+        if opened is not None and usage is not None and tally is not None:
+            target = opened.candidate.target
             opened.reply.abort()  # whole replies have left it
             target.health.ended()
-            usage, usage_from = tally.usage
             cost = cost_nusd(usage, target.price)
             self._note_rate(opened, tally, ended_ns)
-        elif tally is not None:  # from the cache
-            usage, usage_from = tally.usage
-            cost = 0
-        if self._held is not None:
-            if usage is None:
-                await self._held.release()
-            else:
-                await self._held.settle(
-                    Actual(
-                        input_tokens=usage.prompt_tokens,
-                        output_tokens=usage.completion_tokens,
-                        cost_nusd=cost,
-                    )
-                )
-        incoming, caller = self._incoming, self._incoming.caller
-        path: dict[Level, str] = {} if caller is None else dict(caller.path)
-        self.entry = Entry(
-            id=incoming.id,
-            at_s=self._arrived_s,
-            dialect=incoming.side.name,
-            model=incoming.model,
-            target=None if target is None else target.name,
-            provider=None if target is None else target.provider.name,
+        await self._settle(usage, cost)
+        overhead_us = self._overhead_us(None if opened is None else opened.first_ns)
+        entry = line_of(
+            self._incoming,
+            opened,
+            [] if self._dispatch is None else self._dispatch.tried,
+            arrived_s=self._arrived_s,
+            ended_ns=ended_ns,
             outcome=self.outcome,
             status=self._status,
-            stream=incoming.stream,
-            attempts=self._attempt_entries(opened, ended_ns),
+            error=self.error,
             usage=usage,
-            usage_from=usage_from,  # type: ignore[arg-type]
+            usage_from=usage_from,
             cost_nusd=cost,
             finish=None if tally is None else tally.finish,
-            first_token_ms=None
-            if opened is None
-            else (opened.first_ns - incoming.received_ns) * _MS_PER_NS,
-            total_ms=(ended_ns - incoming.received_ns) * _MS_PER_NS,
-            overhead_us=self._overhead_us(None if opened is None else opened.first_ns)
-            + (0 if tally is None else tally.worked_ns // 1000),
-            organisation=path.get("organisation", ""),
-            team=path.get("team", ""),
-            user=path.get("user", ""),
-            key=path.get("key", ""),
-            tags=() if caller is None else caller.tags,
-            error=self.error,
+            overhead_us=overhead_us + (0 if tally is None else tally.worked_ns // 1000),
+            variant=self.variant,
         )
         if opened is None and tally is not None:
-            self.entry = self._at_cache.entry(self.entry)
-        self._serving.on_entry(self.entry)
-        self._trace.ended(self.entry)
+            entry = self._at_cache.entry(entry)
+        self.entry = entry
+        serving.on_entry(entry)
+        for number, aside in enumerate(self.asides, 1):
+            serving.on_entry(aside_entry(entry, aside, number, self._incoming.received_ns))
+        self._trace.ended(entry)
         if opened is not None and tally is not None and self.outcome == "answered":
-            self._at_cache.keep(opened, tally, self._serving.wall_s())
+            self._at_cache.keep(opened, tally, serving.wall_s())
+
+    async def _settle(self, usage: TokenUsage | None, cost: int | None) -> None:
+        """With what was paid for besides. A cost nobody knows makes the sum one."""
+        if self._held is None:
+            return
+        if usage is None and not self.asides:
+            await self._held.release()
+            return
+        used = [] if usage is None else [usage]
+        used += [one.usage for one in self.asides]
+        costs = [] if usage is None else [cost]
+        costs += [one.cost_nusd for one in self.asides]
+        known = [one for one in costs if one is not None]
+        await self._held.settle(
+            Actual(
+                input_tokens=sum(one.prompt_tokens for one in used),
+                output_tokens=sum(one.completion_tokens for one in used),
+                cost_nusd=sum(known) if len(known) == len(costs) else None,
+            )
+        )
 
     def _note_rate(self, opened: Opened, tally: Tally, ended_ns: int) -> None:
         usage, told = tally.usage
@@ -368,21 +358,6 @@ class _Course:
             if tokens > 0:
                 now_s = ended_ns * _S_PER_NS
                 opened.candidate.target.health.had_rate(tokens / lasted_s, now_s)
-
-    def _attempt_entries(self, opened: Opened | None, ended_ns: int) -> tuple[AttemptEntry, ...]:
-        tried = [] if self._dispatch is None else self._dispatch.tried
-        found = list(failed_attempts(tried))
-        if opened is not None:
-            candidate: Candidate = opened.candidate
-            found.append(
-                AttemptEntry(
-                    target=candidate.target.name,
-                    began_ms=(opened.sent_ns - self._incoming.received_ns) * _MS_PER_NS,
-                    lasted_ms=(ended_ns - opened.sent_ns) * _MS_PER_NS,
-                    status=200,
-                )
-            )
-        return tuple(found)
 
     def _now_s(self) -> float:
         return self._serving.clock_ns() * _S_PER_NS

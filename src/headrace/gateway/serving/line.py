@@ -1,0 +1,78 @@
+"""A request's line of the ledger, made of what its way has left."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headrace.gateway.accounts.terms import Level
+from headrace.gateway.serving.after_failure import Tried
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.attempt_entries import failed_attempts
+from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome
+from headrace.gateway.serving.incoming import Incoming
+from headrace.protocol.neutral.reply import Finish
+from headrace.protocol.neutral.usage import TokenUsage
+
+_MS_PER_NS = 1e-6
+
+
+def line_of(
+    incoming: Incoming,
+    opened: Opened | None,
+    tried: list[Tried],
+    *,
+    arrived_s: float,
+    ended_ns: int,
+    outcome: Outcome,
+    status: int,
+    error: str,
+    usage: TokenUsage | None,
+    usage_from: Literal["provider", "estimated", "none"],
+    cost_nusd: int | None,
+    finish: Finish | None,
+    overhead_us: int,
+    variant: str,
+) -> Entry:
+    """opened: the target that answered, None if none did. tried: those that failed before it."""
+    caller = incoming.caller
+    path: dict[Level, str] = {} if caller is None else dict(caller.path)
+    target = None if opened is None else opened.candidate.target
+    received_ns = incoming.received_ns
+    attempts = failed_attempts(tried) if tried else ()
+    first_token_ms = None
+    if opened is not None:
+        first_token_ms = (opened.first_ns - received_ns) * _MS_PER_NS
+        attempts += (
+            AttemptEntry(
+                target=opened.candidate.target.name,
+                began_ms=(opened.sent_ns - received_ns) * _MS_PER_NS,
+                lasted_ms=(ended_ns - opened.sent_ns) * _MS_PER_NS,
+                status=200,
+            ),
+        )
+    return Entry(
+        id=incoming.id,
+        at_s=arrived_s,
+        dialect=incoming.side.name,
+        model=incoming.model,
+        target=None if target is None else target.name,
+        provider=None if target is None else target.provider.name,
+        outcome=outcome,
+        status=status,
+        stream=incoming.stream,
+        attempts=attempts,
+        usage=usage,
+        usage_from=usage_from,
+        cost_nusd=cost_nusd,
+        finish=finish,
+        first_token_ms=first_token_ms,
+        total_ms=(ended_ns - received_ns) * _MS_PER_NS,
+        overhead_us=overhead_us,
+        organisation=path.get("organisation", ""),
+        team=path.get("team", ""),
+        user=path.get("user", ""),
+        key=path.get("key", ""),
+        tags=() if caller is None else caller.tags,
+        error=error,
+        variant=variant,
+    )
