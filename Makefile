@@ -8,7 +8,7 @@ ARGS ?=
 # A file's tests stay in one process, so that they share what is made once for it.
 SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
-.PHONY: serve test venv dev check docs clean clients soak models
+.PHONY: serve test venv dev check docs clean clients soak soak-gateway models
 
 serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
@@ -53,6 +53,9 @@ models: .venv-train/.installed ## train the family of small models, hours (ARGS=
 
 soak: dev ## ten minutes under everything at once (ARGS="--seconds 60" for less)
 	$(BIN)/python -m tools.soak $(ARGS)
+
+soak-gateway: dev ## twelve hours of traffic in twenty minutes (ARGS="--seconds 60" for less)
+	$(BIN)/python -m tools.soak_gateway $(ARGS)
 
 check: dev ## ruff and mypy
 	$(BIN)/ruff check .

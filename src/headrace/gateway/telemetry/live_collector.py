@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -28,6 +29,7 @@ class LiveCollector(Collector):
         now = self._standing()
         yield _gauge("headrace:ready", "1 while a model can be served.", now.ready)
         yield _gauge("headrace:gateway_in_flight", "Requests under way.", self._in_flight())
+        yield _gauge("headrace:gateway_tasks", "Tasks of the event loop.", _tasks())
         targets = {one.target: one for model in now.models.values() for one in model.targets}
         yield from _of_targets([targets[name] for name in sorted(targets)])
         keys = GaugeMetricFamily(
@@ -75,6 +77,14 @@ def _of_targets(targets: list[TargetStanding]) -> Iterator[Metric]:
             breaker.add_metric([one.target, state], float(one.breaker == state))
     yield in_flight
     yield breaker
+
+
+def _tasks() -> int:
+    """None are left of requests that are over: flat while nothing is asked."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # outside of a loop
+        return 0
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:
