@@ -13,6 +13,7 @@ from headrace.catalog import Catalog
 from headrace.config.yaml_file import Document
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.building.gateway import Gateway, gateway_of
+from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.read import parse_settings
 from headrace.gateway.settings.secret import Sources
@@ -44,6 +45,8 @@ def gateway(
     environ: dict[str, str] | None = None,
     clock_ns: Callable[[], int] | None = None,
     wall_s: Callable[[], float] = lambda: 1_790_000_000.0,
+    request_log: WrittenLog | None = None,
+    own_key: str | None = None,
 ) -> Gateway:
     """Of settings as the file would have them; lines of the ledger go to `entries`."""
     import time
@@ -61,6 +64,8 @@ def gateway(
         wall_s=wall_s,
         source=random.Random(1),
         new_id=lambda: f"req-{next(ids)}",
+        request_log=request_log,
+        own_key=own_key,
     )
 
 

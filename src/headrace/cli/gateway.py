@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.gateway_cache_threshold import cache_threshold
+from headrace.cli.gateway_compare import compare
+from headrace.cli.gateway_feedback import feedback
+from headrace.cli.gateway_guard_test import guard_test
 from headrace.cli.gateway_import import import_file
 from headrace.cli.gateway_keys import keys
+from headrace.cli.gateway_lint_prompts import lint_prompts
 from headrace.cli.gateway_log import log
+from headrace.cli.gateway_prompts import prompts
+from headrace.cli.gateway_replay import replay
+from headrace.cli.gateway_requests import requests, show
+from headrace.cli.gateway_stages import stages
 from headrace.cli.gateway_usage import usage
 from headrace.errors import HeadraceError
 
@@ -32,10 +41,20 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_CONFIG
 @click.option("--host", help="Address to listen on, in place of the file's.")
 @click.option("--port", type=int, help="Port to listen on, in place of the file's; 0: a free one.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    help="Processes that serve on the port together, in place of the file's.",
+)
 @_JSON
 @click.pass_context
 def gateway(
-    ctx: click.Context, config: Path, host: str | None, port: int | None, as_json: bool
+    ctx: click.Context,
+    config: Path,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    as_json: bool,
 ) -> None:
     """Put one address in front of many providers and engines.
 
@@ -46,9 +65,10 @@ def gateway(
     """
     if ctx.invoked_subcommand is not None:
         return
-    from headrace.gateway.run import Given, run
+    from headrace.gateway.making import Given
+    from headrace.gateway.run import run
 
-    ctx.exit(run(config, Given(host, port), as_json=as_json))
+    ctx.exit(run(config, Given(host, port, workers), as_json=as_json))
 
 
 @gateway.command()
@@ -60,19 +80,28 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
 
     Exit status 0: it would start; 1: it would not.
     """
+    from headrace.gateway.alerts.telling import check_alerts
     from headrace.gateway.building.accounts import access_warnings, check_access
+    from headrace.gateway.building.guards import guardrail_warnings
     from headrace.gateway.building.providers import plain_secrets
+    from headrace.gateway.building.request_log import check_request_log, has_plain_url
     from headrace.gateway.ledger.schema import check_file
-    from headrace.gateway.run import made
+    from headrace.gateway.making import made
     from headrace.gateway.settings.read import read_settings
-    from headrace.gateway.settings.secret import Sources
+    from headrace.gateway.settings.secret import Sources, is_plain
 
     try:
         settings = read_settings(config)
         built = made(config, settings, None)
         check_access(settings.access, Sources(os.environ, config.parent))
+        check_alerts(settings.alerts, Sources(os.environ, config.parent))
         if settings.ledger.path is not None:
             check_file(config.parent / settings.ledger.path)
+        check_request_log(settings.request_log, Sources(os.environ, config.parent))
+        if settings.admin is not None:
+            from headrace.gateway.building.admin import admin_key
+
+            admin_key(settings.admin, Sources(os.environ, config.parent))
     except HeadraceError as error:
         if as_json:
             click.echo(json.dumps({"right": False, "error": str(error)}))
@@ -80,11 +109,18 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
             click.echo(f"not right: {error}", err=True)
         ctx.exit(1)
     warnings = access_warnings(settings.access)
+    if settings.admin is not None and is_plain(settings.admin.key or "env:"):
+        warnings.append("admin.key: the secret stands in the file; write env:NAME or file:PATH")
     for name, provider in settings.providers.items():
         warnings += [
             f"{field}: the secret stands in the file; write env:NAME or file:PATH"
             for field in plain_secrets(name, provider)
         ]
+    warnings += guardrail_warnings(settings)
+    if has_plain_url(settings.request_log):
+        warnings.append(
+            "request_log.url: the secret stands in the file; write env:NAME or file:PATH"
+        )
     for name, route in built.router.routes.items():
         for target in route.targets:
             if target.price is None:
@@ -109,25 +145,43 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A request's body as JSON; its provider, models and max_tokens count.",
 )
+@click.option("--engines", is_flag=True, help="First read /metrics of engines that it goes by.")
 @_JSON
-def explain(model: str, config: Path, request: Path | None, as_json: bool) -> None:
+def explain(model: str, config: Path, request: Path | None, engines: bool, as_json: bool) -> None:
     """Say who would be asked for MODEL, in which order and why, and who would not. Sends nothing.
+
+    Of a model made of others also what would be chosen, and what each way costs and how long it
+    takes: by prices, by the ledger, else by what the file states.
 
     \b
     headrace gateway explain chat
     headrace gateway explain chat:floor --request body.json --json
+    headrace gateway explain own --engines
     """
+    from headrace.cli.gateway_expected import as_dict as composed_as_dict
+    from headrace.cli.gateway_expected import of_composed, print_composed
+    from headrace.gateway.making import made
     from headrace.gateway.routing.explain import decision_of
-    from headrace.gateway.run import made
     from headrace.gateway.settings.read import read_settings
 
     built = made(config, read_settings(config), None)
     body = b"{}" if request is None else request.read_bytes()
+    if engines and built.pollers is not None:
+        import asyncio
+
+        asyncio.run(built.pollers.read_all())
     decision = decision_of(built.router, model, body, now_s=0.0)
+    composed = of_composed(built, config, model, body)
+    if composed is not None and composed[0].model is not None:
+        decision = decision_of(built.router, composed[0].model, body, now_s=0.0)
     if as_json:
-        click.echo(json.dumps(_as_dict(decision)))
+        more = {} if composed is None else composed_as_dict(*composed)
+        click.echo(json.dumps({**_as_dict(decision), **more}))
         return
-    _print(decision)
+    if composed is not None:
+        print_composed(*composed)
+    if composed is None or composed[0].model is not None:
+        _print(decision)
 
 
 def _as_dict(decision: Decision) -> dict[str, Any]:
@@ -139,10 +193,12 @@ def _as_dict(decision: Decision) -> dict[str, Any]:
                 "model": one.model,
                 "score": None if one.score in (float("inf"), float("-inf")) else one.score,
                 "reasons": list(one.reasons),
+                "variant": one.variant,
             }
             for one in decision.candidates
         ],
         "left_out": [one._asdict() for one in decision.left_out],
+        "variant": decision.assigned,
     }
 
 
@@ -165,4 +221,14 @@ def _print(decision: Decision) -> None:
 gateway.add_command(keys)
 gateway.add_command(usage)
 gateway.add_command(log)
+gateway.add_command(stages)
+gateway.add_command(requests)
+gateway.add_command(show)
+gateway.add_command(replay)
+gateway.add_command(feedback)
+gateway.add_command(compare)
 gateway.add_command(import_file)
+gateway.add_command(cache_threshold)
+gateway.add_command(guard_test)
+gateway.add_command(prompts)
+gateway.add_command(lint_prompts)

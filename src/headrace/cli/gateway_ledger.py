@@ -46,6 +46,6 @@ def ledger_path(config: Path, ledger: Path | None) -> Path:
 
 def dollars(nusd: int) -> str:
     """Nano-dollars as a number of dollars, exact: at least two decimals, at most nine."""
-    from headrace.gateway.accounts.errors import amount_text
+    from headrace.gateway.ledger import report
 
-    return amount_text(nusd, "nusd").replace("$", "")
+    return report.dollars(nusd)

@@ -38,6 +38,9 @@ def log(
 ) -> None:
     """Show the newest requests, with each target that was tried. The newest is last.
 
+    What was asked and answered is not in the ledger: `headrace gateway requests` shows it where
+    the file keeps a request log.
+
     \b
     headrace gateway log --outcome failed
     headrace gateway log --model chat --limit 100 --json

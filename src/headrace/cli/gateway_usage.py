@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 # Files and pipes have no width; names are not broken over lines there.
 _WIDE_COLUMNS = 240
-# What spreadsheets take for the beginning of a formula; clients choose the names of models.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @click.command()
@@ -30,8 +27,9 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
     "--by",
     default="",
     metavar="NAMES",
-    help="What to group by, with commas: minute, hour, day, month, organisation, team, user, key, model, "
-    "provider, target, dialect, operation, outcome, variant, purpose. [default: all in one]",
+    help="What to group by, with commas: minute, hour, day, month, organisation, team, user, key, "
+    "model, provider, target, dialect, operation, outcome, variant, prompt, purpose. "
+    "[default: all in one]",
 )
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")
@@ -56,6 +54,7 @@ def usage(
     headrace gateway usage --by team,model --since 2026-11-01 --until 2026-11-30 --csv
     """
     from headrace.gateway.ledger.days import days_of
+    from headrace.gateway.ledger.report import fields_of, write_csv
     from headrace.gateway.ledger.schema import reading
     from headrace.gateway.ledger.usage import groupings_of, usage_by
 
@@ -66,31 +65,11 @@ def usage(
         found = usage_by(connection, names, days)
     if as_json:
         for one in found:
-            click.echo(json.dumps(_fields(one)))
+            click.echo(json.dumps(fields_of(one)))
     elif as_csv:
-        _write_csv(names, found)
+        write_csv(sys.stdout, names, found)
     else:
         _print(names, found)
-
-
-def _fields(one: Usage) -> dict[str, Any]:
-    from headrace.gateway.ledger.usage import as_dict
-
-    return {**as_dict(one), "cost_usd": dollars(one.cost_nusd)}
-
-
-def _write_csv(names: Sequence[str], found: Sequence[Usage]) -> None:
-    from headrace.gateway.ledger.usage import Usage
-
-    columns = [*names, *(one for one in Usage.__struct_fields__ if one != "by"), "cost_usd"]
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    for one in found:
-        fields = _fields(one)
-        for name in names:
-            if fields[name].startswith(_FORMULAS):
-                fields[name] = "'" + fields[name]
-        writer.writerow(fields)
 
 
 def _print(names: Sequence[str], found: Sequence[Usage]) -> None:

@@ -77,10 +77,14 @@ def _words(hint: Any) -> str:
         return ", ".join(f"`{one}`" for one in arguments)
     if origin is tuple:
         return f"list of {_words(arguments[0])}"
+    if bare is Any:
+        return "any value"
     if origin is dict:
         return f"{_words(arguments[1])} by name"
     if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
         return "settings"
+    if bare is typing.Any:
+        return "anything"
     name = {str: "text", int: "integer", float: "number", bool: "true or false"}[bare]
     return " ".join([name, *(_limits(one) for one in _metas(hint) if _limits(one))])
 

@@ -8,25 +8,40 @@ from collections.abc import Iterable, Mapping
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.errors import ModelNotAllowedError, UnknownKeyError
+from headrace.gateway.client_address import ADDRESS
+from headrace.gateway.guests import Guests
 from headrace.gateway.settings.secret import Secret
 
 _BEARER = "bearer "
 # Anthropic's, Azure's and Google's clients have headers of their own.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 MASTER = Caller(key_id="master")
+ADMIN = Caller(key_id="admin")
 
 
 class Access:
-    """accounts: None where keys are not asked for. master: a key that may everything."""
+    """accounts: None where keys are not asked for. master: a key that may everything. own_key: of
+    the gateway's own admin page; None where there is none."""
 
-    def __init__(self, accounts: Accounts | None, master: Secret | None) -> None:
+    def __init__(
+        self,
+        accounts: Accounts | None,
+        master: Secret | None,
+        own_key: str | None = None,
+        guests: Guests | None = None,
+    ) -> None:
+        """guests: who comes without a key where none is asked for; None: they have no limits."""
+        self._guests = guests
         self._accounts = accounts
+        self._own_key = None if own_key is None else own_key.encode()
         self._master = None if master is None else master.reveal().encode()
 
     def caller(self, headers: Mapping[str, str]) -> Caller | None:
         """None where nobody is asked for a key. Raises RefusedKeyError."""
+        if self._own_key is not None and _is_same(presented_key(headers), self._own_key):
+            return ADMIN
         if self._accounts is None:
-            return None
+            return None if self._guests is None else self._guests.caller(headers[ADDRESS])
         key = presented_key(headers)
         if not key:
             raise UnknownKeyError
@@ -41,8 +56,11 @@ class Access:
 
     def is_master(self, headers: Mapping[str, str]) -> bool:
         """Compared in constant time."""
-        given = presented_key(headers).encode("latin-1", errors="replace")
-        return self._master is not None and hmac.compare_digest(given, self._master)
+        return self._master is not None and _is_same(presented_key(headers), self._master)
+
+
+def _is_same(given: str, known: bytes) -> bool:
+    return hmac.compare_digest(given.encode("latin-1", errors="replace"), known)
 
 
 def check_models(caller: Caller | None, models: Iterable[str]) -> None:

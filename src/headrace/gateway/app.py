@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -18,15 +18,22 @@ from headrace.gateway.access import Access
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
+from headrace.gateway.client_address import ADDRESS, ClientAddresses
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
-from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.entry import Operation
+from headrace.gateway.serving.incoming import Incoming, operation_of
 from headrace.gateway.serving.refusals import refusal_of, refused
+from headrace.gateway.serving.refused_line import note_refused
 from headrace.gateway.serving.reply_headers import REQUEST_ID
 from headrace.gateway.serving.serve import Serving, serve
 from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.protocol.body_bounds import check_utf8
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure
+
+if TYPE_CHECKING:
+    from headrace.gateway.prompts.prompts import Prompts
 
 _MOST_ID_CHARS = 128
 _WATCHED_AFTER_S = 0.02
@@ -53,6 +60,10 @@ class Post(Protocol):
     def side(self) -> ClientSide:
         """What errors are written in."""
 
+    @property
+    def operation(self) -> Operation | None:
+        """As the ledger names it; None if it leaves no line there."""
+
     async def __call__(
         self, body: bytes, path: str, headers: Mapping[str, str], request_id: str, received_ns: int
     ) -> tuple[bytes, list[tuple[str, str]]]:
@@ -74,6 +85,8 @@ class GatewayApp:
         *,
         new_id: Callable[[], str],
         most_body_bytes: int,
+        addresses: ClientAddresses | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self._serving = serving
         self._access = access
@@ -84,6 +97,8 @@ class GatewayApp:
         self._paths = {*chats, *posts, *(path for _, path in answers)}
         self._new_id = new_id
         self._most_body_bytes = most_body_bytes
+        self._addresses = addresses
+        self._prompts = prompts
         self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,6 +110,8 @@ class GatewayApp:
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        if self._addresses is not None:
+            headers[ADDRESS] = self._addresses.of_scope(scope)
         request_id = _id_from(headers) or self._new_id()
         sink = AsgiSink(send)
         asks = int(method == "POST" and (path in self._chats or path in self._posts))
@@ -129,7 +146,7 @@ class GatewayApp:
             await _refuse(asked.side, status, failure, request_id, sink)
             return
         if post is not None:
-            await self._post(post, path, headers, request_id, receive, sink, received_ns)
+            await self._post(post, path, headers, request_id, caller, receive, sink, received_ns)
             return
         assert chat is not None
         self.under_way += 1
@@ -145,6 +162,8 @@ class GatewayApp:
                 "pictures as URLs, or raise listen.max_body_bytes"
             )
             failure = Failure(kind="too_large", message=message, code="request_too_large")
+            note_refused(self._serving, chat.side.name, operation_of(chat.side.name), request_id,
+                         caller, received_ns, 413, message)  # fmt: skip
             await _refuse(chat.side, 413, failure, request_id, sink)
         finally:
             self.under_way -= 1
@@ -165,10 +184,14 @@ class GatewayApp:
         if chat.side_at is not None:
             side = chat.side_at(self._serving.wall_s())
         try:
-            read = JsonObject.read(body)
+            check_utf8(body)
+            read, prompt = JsonObject.read(body), ""
+            if self._prompts is not None:
+                key = None if caller is None else caller.key_id
+                read, prompt = self._prompts.applied(side.name, read, headers, key, request_id)
             model = _model(read)
             if chat.own is not None:
-                told = chat.own(side, body, path, headers)
+                told = chat.own(side, read.body, path, headers)
                 if told is not None:
                     await _tell(told, request_id, sink)
                     return
@@ -182,11 +205,14 @@ class GatewayApp:
                 stream=_wants_stream(read, chat.stream_default),
                 received_ns=received_ns,
                 caller=caller,
+                prompt=prompt,
             )
         except RequestError as error:
             failure = Failure(
                 kind="bad_request", message=str(error), code=error.code, param=error.param
             )
+            note_refused(self._serving, side.name, operation_of(side.name), request_id, caller,
+                         received_ns, 400, str(error))  # fmt: skip
             await _refuse(side, 400, failure, request_id, sink)
             return
         task = asyncio.current_task()
@@ -207,6 +233,7 @@ class GatewayApp:
         path: str,
         headers: Mapping[str, str],
         request_id: str,
+        caller: Caller | None,
         receive: Receive,
         sink: AsgiSink,
         received_ns: int,
@@ -218,6 +245,9 @@ class GatewayApp:
             told, more = await post(body, path, headers, request_id, received_ns)
         except _TooLargeError:
             failure = Failure(kind="too_large", message="the body is too large")
+            if post.operation is not None:
+                note_refused(self._serving, post.side.name, post.operation, request_id, caller,
+                             received_ns, 413, failure.message)  # fmt: skip
             await _refuse(post.side, 413, failure, request_id, sink)
         except (RequestError, AccountsError, NobodyAnsweredError) as error:
             status, failure, _ = refused(error)

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from headrace.errors import RequestError
 from headrace.gateway.access import Access
-from headrace.gateway.serving.embed import Asked, EmbeddingClient, embed
+from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
+from headrace.gateway.guards.guardrails import FIELD
+from headrace.gateway.routing.preferences import read_wanted
+from headrace.gateway.serving.embed import embed, embeddings_of
+from headrace.gateway.serving.embedding_asked import Asked, EmbeddingClient
+from headrace.gateway.serving.entry import Operation
+from headrace.gateway.serving.guarded import Screened, screened
+from headrace.gateway.serving.refused_line import note_refused
 from headrace.gateway.serving.reply_headers import PREFIX, cost_header
 from headrace.gateway.serving.serve import Serving
-from headrace.gateway.targets.target import Target
+from headrace.gateway.telemetry.tracing import UNTRACED, Moment, RequestTrace
+from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 
 class EmbeddingPost:
     """A path of one dialect. side: what errors are written in; client: what vectors are."""
+
+    operation: Operation | None = "embeddings"
 
     def __init__(
         self, serving: Serving, access: Access, side: ClientSide, client: EmbeddingClient
@@ -28,22 +39,64 @@ class EmbeddingPost:
         self, body: bytes, path: str, headers: Mapping[str, str], request_id: str, received_ns: int
     ) -> tuple[bytes, list[tuple[str, str]]]:
         """See `headrace.gateway.app.Post`."""
-        call = self._client.read_embedding_call(body, path, headers)
+        serving, caller = self._serving, self._access.caller(headers)
+        try:
+            read = JsonObject.read(body)
+            call = self._client.read_embedding_call(body, path, headers)
+        except RequestError as error:
+            note_refused(
+                serving, self.side.name, "embeddings", request_id, caller, received_ns, 400,
+                str(error),
+            )  # fmt: skip
+            raise
+        screen = Screened(read)
+        if serving.guardrails is not None or FIELD in read:
+            models = read_wanted(call.model, {}).models
+            screen = await screened(
+                serving.guardrails, serving.router, read, models, caller, request_id
+            )
+            if screen.body is not read:
+                read = screen.body
+                call = self._client.read_embedding_call(read.body, path, headers)
+        traced = _Traced(request_id, path, headers, read, call.model)
         asked = Asked(
             id=request_id,
             dialect=self._client.name,
             call=call,
-            caller=self._access.caller(headers),
+            caller=caller,
             received_ns=received_ns,
+            body=read,
+            trace=_trace(serving, traced, received_ns),
+            guardrails=screen.acted,
+            refusal=screen.refusal,
         )
-        embedded = await embed(self._serving, asked, _side_of)
+        embedded = await embed(serving, asked, embeddings_of)
         told = [
             (PREFIX + "provider", embedded.target.provider.name),
             (PREFIX + "attempts", str(embedded.attempts)),
             cost_header(embedded.cost_nusd),
         ]
+        if screen.acted:
+            told.append((GUARDRAILS_HEADER, "; ".join(screen.acted)))
+        if embedded.body is not None:
+            return embedded.body, told
         return self._client.write_embedding_reply(embedded.reply, call), told
 
 
-def _side_of(target: Target) -> EmbeddingProvider | None:
-    return target.provider.embeddings
+class _Traced(NamedTuple):
+    id: str
+    path: str
+    headers: Mapping[str, str]
+    body: JsonObject
+    model: str
+    stream: bool = False
+    operation: Operation = "embeddings"
+
+
+def _trace(serving: Serving, traced: _Traced, received_ns: int) -> RequestTrace:
+    tracing = serving.tracing
+    if tracing.spans is None and "traceparent" not in traced.headers:
+        return UNTRACED
+    since_ns = serving.clock_ns() - received_ns
+    arrived_ns = int(serving.wall_s() * 1e9) - since_ns
+    return tracing.began(traced, Moment(arrived_ns, received_ns, serving.clock_ns))

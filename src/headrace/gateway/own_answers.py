@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,6 +18,16 @@ _JSON = "application/json"
 Told = tuple[int, str, bytes]
 
 
+class Everywhere(Protocol):
+    """Who tells of all processes that serve together."""
+
+    async def health(self) -> tuple[Standing, dict[str, object]]:
+        """How they stand, and what is told of others, by name."""
+
+    async def metrics(self) -> tuple[str, bytes]:
+        """Content type and text of /metrics."""
+
+
 class OwnAnswers:
     """Each is given the request's headers; what needs a key raises as `Access` does."""
 
@@ -30,7 +40,9 @@ class OwnAnswers:
         parts: Mapping[str, Callable[[], object]],
         standing: Callable[[], Standing],
         metrics: Callable[[], tuple[str, bytes]],
+        everywhere: Everywhere | None = None,
     ) -> None:
+        """everywhere: None where this process is the only one."""
         self._settings = settings
         self._router = router
         self._access = access
@@ -39,6 +51,7 @@ class OwnAnswers:
         self._parts = parts
         self._standing = standing
         self._metrics = metrics
+        self._everywhere = everywhere
 
     def by_path(self) -> dict[tuple[str, str], Any]:
         """By method and path."""
@@ -49,6 +62,11 @@ class OwnAnswers:
             ("GET", "/ready"): self.ready,
             ("GET", "/metrics"): self.metrics,
             ("GET", "/api/tags"): self.tags,
+            ("GET", "/api/ps"): self.loaded,
+            ("GET", "/api/version"): self.ollama_version,
+            ("HEAD", "/api/version"): self.ollama_version,
+            ("GET", "/"): self.running,
+            ("HEAD", "/"): self.running,
         }
 
     async def models(self, headers: Mapping[str, str]) -> Told:
@@ -75,23 +93,43 @@ class OwnAnswers:
         """Ollama's list."""
         from headrace.protocol.dialects.ollama import models
 
+        return 200, _JSON, models.write_tags(self._names(headers))
+
+    async def loaded(self, headers: Mapping[str, str]) -> Told:
+        """Ollama's list of what is in memory."""
+        from headrace.protocol.dialects.ollama import models
+
+        return 200, _JSON, models.write_ps(self._names(headers))
+
+    async def ollama_version(self, headers: Mapping[str, str]) -> Told:
+        """Of the Ollama whose API this is. Needs no key."""
+        from headrace.protocol.dialects.ollama import models
+
+        return 200, _JSON, models.write_version(models.VERSION)
+
+    async def running(self, headers: Mapping[str, str]) -> Told:
+        """What Ollama's clients look for before they ask anything. Needs no key."""
+        return 200, "text/plain; charset=utf-8", b"Ollama is running"
+
+    def _names(self, headers: Mapping[str, str]) -> list[str]:
         caller = self._access.caller(headers)
-        names = [
+        return [
             name
             for name in (*self._router.routes, *self._settings.aliases)
             if caller is None or caller.may_use(name)
         ]
-        return 200, _JSON, models.write_tags(names)
 
     async def health(self, headers: Mapping[str, str]) -> Told:
         """That it serves, whatever its providers do. Needs no key, and tells little without one."""
-        return 200, _JSON, self._health("ok", headers)
+        standing, parts = await self._told_of()
+        return 200, _JSON, self._health("ok", standing, parts, headers)
 
     async def ready(self, headers: Mapping[str, str]) -> Told:
         """503 while no model has a target that could be asked."""
-        if self._standing().ready:
-            return 200, _JSON, self._health("ready", headers)
-        return 503, _JSON, self._health("no_usable_target", headers)
+        standing, parts = await self._told_of()
+        if standing.ready:
+            return 200, _JSON, self._health("ready", standing, parts, headers)
+        return 503, _JSON, self._health("no_usable_target", standing, parts, headers)
 
     async def metrics(self, headers: Mapping[str, str]) -> Told:
         """Prometheus's text. Tells of everybody's requests, so keys of customers do not open it."""
@@ -100,11 +138,20 @@ class OwnAnswers:
             failure = "metrics need the master key: set access.master_key and send it as a bearer"
             body = {"error": {"message": failure, "type": "permission_error", "code": "admin_only"}}
             return 403, _JSON, msgspec.json.encode(body)
-        kind, text = self._metrics()
+        if self._everywhere is None:
+            kind, text = self._metrics()
+        else:
+            kind, text = await self._everywhere.metrics()
         return 200, kind, text
 
-    def _health(self, status: str, headers: Mapping[str, str]) -> bytes:
-        now = self._standing()
+    async def _told_of(self) -> tuple[Standing, dict[str, object]]:
+        if self._everywhere is not None:
+            return await self._everywhere.health()
+        return self._standing(), {name: told() for name, told in self._parts.items()}
+
+    def _health(
+        self, status: str, now: Standing, parts: dict[str, object], headers: Mapping[str, str]
+    ) -> bytes:
         usable = sum(one.usable for one in now.models.values())
         body: dict[str, object] = {
             "status": status,
@@ -119,7 +166,8 @@ class OwnAnswers:
                 "models": now.models,
                 "providers": now.providers,
                 "accounts": now.accounts,
-                **{name: told() for name, told in self._parts.items()},
+                "request_log": now.request_log,
+                **parts,
             }
         return msgspec.json.encode(body)
 

@@ -54,15 +54,18 @@ class Listener:
             self._path = None
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound, listening TCP socket; raises ConfigError naming host, port and remedy."""
+def listen(host: str, port: int, *, shares: bool = False) -> socket.socket:
+    """A bound, listening TCP socket; raises ConfigError naming host, port and remedy.
+
+    shares: whether others of this user may listen there too; the system divides connections.
+    """
     try:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, address = found[0]
         sock = socket.create_server(
-            (str(address[0]), port), family=family, backlog=BACKLOG, reuse_port=False
+            (str(address[0]), port), family=family, backlog=BACKLOG, reuse_port=shares
         )
         # Connections inherit it. uvloop sets it by itself; asyncio's own loop does not for sockets
         # made elsewhere, and each reply on a kept connection then takes 40 ms longer.

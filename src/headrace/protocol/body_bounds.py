@@ -57,6 +57,17 @@ def check_bounds(body: bytes | bytearray | memoryview) -> None:
             )
 
 
+def check_utf8(body: bytes) -> None:
+    """Raise RequestError for bytes that are no text: a reader that passes over values takes them
+    for a string, and whoever is passed the body does not."""
+    if body.isascii():
+        return
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise RequestError(f"the body is not valid UTF-8: {error}") from None
+
+
 def _exceeds(body: bytes, bound: _Bound) -> bool:
     found = 0
     for one in bound.outside.finditer(body):

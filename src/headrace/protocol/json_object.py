@@ -81,6 +81,13 @@ class JsonObject:
         span = self._spans.get(name)
         return None if span is None else self._body[span.value_at : span.end]
 
+    def beginning(self, name: str, most_bytes: int) -> bytes:
+        """At most so many of the value's bytes as they stand; none without such a field."""
+        span = self._spans.get(name)
+        if span is None:
+            return b""
+        return self._body[span.value_at : min(span.end, span.value_at + most_bytes)]
+
     def text(self, name: str) -> str | None:
         """A string, None where it is absent or null; raises RequestError for anything else."""
         value = self.value(name)

@@ -66,7 +66,7 @@ class TextFormatter(logging.Formatter):
         request_id = getattr(record, "request_id", "")
         if request_id and request_id not in parts[0]:
             parts.append(f"[request {printable(request_id)}]")
-        parts += [f"{key}={_shown(value)}" for key, value in _fields(record).items()]
+        parts += [f"{key}={shown(value)}" for key, value in _fields(record).items()]
         lines = [" ".join(parts)]
         for trace in _traces(self, record).values():
             lines += [TRACE_INDENT + printable(line) for line in trace.splitlines()]
@@ -88,7 +88,7 @@ class JsonFormatter(logging.Formatter):
         if request_id:
             line["request_id"] = request_id
         for key, value in _fields(record).items():
-            line[f"{key}_" if key in _OWN_KEYS else key] = _json_value(value)
+            line[f"{key}_" if key in _OWN_KEYS else key] = json_value(value)
         return json.dumps(line | _traces(self, record), ensure_ascii=True, default=str)
 
 
@@ -124,7 +124,7 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value in a text line; quoted where it would not be one word."""
     text = str(value)
     if type(value) in _PLAIN:
@@ -134,7 +134,7 @@ def _shown(value: object) -> str:
     return json.dumps(printable(text), ensure_ascii=False)
 
 
-def _json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """JSON has no infinite numbers."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -28,7 +28,10 @@ def redis_program() -> str:
 class RedisServer:
     """persistent: whether what it knows outlives a kill (an append-only file)."""
 
-    def __init__(self, program: str, folder: Path, *, persistent: bool = False) -> None:
+    def __init__(
+        self, program: str, folder: Path, *, persistent: bool = False, password: str = ""
+    ) -> None:
+        self._password = password
         self._program = program
         self._folder = folder
         self.persistent = persistent
@@ -38,7 +41,8 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        user = f":{self._password}@" if self._password else ""
+        return f"redis://{user}127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         """Returns when it answers."""
@@ -48,6 +52,7 @@ class RedisServer:
         options += ["--appendonly", "yes" if self.persistent else "no"]
         # A write that was answered is in the file then; only a machine that dies would lose it.
         options += ["--appendfsync", "no"]
+        options += ["--requirepass", self._password] if self._password else []
         log = (self._folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
@@ -81,6 +86,6 @@ class RedisServer:
             with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
                 connection.settimeout(1)
                 connection.sendall(b"PING\r\n")
-                return connection.recv(64).startswith(b"+PONG")
+                return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             return False

@@ -12,8 +12,8 @@ from headrace.catalog import Catalog
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
 from headrace.gateway.building.prices import known_price, stated_price
-from headrace.gateway.settings.model import PriceSettings
 from headrace.gateway.settings.read import parse_settings
+from headrace.gateway.settings.target import PriceSettings
 from headrace.gateway.targets.target import Price
 
 CATALOG = Catalog.load(())

@@ -15,9 +15,10 @@ from headrace.catalog import Catalog
 from headrace.catalog.rows.provider import Provider as ProviderRow
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
-from headrace.gateway.building.dialects import client_sides, passed_path, provider_side
+from headrace.gateway.building.dialects import client_sides, provider_side
+from headrace.gateway.building.passings import passings_of
 from headrace.gateway.building.providers import plain_secrets, provider_of
-from headrace.gateway.building.signed import EntraToken
+from headrace.gateway.credentials.bearer import BearerToken
 from headrace.gateway.settings.provider import GoogleSettings, ProviderSettings
 from headrace.gateway.settings.read import parse_settings
 from headrace.gateway.settings.reliability import TimeoutSettings
@@ -29,8 +30,8 @@ from headrace.gateway.upstream.origin import read_base_url
 CATALOG = Catalog.load(())
 KEY = "sk-secret-0123456789"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Answers come by its predictions API, which is polled; not a ProviderSide.
-NO_SIDE = "replicate"
+# No client speaks these.
+TRANSLATED = ("gemini", "bedrock", "cohere", "mistral", "replicate")
 TLS = ssl.create_default_context()
 
 
@@ -60,7 +61,7 @@ def sent(provider: Provider) -> dict[str, str]:
 
 
 def usable_rows() -> list[ProviderRow]:
-    return [row for row in CATALOG.providers if row.dialect and row.dialect != NO_SIDE]
+    return [row for row in CATALOG.providers if row.dialect]
 
 
 def test_every_row_says_where_and_how() -> None:
@@ -84,7 +85,7 @@ def test_every_row_says_where_and_how() -> None:
 def test_every_row_makes_a_provider() -> None:
     for row in usable_rows():
         side = provider_side(str(row.dialect), row.variant or "generic", ProviderSettings())
-        passed_path(str(row.dialect), side)
+        assert row.dialect in (*passings_of(row.dialect, side, completions=True), *TRANSLATED)
         base_url = re.sub(r"\{[a-z_]+\}", "x", str(row.base_url))
         given: dict[str, Any] = {"kind": row.id, "api_key": KEY, "base_url": base_url}
         if row.auth == "google":
@@ -95,21 +96,47 @@ def test_every_row_makes_a_provider() -> None:
         assert KEY not in repr(provider), row.id
 
 
-def test_every_provider_people_ask_for_is_there() -> None:
-    wanted = (
-        "openai", "azure", "azure-foundry", "anthropic", "gemini", "vertex", "bedrock", "cohere",
-        "mistral", "groq", "together", "fireworks", "deepseek", "deepinfra", "anyscale", "xai",
-        "openrouter", "aiml-api", "siliconflow", "cerebras", "sambanova", "huggingface-inference",
-        "huggingface-endpoints", "cloudflare", "modal", "baseten", "nvidia", "litellm", "portkey",
-        "helicone-cloud", "replicate", "perplexity", "moonshot", "zai", "minimax", "alibaba",
-        "nebius", "novita", "hyperbolic", "databricks", "github-models", "vercel",
-        "nim-server", "tensorrt-llm-server", "vllm-server", "sglang-server", "llama.cpp-server",
-        "tgi-server", "lmdeploy-server", "xinference-server", "mlx-server", "lm-studio-server",
-        "localai-server", "ollama-server", "ollama-openai", "headrace-server",
-    )  # fmt: skip
-    for name in wanted:
-        row = CATALOG.providers[name]
-        assert row.dialect and row.base_url, name
+# As people name them; what of theirs an address needs.
+PEOPLES_NAMES: dict[str, dict[str, Any]] = {
+    "OpenAI": {}, "Azure OpenAI": {"address": {"resource": "mine"}}, "Anthropic": {},
+    "Gemini": {}, "Vertex": {"google": {"project": "p"}}, "vertex-anthropic":
+    {"google": {"project": "p"}}, "Bedrock": {"region": "us-east-1"}, "Cohere": {}, "Mistral": {},
+    "Groq": {}, "Together": {}, "Fireworks": {}, "DeepSeek": {}, "DeepInfra": {},
+    "Anyscale": {"address": {"service": "mine"}}, "xAI": {}, "OpenRouter": {}, "AI/ML API": {},
+    "SiliconFlow": {}, "Cerebras": {}, "SambaNova": {}, "Hugging Face router": {},
+    "Hugging Face Inference Endpoints":
+    {"address": {"endpoint": "e1", "cloud": "aws"}, "region": "us-east-1"},
+    "Azure AI": {"address": {"resource": "mine"}}, "Cloudflare": {"address": {"account_id": "0a"}},
+    "Modal": {"address": {"workspace": "w", "app": "a"}}, "Baseten": {}, "NVIDIA": {},
+    "Replicate": {}, "Portkey": {}, "helicone-cloud": {}, "Perplexity": {}, "Moonshot": {},
+    "Z.ai": {}, "MiniMax": {}, "Alibaba": {}, "Nebius": {}, "Novita": {}, "Hyperbolic": {},
+    "github-models": {}, "vercel": {},
+}  # fmt: skip
+PEOPLES_SERVERS = (
+    "headrace", "vLLM", "SGLang", "llama.cpp", "TGI", "TensorRT-LLM", "NIM", "LMDeploy",
+    "Xinference", "MLX", "LM Studio", "LocalAI", "Ollama", "ollama-openai", "LiteLLM",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PEOPLES_NAMES)
+def test_every_provider_people_ask_for_is_there(name: str) -> None:
+    provider = made("mine", {"kind": name, "api_key": KEY, **PEOPLES_NAMES[name]})
+    assert provider.base.origin.scheme == "https" and "{" not in str(provider.base)
+    assert KEY in "".join(sent(provider).values()) and not provider.local
+
+
+@pytest.mark.parametrize("name", PEOPLES_SERVERS)
+def test_every_server_people_run_is_there(name: str) -> None:
+    assert made("mine", {"kind": name}).local
+
+
+def test_names_of_an_address_are_checked() -> None:
+    made_one = made("cloudflare", {"api_key": KEY, "address": {"account_id": "0a1b"}})
+    assert made_one.base.path == "/client/v4/accounts/0a1b/ai/v1"
+    text = refused("cloudflare", {"api_key": KEY, "address": {"acount_id": "0a1b"}})
+    assert "address: acount_id is no name in braces of https://api.cloudflare.com/" in text
+    text = refused("cloudflare", {"api_key": KEY, "address": {"account_id": "../x"}})
+    assert "account_id '../x' cannot stand in" in text
 
 
 def test_servers_one_runs_are_found_by_their_runtime() -> None:
@@ -126,7 +153,7 @@ def test_a_row_says_address_dialect_variant_and_key() -> None:
     provider = made("groq", GROQ_API_KEY=KEY)
     assert str(provider.base.origin) == "https://api.groq.com"
     assert provider.base.joined("/chat/completions") == "/openai/v1/chat/completions"
-    assert provider.client_dialect == "openai-chat"
+    assert set(provider.passes) == {"openai-chat"}
     assert sent(provider) == {"authorization": f"Bearer {KEY}"}
 
 
@@ -283,8 +310,7 @@ def test_one_way_to_be_known() -> None:
     entra = {"tenant_id": "t", "client_id": "c", "client_secret": KEY}
     given = {"base_url": "https://mine.openai.azure.com", "entra": entra}
     token = made("azure", given).auth.pick(0.0)
-    assert isinstance(token, EntraToken) and KEY not in repr(token)
-    assert token._pool._tls is not None  # the secret goes there
+    assert isinstance(token, BearerToken) and KEY not in repr(token)
     assert "api_key and entra" in refused("azure", {**given, "api_key": KEY})
     assert "api_key is there" not in refused("azure", {**given, "aws": aws, "region": "a"})
 
@@ -295,7 +321,6 @@ def test_unknown_kinds_and_dialects_name_the_nearest() -> None:
     text = refused("own", {"base_url": "https://a.b", "dialect": "openai-chta"})
     assert "dialect 'openai-chta' is not known; did you mean 'openai-chat'?" in text
     assert "anthropic" in text and "ollama" in text
-    assert "'replicate' is not known" in refused("replicate", {"api_key": KEY})
     with pytest.raises(ConfigError, match=r"variant 'vlm'.*did you mean 'vllm'"):
         provider_side("openai-chat", "vlm", ProviderSettings())
 
@@ -339,6 +364,9 @@ def test_keys_in_the_file_are_warned_of() -> None:
     assert plain_secrets("a", ProviderSettings(api_key=("env:A", "file:b"))) == ()
 
 
-def test_clients_speak_four_dialects() -> None:
+def test_dialects_of_clients() -> None:
     sides = client_sides()
-    assert set(sides) == {"openai-chat", "openai-responses", "anthropic", "ollama"}
+    assert set(sides) == {
+        "openai-chat", "openai-completions", "openai-responses", "anthropic", "ollama",
+        "ollama-generate",
+    }  # fmt: skip

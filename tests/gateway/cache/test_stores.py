@@ -154,7 +154,7 @@ async def test_pages_that_are_damaged_later_are_a_miss(
 
 async def _ended(store: SqliteStore) -> None:
     """The thread has let go of the file."""
-    store._thread.shutdown(wait=True)
+    store._file._thread.shutdown(wait=True)
 
 
 async def test_a_table_that_is_gone_is_a_miss(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_a_file_that_takes_too_long_is_a_miss(tmp_path: Path) -> None:
     store.put(key(1), b"one", now_s=0.0, expires_s=9.0)
     await store.written()
     hold = threading.Event()
-    store._thread.submit(hold.wait)
+    store._file._thread.submit(hold.wait)
     assert await store.get(key(1), 1.0) is None
     hold.set()
     await store.written()
@@ -184,7 +184,7 @@ async def test_a_file_that_takes_too_long_is_a_miss(tmp_path: Path) -> None:
 async def test_a_queue_that_is_full_keeps_no_more(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "cache.db", 2**30, most_wait_s=60.0)
     hold = threading.Event()
-    store._thread.submit(hold.wait)
+    store._file._thread.submit(hold.wait)
     for number in range(20):
         store.put(key(number), b"x" * (4 * 2**20), now_s=0.0, expires_s=9.0)
     hold.set()

@@ -253,7 +253,7 @@ def test_the_newest_of_what_is_wanted(tmp_path: Path) -> None:
 def test_a_file_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "ledger", entry(1))
     connection = sqlite3.connect(path)
-    for name in ("purpose", "parent", "variant"):
+    for name in ("purpose", "parent", "variant", "assigned", "guardrails", "prompt"):
         connection.execute(f"ALTER TABLE requests DROP COLUMN {name}")
     connection.execute("PRAGMA user_version = 1")
     connection.commit()

@@ -84,7 +84,16 @@ def test_groups(tmp_path: Path) -> None:
 def test_every_grouping_splits_the_whole(name: str, tmp_path: Path) -> None:
     entries = [
         entry(1, team="a", at_s=NOVEMBER_S - 1.0, total_ms=1.0),
-        entry(2, model="b", key="c", organisation="d", user="e", total_ms=2.0, variant="f"),
+        entry(
+            2,
+            model="b",
+            key="c",
+            organisation="d",
+            user="e",
+            total_ms=2.0,
+            variant="f",
+            prompt="p@1",
+        ),
         entry(2, purpose="judge", parent="req-1", total_ms=50.0),
         refused(3, dialect="ollama", operation="embeddings", total_ms=3.0),
     ]
@@ -176,6 +185,7 @@ def test_sums_are_exact_and_percentiles_are_of_the_nearest_rank(
         ]
         assert one.first_token_ms_p50 == nearest_rank(firsts, 50)
         assert one.first_token_ms_p95 == nearest_rank(firsts, 95)
+        assert one.first_token_ms_p99 == nearest_rank(firsts, 99)
         totals = [each.total_ms for each in own]
         assert one.total_ms_p50 == nearest_rank(totals, 50)
         assert one.total_ms_p95 == nearest_rank(totals, 95)

@@ -12,9 +12,11 @@ from headrace.gateway.accounts.terms import Terms
 from headrace.gateway.ledger.errors import LedgerError
 from headrace.gateway.ledger.newest import Wanted, newest
 from headrace.gateway.ledger.schema import reading
-from headrace.gateway.run import ledger_of, made
+from headrace.gateway.making import made
+from headrace.gateway.run import ledger_of, surroundings
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.read import read_settings
+from headrace.gateway.telemetry.telemetry import Telemetry
 from tests.gateway.accounts.parts import KEY, accounts_of, hierarchy
 from tests.gateway.harness import ask, gateway
 from tests.gateway.openai_provider import answers
@@ -39,7 +41,7 @@ async def test_a_gateway_of_a_file_keeps_its_ledger_and_tells_how_it_stands(tmp_
         settings = read_settings(path)
         ledger = ledger_of(path, settings)
         assert ledger is not None
-        built = made(path, settings, None, ledger)
+        built = made(path, settings, None, surroundings(Telemetry(), ledger))
         assert (await ask(built.app, CHAT)).status == 200
         told = (await ask(built.app, b"", path="/health", method="GET")).json["ledger"]
         assert told["lost"] == 0 and told["error"] == ""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -130,6 +133,51 @@ def test_prompts_that_begin_alike_stay_together() -> None:
         assert names(one.decide(ask("x" * 5000, str(number)), 1.0))[0] == "c/m"
     assert ask("short", "one").prefix is None
     assert ask("y" * 5000, "one").prefix != ask("x" * 5000, "one").prefix
+
+
+@pytest.mark.parametrize(
+    ("early", "late"),
+    [
+        ("system", "messages"),
+        ("tools", "messages"),
+        ("instructions", "input"),
+        ("tools", "instructions"),
+        ("messages", "temperature"),
+        ("input", "temperature"),
+    ],
+)
+def test_prompts_of_every_dialect_begin_where_providers_begin_them(early: str, late: str) -> None:
+    def prefix(first: str, last: str, **more: str) -> int | None:
+        # What comes late in a prompt may come early in a body.
+        body = {"model": "m", late: last, early: first, **more}
+        return ask_of(JsonObject.read(json.dumps(body).encode()), "m").prefix
+
+    same = prefix("x" * 5000, "one")
+    assert same is not None and same == prefix("x" * 5000, "two")
+    assert prefix("y" * 5000, "one") != same
+    assert prefix("x" * 4000, "one") is None
+    if late in ("messages", "input"):
+        assert prefix("x" * 3000, "y" * 3000) != prefix("x" * 3000, "z" * 3000)
+    keyed = prefix("short", "one", prompt_cache_key="k")
+    assert keyed is not None and keyed == prefix("z" * 5000, "two", prompt_cache_key="k")
+    assert keyed != prefix("short", "one", prompt_cache_key="l")
+
+
+def test_a_prefix_is_the_same_in_every_process() -> None:
+    code = (
+        "from headrace.gateway.routing.ask import ask_of\n"
+        "from headrace.protocol.json_object import JsonObject\n"
+        'body = b\'{"model": "m", "system": "\' + b\'x\' * 5000 + b\'"}\'\n'
+        "print(ask_of(JsonObject.read(body), 'm').prefix)"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, check=True, text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(told) == 1 and told != {"None\n"}
 
 
 def test_without_sticky_nothing_is_kept() -> None:

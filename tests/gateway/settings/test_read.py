@@ -107,7 +107,7 @@ def test_unknown_names(tmp_path: Path, text: str, says: str) -> None:
         ("- a\n- b\n", "what is there: `name: value` lines are expected"),
         ("models:\n  m:\n", "2: models.m: None: `name: value` lines are expected"),
         ("models:\n  m: {targets: []}\n", "2: models.m.targets: at least 1 must be given"),
-        ("models:\n  m: {}\n", "2: models.m: targets must be given"),
+        ("models:\n  m: {}\n", "2: models.m: has no targets"),
         ("models: [a]\n", "1: models: what is there: `name: value` lines are expected"),
         ("models:\n  m: {targets: 5}\n", "2: models.m.targets: 5: a list is expected"),
         ("retries: {attempts: 0}\n", "1: retries.attempts: 0: Expected `int` >= 1"),

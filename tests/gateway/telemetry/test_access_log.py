@@ -8,11 +8,14 @@ import logging
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.gateway.serving.entry import Entry
-from headrace.gateway.telemetry.access_log import log_entry, logger
+from headrace.gateway.telemetry.access_log import AccessLog, fields_of, logger
 from headrace.telemetry.logs import CallFilter, LogFormat, formatter
 from tests.gateway.harness import ask, gateway
+from tests.gateway.ledger.entries import entry
 from tests.gateway.openai_provider import answers, reply
 from tests.gateway.telemetry.scraped import CHAT, settings
 from tests.gateway.upstream.scripted import served
@@ -29,13 +32,32 @@ def logged(entries: list[Entry], log_format: LogFormat, level: int = logging.INF
     logger.setLevel(level)
     logger.propagate = False
     try:
+        log = AccessLog(stream, log_format)
         for one in entries:
-            log_entry(one)
+            log.take(one)
+        log.flush()
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
         logger.propagate = propagates
     return stream.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@given(model=st.text(st.characters(exclude_categories=[])), ended=st.integers(0, 10**10))
+def test_a_line_is_as_logging_would_write_it(log_format: LogFormat, model: str, ended: int) -> None:
+    one = entry(1, model=model, at_s=ended / 8, total_ms=0.0, purpose="judge", variant="a b")
+    record = logger.makeRecord(
+        logger.name, logging.INFO, "", 0, "request ended", (), None,
+        extra={"request_id": one.id, "fields": fields_of(one)},
+    )  # fmt: skip
+    record.created = one.at_s
+    expected = formatter(log_format).format(record)
+    written = logged([one], log_format)
+    if log_format == "json":
+        assert json.loads(written) == json.loads(expected) and written.isascii()
+    else:
+        assert written == expected + "\n"
 
 
 async def test_as_json() -> None:

@@ -16,6 +16,7 @@ from headrace.gateway.serving.entry import Outcome
 from headrace.gateway.telemetry.request_series import LINES
 from headrace.protocol.neutral.failure import FailureKind
 from tests.gateway.harness import ask, gateway
+from tests.gateway.request_log.parts import log_of
 from tests.gateway.telemetry.scraped import settings
 
 PAGE = Path(__file__).parents[3] / "docs" / "gateway-metrics.md"
@@ -31,10 +32,11 @@ def documented() -> dict[str, tuple[str, str]]:
     return rows
 
 
-async def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
+async def test_every_metric_is_documented_and_every_documented_one_exists(tmp_path: Path) -> None:
     accounts = Accounts(MemoryCounters(), now_ns=time.time_ns, random_bytes=os.urandom)
     config = settings("http://127.0.0.1:9", access={"master_key": "env:KEY"})
-    built = gateway(config, [], accounts=accounts, environ={"KEY": "k"})
+    log = log_of(folder=tmp_path)
+    built = gateway(config, [], accounts=accounts, environ={"KEY": "k"}, request_log=log)
     told = await ask(
         built.app, b"", path="/metrics", method="GET", headers={"authorization": "Bearer k"}
     )
@@ -42,6 +44,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists() -> N
         one.name + ("_total" if one.type == "counter" else ""): one.type
         for one in text_string_to_metric_families(told.body.decode())
     }
+    log.close()
     rows = documented()
     assert set(rows) == set(served)
     assert {name: kind for name, (kind, _) in rows.items()} == served

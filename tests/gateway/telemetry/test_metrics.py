@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.telemetry.telemetry import Telemetry
 from tests.gateway.harness import ask, gateway
+from tests.gateway.ledger.entries import entry
 from tests.gateway.openai_provider import answers, fails
 from tests.gateway.telemetry.scraped import CHAT, samples, settings, told_by
 from tests.gateway.upstream.scripted import served
@@ -150,3 +151,12 @@ async def test_another_configuration_goes_on_counting_under_its_own_names() -> N
     assert found[f'{count}{{model="chat"}}'] == 1
     assert found[f'{count}{{model="talk"}}'] == 1
     assert found[f'{count}{{model="other"}}'] == 1, "the name is not the file's any more"
+
+
+async def test_an_answer_paid_for_besides_is_no_request() -> None:
+    built = gateway(settings("http://127.0.0.1:9"), [])
+    built.serving.on_entry(entry(1, purpose="judge", parent="req-0", target="a/m0", provider="a"))
+    found = await samples(built)
+    assert found['headrace:gateway_besides_total{purpose="judge",target="a/m0"}'] == 1
+    assert found['headrace:gateway_tokens_total{line="input",target="a/m0"}'] == 12
+    assert not any(name.startswith("headrace:gateway_requests_total{") for name in found)

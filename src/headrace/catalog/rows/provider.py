@@ -34,6 +34,8 @@ class Provider(Row, frozen=True, kw_only=True):
     batch_discount_share: off the list price for work that may wait. cache_read_share and
     cache_write_factor: of the input price, where no price row says it for the model. dialect: what
     its chat API speaks, variant: which of the OpenAI-compatible kinds, where it is one.
+    completions, responses: whether it has OpenAI's older completions, and its Responses API, beside
+    chat.
     key_variable: of the environment, as its own tools read the key. auth: how the key is sent;
     "aws" is a signature or a bearer key, "google" an access token of Google Cloud. base_url: where
     its API begins; names in braces are for people to fill in.
@@ -45,6 +47,8 @@ class Provider(Row, frozen=True, kw_only=True):
     api: str | None = None
     dialect: Dialect | None = None
     variant: str | None = None
+    completions: bool | None = None
+    responses: bool | None = None
     key_variable: str | None = None
     auth: Auth | None = None
     self_hosted: bool | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.errors import HeadraceError
-from headrace.gateway.accounts.alert import Alert, crossings
+from headrace.gateway.accounts.alert import Alert, crossings, may_cross
 from headrace.gateway.accounts.caller import Actual, Caller, Demand
 from headrace.gateway.accounts.counters import (
     Counted,
@@ -70,14 +70,19 @@ class Accounts:
         configured: Records = NO_RECORDS,
         store: AccountStore | None = None,
         on_alert: Callable[[Alert], None] | None = None,
+        saves: bool = True,
     ) -> None:
+        """saves: whether what was spent is written to the store from here, or by somebody else."""
         self._counters = counters
         self._now_ns = now_ns
-        self._random_bytes = random_bytes
+        # Ids of reservations: no other process has the beginning, and the count goes on.
+        self._ids = random_bytes(_ID_BYTES).hex()
+        self._reserved = 0
         self._configured = configured
         self._stored = NO_RECORDS
         self._store = store
         self._on_alert = on_alert
+        self._saves = saves
         self._roster = Roster(configured)
         if store is not None:
             counters.restore_from(self._spent_so_far)
@@ -95,11 +100,20 @@ class Accounts:
         self._roster = Roster(self._configured, self._stored)
         await self._counters.load(await self._spent_so_far())
 
+    def check(self, configured: Records) -> None:
+        """Raises ConfigError where `reconfigure` would."""
+        Roster(configured, self._stored)
+
     def reconfigure(self, configured: Records) -> None:
         """Take other records of the configuration, at once; ConfigError leaves the old ones."""
         self._roster = Roster(configured, self._stored)
         self._configured = configured
         self._read_problem = None
+
+    @property
+    def store(self) -> AccountStore | None:
+        """Where keys are made; a change holds from the next `tick` on."""
+        return self._store
 
     @property
     def roster(self) -> Roster:
@@ -122,8 +136,9 @@ class Accounts:
             raise ModelNotAllowedError(caller.key_id, demand.model)
         at_ms = self._now_ms()
         wanted = _wanted(caller, demand, at_ms)
+        self._reserved += 1
         held = Held(
-            self._random_bytes(_ID_BYTES).hex(), wanted, at_ms, demand.most_cost_nusd is not None
+            f"{self._ids}-{self._reserved:x}", wanted, at_ms, demand.most_cost_nusd is not None
         )
         if wanted:
             short = await self._counters.reserve(
@@ -142,13 +157,17 @@ class Accounts:
         ]
         return await self._counters.read(meters, at_ms=self._now_ms())
 
+    async def all_readings(self) -> tuple[Reading, ...]:
+        """How every limit and budget of every key and group above one stands."""
+        meters = tuple(self._roster.meters().values())
+        return await self._counters.read(meters, at_ms=self._now_ms())
+
     async def tick(self) -> None:
         """To be called about once a second, by whoever has the clock. Raises nothing of stores."""
         at_ms = self._now_ms()
         await self._give_back_lost()
         for late in await self._counters.tick(at_ms=at_ms):
-            self._keep_spent(late.counted, late.at_ms)
-            await self._alert(late.counted, late.used, late.at_ms)
+            await self.note(late.counted, late.used, late.at_ms)
         if self._store is not None:
             await self._save(self._store)
             await self._refresh(self._store)
@@ -177,17 +196,25 @@ class Accounts:
         if not held.wanted:
             return Settled(first=True, counted=True)
         at_ms = self._now_ms()
+        used = _used(actual or _NOTHING)
+        # Of a price that nobody knew, what was held of a budget was no cost.
+        unknown = (lambda amount: amount) if held.has_price else (lambda amount: 0)
         counted = tuple(
-            Counted(meter, amount, _used(meter, amount, actual, held))
+            Counted(meter, amount, unknown(amount) if (now := used[meter.unit]) is None else now)
             for meter, amount, _ in held.wanted
         )
         ended = await self._counters.end(
             held.id, counted, reserved_ms=held.reserved_ms, at_ms=at_ms
         )
         if ended.first and ended.counted:
-            self._keep_spent(counted, at_ms)
-            await self._alert(counted, ended.used, at_ms)
+            await self.note(counted, ended.used, at_ms)
         return Settled(first=ended.first, counted=ended.counted)
+
+    async def note(self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int) -> None:
+        """Keep what the counters were told, here or by another process, and alert of it. used: by
+        each meter after it; () where nobody knows."""
+        self._keep_spent(counted, at_ms)
+        await self._alert(counted, used, at_ms)
 
     async def _give_back_lost(self) -> None:
         while self._lost:
@@ -201,7 +228,7 @@ class Accounts:
         return await self._store.spent(at_ms=self._now_ms()) + unsaved
 
     def _keep_spent(self, counted: tuple[Counted, ...], at_ms: int) -> None:
-        if self._store is None:
+        if self._store is None or not self._saves:
             return
         for meter, _, actual in counted:
             if meter.is_budget and actual:
@@ -220,7 +247,7 @@ class Accounts:
         if self._on_alert is None:
             return
         for one, now_used in zip(counted, used, strict=False):
-            if not one.meter.thresholds:
+            if not may_cross(one, now_used):
                 continue
             for crossing in crossings(one, now_used, at_ms):
                 if await self._counters.first(
@@ -268,41 +295,37 @@ class Accounts:
 def _wanted(caller: Caller, demand: Demand, at_ms: int) -> tuple[Wanted, ...]:
     wanted = []
     model = demand.model
+    most = {
+        "running": 1,
+        "requests": demand.requests,
+        "tokens": demand.input_tokens + demand.most_output_tokens,
+        "nusd": demand.most_cost_nusd,
+    }
     for meter in caller.meters:
         if meter.model == "*" or meter.counts(model):
             limit = meter.amount if meter.raised_to is None else meter.limit(at_ms)
-            wanted.append(Wanted(meter, _most(meter, demand), limit))
+            amount = most[meter.unit]
+            if amount is None:
+                amount = _of_unknown_price(meter, demand)
+            wanted.append(Wanted(meter, amount, limit))
     return tuple(wanted)
 
 
-def _most(meter: Meter, demand: Demand) -> int:
-    if meter.unit == "running":
-        return 1
-    if meter.unit == "requests":
-        return demand.requests
-    if meter.unit == "tokens":
-        return demand.input_tokens + demand.most_output_tokens
-    if demand.most_cost_nusd is not None:
-        return demand.most_cost_nusd
+def _of_unknown_price(meter: Meter, demand: Demand) -> int:
     if meter.unknown_price == "refuse":
         raise UnknownPriceError(meter.level, meter.name, demand.model)
     # The least there is: a budget that is spent takes no more of these either.
     return 1
 
 
-def _used(meter: Meter, amount: int, actual: Actual | None, held: Held) -> int:
-    """What ending counts; amount: what was reserved."""
-    if actual is None:
-        actual = _NOTHING
-    if meter.unit == "running":
-        return 0
-    if meter.unit == "requests":
-        return actual.requests
-    if meter.unit == "tokens":
-        return actual.input_tokens + actual.output_tokens
-    if actual.cost_nusd is not None:
-        return actual.cost_nusd
-    return amount if held.has_price else 0
+def _used(actual: Actual) -> dict[str, int | None]:
+    """What ending counts, by the unit of a meter; None where nobody knows."""
+    return {
+        "running": 0,
+        "requests": actual.requests,
+        "tokens": actual.input_tokens + actual.output_tokens,
+        "nusd": actual.cost_nusd,
+    }
 
 
 def _wait(shortage: Shortage) -> float:

@@ -41,6 +41,18 @@ class Crossing(msgspec.Struct, frozen=True):
     until_ms: int
 
 
+def may_cross(counted: Counted, used: int) -> bool:
+    """Whether `crossings` need be asked: nearly all settlements stay below or between thresholds.
+
+    Where a budget is below the least of its thresholds by a thousandth, no rounding can matter.
+    """
+    meter = counted.meter
+    if not meter.thresholds:
+        return False
+    limit = meter.amount if meter.raised_to is None else min(meter.amount, meter.raised_to)
+    return used >= 0.999 * min(meter.thresholds) * limit
+
+
 def crossings(counted: Counted, used: int, at_ms: int) -> Iterator[Crossing]:
     """Thresholds that this settlement went over, used being what it came to."""
     meter = counted.meter

@@ -27,6 +27,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     allowed_models: tuple[tuple[str, ...], ...] = ()
     priority: int = 0
     tags: tuple[str, ...] = ()
+    guardrails: tuple[str, ...] = ()
     data_policy: DataPolicy = DataPolicy()
     when_stores_are_down: WhenDown = "closed"
     meters: tuple[Meter, ...] = ()
@@ -63,8 +64,10 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     most_cost_nusd: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("requests", "input_tokens", "most_output_tokens", "most_cost_nusd"):
-            _check(name, getattr(self, name))
+        _check("requests", self.requests)
+        _check("input_tokens", self.input_tokens)
+        _check("most_output_tokens", self.most_output_tokens)
+        _check("most_cost_nusd", self.most_cost_nusd)
 
 
 class Actual(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +80,10 @@ class Actual(msgspec.Struct, frozen=True, kw_only=True):
     cost_nusd: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("requests", "input_tokens", "output_tokens", "cost_nusd"):
-            _check(name, getattr(self, name))
+        _check("requests", self.requests)
+        _check("input_tokens", self.input_tokens)
+        _check("output_tokens", self.output_tokens)
+        _check("cost_nusd", self.cost_nusd)
 
 
 def _check(name: str, value: int | None) -> None:

@@ -77,7 +77,7 @@ class Late(NamedTuple):
 class CountersState(msgspec.Struct, frozen=True, kw_only=True):
     """For /health. reach: whom limits hold for together. unwritten: ends that wait."""
 
-    reach: Literal["per process", "cluster"]
+    reach: Literal["per process", "machine", "cluster"]
     reachable: bool = True
     unwritten: int = 0
     problem: str = ""

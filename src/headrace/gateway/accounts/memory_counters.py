@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from headrace.gateway.accounts.counters import (
@@ -17,12 +18,16 @@ from headrace.gateway.accounts.counters import (
 )
 from headrace.gateway.accounts.meter import Meter
 from headrace.gateway.accounts.terms import WhenDown
+from headrace.gateway.accounts.window import Window
+
+MOST_ADDRESSES = 200_000
+"""At some 600 bytes each, what a flood of strange addresses may take: 120 MB."""
 
 
 class _Count:
     """What one meter counts: used by bucket, and held."""
 
-    __slots__ = ("buckets", "held", "newest", "used")
+    __slots__ = ("_until_ms", "buckets", "held", "newest", "used")
 
     def __init__(self) -> None:
         self.buckets: dict[int, int] = {}
@@ -30,6 +35,14 @@ class _Count:
         self.used = 0
         self.held = 0
         self.newest = -(2**62)
+        self._until_ms = -(2**62)
+
+    def at(self, window: Window, at_ms: int) -> None:
+        """It is this time now. Most requests find the bucket of the one before them."""
+        if at_ms >= self._until_ms:
+            bucket = window.bucket(at_ms)
+            self.advance(bucket, window.span)
+            self._until_ms = window.ends_ms(bucket)
 
     def advance(self, bucket: int, span: int) -> None:
         """Forget what counts no more at `bucket`.
@@ -67,10 +80,16 @@ class _Count:
 
 
 class MemoryCounters:
-    """Counters that hold for this process alone."""
+    """Counters that hold for this process alone.
 
-    def __init__(self) -> None:
+    most_addresses: meters of clients' addresses, of which strangers can have any number; the one
+    that was used longest ago is forgotten first.
+    """
+
+    def __init__(self, *, most_addresses: int = MOST_ADDRESSES) -> None:
         self._counts: dict[str, _Count] = {}
+        self._addresses: OrderedDict[str, None] = OrderedDict()
+        self._most_addresses = most_addresses
         self._open: dict[str, tuple[tuple[str, int], ...]] = {}
         """What each reservation holds, by meter."""
         self._marks: dict[str, int] = {}
@@ -87,15 +106,17 @@ class MemoryCounters:
         counts = []
         short = []
         for meter, amount, limit in wanted:
-            count = self._count(meter.id)
-            window = meter.window
-            bucket = window.bucket(at_ms)
-            if bucket > count.newest:
-                count.advance(bucket, window.span)
+            count = self._counts.get(meter.id) or self._count(meter.id)
+            count.at(meter.window, at_ms)
             counts.append(count)
+            if meter.level == "address":
+                self._addresses[meter.id] = None
+                self._addresses.move_to_end(meter.id)
             if count.used + count.held + amount > limit:
                 free_at_ms = _free_at_ms(count, meter, amount, limit)
                 short.append(Shortage(meter, limit, count.used, count.held, amount, free_at_ms))
+        if len(self._addresses) > self._most_addresses:
+            self._forget_addresses()
         if short:
             return tuple(short)
         held = []
@@ -112,6 +133,12 @@ class MemoryCounters:
         self, id: str, counted: Sequence[Counted], *, reserved_ms: int, at_ms: int
     ) -> Ended:
         """See Counters."""
+        return self.end_now(id, counted, reserved_ms=reserved_ms, at_ms=at_ms)
+
+    def end_now(
+        self, id: str, counted: Sequence[Counted], *, reserved_ms: int, at_ms: int
+    ) -> Ended:
+        """The same, without a chance that anything else runs."""
         held = self._open.pop(id, None)
         if held is None:
             return Ended(first=False, counted=True)
@@ -119,18 +146,14 @@ class MemoryCounters:
             self._counts[meter_id].held -= amount
         used = []
         for meter, was_held, actual in counted:
-            count = self._count(meter.id)
-            window = meter.window
-            now = window.bucket(at_ms)
-            if now > count.newest:
-                count.advance(now, window.span)
+            count = self._counts.get(meter.id) or self._count(meter.id)
+            count.at(meter.window, at_ms)
             if meter.kind == "held":
-                if meter.is_budget:
-                    # A clock that was set back to before a window must not lose what was spent.
-                    counts = now == count.newest or now >= count.newest - window.span
-                    count.add(now if counts else count.newest, actual)
+                if meter.limit_name == "budget":
+                    # Also by a clock that was set back: what was spent must not be lost.
+                    count.add(count.newest, actual)
             elif actual < was_held:
-                count.take_back(window.bucket(reserved_ms), was_held - actual)
+                count.take_back(meter.window.bucket(reserved_ms), was_held - actual)
             elif actual > was_held:
                 count.add(count.newest, actual - was_held)
             used.append(count.used)
@@ -152,7 +175,7 @@ class MemoryCounters:
             if count is None:
                 readings.append(Reading(meter, 0, 0))
                 continue
-            count.advance(meter.window.bucket(at_ms), meter.window.span)
+            count.at(meter.window, at_ms)
             readings.append(Reading(meter, count.used, count.held))
         return tuple(readings)
 
@@ -178,6 +201,15 @@ class MemoryCounters:
 
     async def close(self) -> None:
         """See Counters."""
+
+    def _forget_addresses(self) -> None:
+        """What holds something for a running request stays, and is looked at again later."""
+        for _ in range(len(self._addresses) - self._most_addresses):
+            meter_id, _ = self._addresses.popitem(last=False)
+            if self._counts[meter_id].held:
+                self._addresses[meter_id] = None
+            else:
+                del self._counts[meter_id]
 
     def _count(self, meter_id: str) -> _Count:
         count = self._counts.get(meter_id)

@@ -18,7 +18,7 @@ import msgspec
 from headrace.gateway.accounts.terms import Level, Terms, UnknownPrice
 from headrace.gateway.accounts.window import Window
 
-LimitName = Literal["rpm", "tpm", "concurrency", "budget"]
+LimitName = Literal["rpm", "tpm", "concurrency", "budget", "free_rpm", "free_rpd"]
 MeterUnit = Literal["nusd", "requests", "tokens", "running"]
 
 _RATE_WINDOW = Window("1m")

@@ -13,7 +13,8 @@ import msgspec
 from headrace.errors import ConfigError, shown
 from headrace.gateway.accounts.window import WindowName
 
-Level = Literal["organisation", "team", "user", "key"]
+# An address is above nobody: it stands for callers without a key, and for free requests.
+Level = Literal["organisation", "team", "user", "key", "address"]
 Unit = Literal["nusd", "requests", "tokens"]
 WhenDown = Literal["open", "closed"]
 UnknownPrice = Literal["refuse", "allow"]
@@ -99,14 +100,15 @@ class DataPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """models: names and globs, () for all. priority, when_stores_are_down: None is that of the
-    level above (0 and "closed" where none says)."""
+    """models: names and globs, () for all. guardrails: names. priority, when_stores_are_down: None
+    is that of the level above (0 and "closed" where none says)."""
 
     models: tuple[str, ...] = ()
     limits: tuple[Limits, ...] = ()
     budgets: tuple[Budget, ...] = ()
     priority: int | None = None
     tags: tuple[str, ...] = ()
+    guardrails: tuple[str, ...] = ()
     data_policy: DataPolicy = DataPolicy()
     when_stores_are_down: WhenDown | None = None
 

@@ -31,6 +31,7 @@ _LENGTH_MS: dict[str, int] = {
     "1M": 30 * _DAY_MS,
     "1Y": 365 * _DAY_MS,
 }
+_NEVER_MS = 2**62
 # 1970 began on a Thursday.
 _MONDAY_BEFORE_MS = 3 * _DAY_MS
 _WORDS = {
@@ -80,6 +81,16 @@ class Window(msgspec.Struct, frozen=True):
             date = datetime.fromtimestamp(at_ms // 1000, UTC)
             return date.year if self.name == "1Y" else date.year * 12 + date.month - 1
         return at_ms // _LENGTH_MS[self.name]
+
+    def ends_ms(self, bucket: int) -> int:
+        """When the next bucket begins."""
+        if self.name == "total":
+            return _NEVER_MS
+        if not self.calendar:
+            return -(-(bucket + 1) * _LENGTH_MS[self.name] // ROLLING_BUCKETS)
+        ends_ms = self.leaves_ms(bucket)
+        assert ends_ms is not None
+        return ends_ms
 
     def leaves_ms(self, bucket: int) -> int | None:
         """When what lies in a bucket counts no more; None for never."""

@@ -19,6 +19,9 @@ from headrace.gateway.settings.access import AccessSettings, KeySettings, TermsS
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
 from headrace.gateway.targets.target import NUSD_PER_USD
 
+# As engines have it: lower goes first, and who says nothing has 0.
+_PRIORITIES = {"high": -1, "normal": 0, "low": 1}
+
 
 def records_of(settings: AccessSettings, sources: Sources) -> Records:
     """Groups and keys as accounts keep them. Raises ConfigError, with no key in it."""
@@ -105,6 +108,10 @@ def _parent(
     return None if organisation is None else Parent("organisation", organisation)
 
 
+def _priority(value: str | int | None) -> int | None:
+    return _PRIORITIES[value] if isinstance(value, str) else value
+
+
 def _terms(settings: TermsSettings) -> Terms:
     return Terms(
         models=settings.models,
@@ -123,7 +130,9 @@ def _terms(settings: TermsSettings) -> Terms:
             )
             for one in settings.budgets
         ),
+        priority=_priority(settings.priority),
         tags=settings.tags,
+        guardrails=settings.guardrails,
         data_policy=DataPolicy(
             data_collection=settings.data_collection,
             zero_retention=settings.zero_retention,
@@ -139,9 +148,12 @@ async def accounts_of(
     *,
     now_ns: Callable[[], int],
     random_bytes: RandomBytes,
-    on_alert: Callable[[Alert], None],
+    on_alert: Callable[[Alert], None] | None,
+    counters: Counters | None = None,
+    saves: bool = True,
 ) -> Accounts:
-    """Opened and started. Raises ConfigError, StoreError."""
+    """Opened and started. counters: in place of the file's. saves: see Accounts. Raises
+    ConfigError, StoreError."""
     configured = records_of(settings, sources)
     store = None
     if settings.store is not None:
@@ -149,12 +161,13 @@ async def accounts_of(
             sources.folder / settings.store, configured, now_ns=now_ns, random_bytes=random_bytes
         )
     accounts = Accounts(
-        _counters(settings, sources),
+        counters or _counters(settings, sources),
         now_ns=now_ns,
         random_bytes=random_bytes,
         configured=configured,
         store=store,
         on_alert=on_alert,
+        saves=saves,
     )
     await accounts.start()
     return accounts

@@ -5,13 +5,18 @@ They are imported when one is wanted: a gateway in front of two providers needs 
 
 from __future__ import annotations
 
+import importlib
+import ssl
 from collections.abc import Callable
 from typing import cast
 
 from headrace.config.load import nearest
 from headrace.errors import ConfigError, shown
 from headrace.gateway.settings.provider import ProviderSettings
-from headrace.protocol.neutral.dialect import ClientSide, ProviderSide
+from headrace.gateway.targets.in_steps import InSteps
+from headrace.gateway.upstream.limits import PoolLimits
+from headrace.gateway.upstream.origin import read_base_url
+from headrace.protocol.neutral.dialect import ClientSide, Glance, ProviderSide
 from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 
@@ -35,6 +40,14 @@ def _openai_responses(variant: str, settings: ProviderSettings) -> ProviderSide:
 
 
 def _anthropic(variant: str, settings: ProviderSettings) -> ProviderSide:
+    google = settings.google
+    if google is not None:
+        from headrace.protocol.dialects.anthropic.vertex import (
+            VertexAnthropicProvider,
+            VertexPlace,
+        )
+
+        return VertexAnthropicProvider(place=VertexPlace(google.project or "", google.location))
     from headrace.protocol.dialects.anthropic import PROVIDER
 
     return PROVIDER
@@ -45,7 +58,7 @@ def _gemini(variant: str, settings: ProviderSettings) -> ProviderSide:
 
     if settings.google is None:
         return PROVIDER
-    place = VertexAi(project=settings.google.project, location=settings.google.location)
+    place = VertexAi(project=settings.google.project or "", location=settings.google.location)
     return GeminiProvider(place=place)
 
 
@@ -73,6 +86,14 @@ def _ollama(variant: str, settings: ProviderSettings) -> ProviderSide:
     return PROVIDER
 
 
+def _replicate(variant: str, settings: ProviderSettings) -> ProviderSide:
+    from headrace.protocol.dialects.replicate import ReplicateProvider
+
+    # Where the settings say another address, its streams lie there too.
+    base = None if settings.base_url is None else read_base_url(settings.base_url)
+    return ReplicateProvider(own_origin="" if base is None else str(base.origin))
+
+
 _MAKERS: dict[str, Callable[[str, ProviderSettings], ProviderSide]] = {
     "openai-chat": _openai_chat,
     "openai-responses": _openai_responses,
@@ -82,6 +103,7 @@ _MAKERS: dict[str, Callable[[str, ProviderSettings], ProviderSide]] = {
     "cohere": _cohere,
     "mistral": _mistral,
     "ollama": _ollama,
+    "replicate": _replicate,
 }
 
 
@@ -101,24 +123,26 @@ def embedding_side(dialect: str, side: ProviderSide) -> EmbeddingProvider | None
     return None
 
 
-_PASSED_PATHS = {
-    "openai-responses": "/responses",
-    "anthropic": "/v1/messages",
-    "ollama": "/api/chat",
-}
+def in_steps_of(
+    side: ProviderSide, limits: PoolLimits, tls: ssl.SSLContext | None
+) -> InSteps | None:
+    """For dialects whose answers take more than one request; None for all others."""
+    if side.name != "replicate":
+        return None
+    from headrace.protocol.dialects.replicate import ReplicateProvider
+
+    assert isinstance(side, ReplicateProvider)
+    return InSteps(side.steps, limits, tls)
 
 
-def passed_path(dialect: str, side: ProviderSide) -> Callable[[str], str] | None:
-    """Where a provider takes bodies of its own dialect as clients send them; by its model."""
-    if dialect == "openai-chat":
-        from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
-        from headrace.protocol.dialects.openai_chat.write_call import path_for
+def glance_of(side: ProviderSide) -> Callable[[bytes], Glance | None] | None:
+    """What reads as little as a bill needs; None for dialects whose replies are read whole."""
+    if side.name != "openai-chat":
+        return None
+    from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
 
-        assert isinstance(side, OpenAIChatProvider)
-        template = side.variant.chat_path
-        return lambda model: path_for(template, model)
-    path = _PASSED_PATHS.get(dialect)
-    return None if path is None else lambda model: path
+    assert isinstance(side, OpenAIChatProvider)
+    return side.glance
 
 
 def provider_side(dialect: str, variant: str, settings: ProviderSettings) -> ProviderSide:
@@ -131,12 +155,37 @@ def provider_side(dialect: str, variant: str, settings: ProviderSettings) -> Pro
     return _MAKERS[dialect](variant, settings)
 
 
-def client_sides() -> dict[str, ClientSide]:
-    """By name, those that clients may speak."""
-    from headrace.protocol.dialects.anthropic import CLIENT as ANTHROPIC
-    from headrace.protocol.dialects.ollama import CLIENT as OLLAMA
-    from headrace.protocol.dialects.openai_chat import CLIENT as OPENAI_CHAT
-    from headrace.protocol.dialects.openai_responses import CLIENT as OPENAI_RESPONSES
+def _of(package: str) -> Callable[[], ClientSide]:
+    def load() -> ClientSide:
+        found = importlib.import_module(f"headrace.protocol.dialects.{package}")
+        return cast("ClientSide", found.CLIENT)
 
-    sides: tuple[ClientSide, ...] = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, OLLAMA)
-    return {one.name: one for one in sides}
+    return load
+
+
+def _ollama_generate() -> ClientSide:
+    from headrace.protocol.dialects.ollama.generate import OllamaGenerateClient
+
+    return OllamaGenerateClient()
+
+
+_CLIENTS: dict[str, Callable[[], ClientSide]] = {
+    "openai-chat": _of("openai_chat"),
+    "openai-completions": _of("openai_completions"),
+    "openai-responses": _of("openai_responses"),
+    "anthropic": _of("anthropic"),
+    "ollama": _of("ollama"),
+    "ollama-generate": _ollama_generate,
+}
+CLIENT_DIALECTS = tuple(_CLIENTS)
+"""What clients may speak."""
+
+
+def client_side(name: str) -> ClientSide:
+    """One of CLIENT_DIALECTS."""
+    return _CLIENTS[name]()
+
+
+def client_sides() -> dict[str, ClientSide]:
+    """All of them, by name."""
+    return {name: client_side(name) for name in CLIENT_DIALECTS}

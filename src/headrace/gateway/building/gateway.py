@@ -7,26 +7,39 @@ import random
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from headrace.catalog import Catalog
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
-from headrace.gateway.app import ChatPath, GatewayApp
+from headrace.gateway.app import GatewayApp
 from headrace.gateway.building.cache import cache_of
-from headrace.gateway.building.dialects import client_sides
-from headrace.gateway.building.own_bodies import counted_tokens, loaded_model, ollama_at
+from headrace.gateway.building.callers import (
+    access_of,
+    addresses_of,
+    counted_in,
+    free_tier_of,
+)
+from headrace.gateway.building.dialects import client_side
+from headrace.gateway.building.engines import pollers_of, with_engines
+from headrace.gateway.building.guards import guardrails_of
+from headrace.gateway.building.paths import Paths, paths_of
 from headrace.gateway.building.providers import provider_of
+from headrace.gateway.building.request_logging import log_change_of, request_logging_of
 from headrace.gateway.building.routes import Targets, routes_of, unknown_routes
-from headrace.gateway.embedding_posts import EmbeddingPost
-from headrace.gateway.own_answers import OwnAnswers
+from headrace.gateway.building.ways import ways_of
+from headrace.gateway.engines.poller import EnginePollers
+from headrace.gateway.own_answers import Everywhere, OwnAnswers
+from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import Sticky
-from headrace.gateway.serving.embed import EmbeddingClient
+from headrace.gateway.routing.turns import Turns
+from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.shadowing import Shadows
 from headrace.gateway.settings.gateway import GatewaySettings
-from headrace.gateway.settings.secret import Sources, read_secret
+from headrace.gateway.settings.secret import Sources
+from headrace.gateway.targets.health import OnBreaker
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.telemetry.names import Names
 from headrace.gateway.telemetry.standing import Standing, standing
@@ -40,18 +53,44 @@ class Gateway:
 
     settings: GatewaySettings
     app: GatewayApp
+    paths: Paths
     serving: Serving
     router: Router
     access: Access
     providers: Mapping[str, Provider]
     take_over: Callable[[], None]
+    pollers: EnginePollers | None = None
+
+    def start(self) -> None:
+        """In the loop that serves: begin what runs beside requests."""
+        if self.pollers is not None:
+            self.pollers.start()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether copies for a shadow are under way."""
+        return self.serving.shadows is not None and self.serving.shadows.under_way > 0
+
+    async def drain(self, within_s: float) -> None:
+        """Wait so long for what is done beside answers, and end the rest; before `close`."""
+        if self.serving.shadows is not None:
+            await self.serving.shadows.drain(within_s)
+        for provider in self.providers.values():
+            if provider.in_steps is not None:
+                await provider.in_steps.drain(within_s)
 
     def close(self) -> None:
         """End connections at rest, and let go of the cache."""
+        if self.pollers is not None:
+            self.pollers.stop()
         if self.serving.cache is not None:
             self.serving.cache.close()
+        if self.serving.guardrails is not None:
+            self.serving.guardrails.close()
         for provider in self.providers.values():
             provider.pool.close()
+            if provider.in_steps is not None:
+                provider.in_steps.close()
 
 
 def providers_of(
@@ -81,83 +120,108 @@ def gateway_of(
     new_id: Callable[[], str],
     parts: Mapping[str, Callable[[], object]] | None = None,
     telemetry: Telemetry | None = None,
+    everywhere: Everywhere | None = None,
+    sticky: Sticky | None = None,
+    on_breaker: OnBreaker | None = None,
+    on_taken_out: Callable[[TakenOut], None] | None = None,
+    request_log: WrittenLog | None = None,
+    own_key: str | None = None,
 ) -> Gateway:
     """parts: what /health tells of others, by name. telemetry: what counts on from a configuration
-    to the next.
+    to the next. everywhere, sticky, on_breaker, request_log, own_key: see
+    `making.Surroundings`.
 
     Raises ConfigError for what cannot be made; nothing is connected to yet.
     """
     providers = providers_of(settings, catalog, sources)
     today = dt.datetime.fromtimestamp(wall_s(), dt.UTC).date()
-    targets = Targets(settings, providers, catalog, today)
+    targets = Targets(settings, providers, catalog, today, on_breaker)
+    sticky = Sticky() if sticky is None else sticky  # an empty one is false
+    told = telemetry or Telemetry()
+    plain = routes_of(settings, targets, told.traffic, on_taken_out)
+    routes, engines = with_engines(plain, settings)
     router = Router(
-        routes_of(settings, targets),
+        routes,
         settings.aliases,
-        Sticky(),
+        sticky,
         source,
         unknown=unknown_routes(settings, targets, providers),
+        turns=None if settings.queue is None else Turns(settings.queue),
     )
-    master = settings.access.master_key
-    access = Access(
-        accounts if settings.access.require_key else None,
-        None if master is None else read_secret(master, sources),
-    )
-    told = telemetry or Telemetry()
+    access = access_of(settings, accounts, sources, own_key)
 
     def take(entry: Entry) -> None:
         told.take(entry)
         on_entry(entry)
 
     def stands() -> Standing:
-        return standing(router, providers, serving.accounts, clock_ns() * 1e-9)
+        log = None if request_log is None else request_log.standing
+        return standing(router, providers, serving.accounts, clock_ns() * 1e-9, log)
 
+    logging = request_logging_of(settings.request_log, request_log)
+    shadows = None
+    if any(one.shadow is not None for one in router.routes.values()):
+        shadows = Shadows(
+            router,
+            most_reply_bytes=settings.listen.max_reply_bytes,
+            drop_unsupported=settings.drop_unsupported,
+            clock_ns=clock_ns,
+            source=source,
+            on_entry=take,
+            request_log=logging,
+        )
     serving = Serving(
         router=router,
-        accounts=accounts if settings.access.require_key else None,
+        accounts=counted_in(settings, accounts),
+        free_tier=free_tier_of(settings, accounts),
         drop_unsupported=settings.drop_unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
         clock_ns=clock_ns,
         wall_s=wall_s,
         source=source,
         on_entry=take,
-        cache=cache_of(settings.cache, sources.folder, wall_s),
+        cache=cache_of(
+            settings.cache,
+            sources,
+            wall_s,
+            lambda: clock_ns() * 1e-9,
+            redis=settings.access.redis,
+            serving=lambda: serving,
+        ),
+        guardrails=guardrails_of(settings, sources, wall_s),
         tracing=told.tracing(settings.tracing.endpoint, settings.tracing.pass_on),
-    )
-    own = OwnAnswers(settings, router, access, wall_s, parts or {}, stands, told.metrics)
-    sides = client_sides()
-    chats = {
-        "/v1/chat/completions": ChatPath(sides["openai-chat"]),
-        "/api/v1/chat/completions": ChatPath(sides["openai-chat"]),
-        "/v1/responses": ChatPath(sides["openai-responses"]),
-        "/api/v1/responses": ChatPath(sides["openai-responses"]),
-        "/v1/messages": ChatPath(sides["anthropic"]),
-        "/v1/messages/count_tokens": ChatPath(sides["anthropic"], own=counted_tokens),
-        "/api/chat": ChatPath(
-            sides["ollama"], stream_default=True, side_at=ollama_at, own=loaded_model
+        request_log=logging,
+        shadows=shadows,
+        ways=ways_of(
+            settings, router, sticky, client_side("openai-chat"), clock_ns=clock_ns, source=source
         ),
-    }
-    embeddings = EmbeddingPost(
-        serving, access, sides["openai-chat"], cast("EmbeddingClient", sides["openai-chat"])
     )
-    posts = {
-        "/v1/embeddings": embeddings,
-        "/api/v1/embeddings": embeddings,
-        "/api/embed": EmbeddingPost(
-            serving, access, sides["ollama"], cast("EmbeddingClient", sides["ollama"])
-        ),
-    }
+    own = OwnAnswers(
+        settings, router, access, wall_s, parts or {}, stands, told.metrics, everywhere
+    )
+    paths = paths_of(serving, access, settings.ledger, sources.folder)
+    prompts = None
+    if settings.prompts or settings.prompts_folder is not None:
+        from headrace.gateway.building.prompts import prompts_of
+
+        prompts = prompts_of(settings, sources.folder)
     app = GatewayApp(
-        serving, access, chats, own.by_path(), posts, told, new_id=new_id,
-        most_body_bytes=settings.listen.max_body_bytes,
+        serving, access, paths.chats, own.by_path(), paths.posts, told, new_id=new_id,
+        most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),
+        prompts=prompts,
     )  # fmt: skip
     names = Names(router.routes, settings.aliases, providers)
 
+    change_log = log_change_of(settings.request_log, request_log)
+
     def take_over() -> None:
         told.shows(names, stands, serving.tracing)
+        change_log()
 
     if telemetry is None:
         take_over()
     return Gateway(
-        settings=settings, app=app, serving=serving, router=router, access=access,
+        settings=settings, app=app, paths=paths, serving=serving, router=router, access=access,
         providers=providers, take_over=take_over,
+        pollers=pollers_of(engines, routes, providers, settings, clock_ns, told.traffic),
     )  # fmt: skip

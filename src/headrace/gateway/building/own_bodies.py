@@ -1,23 +1,13 @@
-"""Requests with a body that need no model: counting tokens, loading what is always there."""
+"""Requests with a body that need no model: loading what is always there."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
 
-from headrace.gateway.routing.ask import estimated_tokens
-from headrace.protocol.dialects.anthropic import AnthropicClient
 from headrace.protocol.dialects.ollama import OllamaClient, load
+from headrace.protocol.dialects.ollama.generate import OllamaGenerateClient
 from headrace.protocol.neutral.dialect import ClientSide
-
-
-def counted_tokens(
-    side: ClientSide, body: bytes, path: str, headers: Mapping[str, str]
-) -> bytes | None:
-    """Anthropic's count_tokens: an estimate, rather too high than too low, as the tokenizers of
-    models served elsewhere are not at hand. Raises RequestError."""
-    assert isinstance(side, AnthropicClient)
-    return side.write_token_count(estimated_tokens(side.read_call(body, path, headers)))
 
 
 def loaded_model(
@@ -32,5 +22,14 @@ def loaded_model(
 
 def ollama_at(wall_s: float) -> ClientSide:
     """Its answers say when they were made."""
+    return OllamaClient(created_at=_rfc3339(wall_s))
+
+
+def ollama_generate_at(wall_s: float) -> ClientSide:
+    """The same of /api/generate."""
+    return OllamaGenerateClient(created_at=_rfc3339(wall_s))
+
+
+def _rfc3339(wall_s: float) -> str:
     at = dt.datetime.fromtimestamp(wall_s, dt.UTC)
-    return OllamaClient(created_at=at.isoformat(timespec="microseconds").replace("+00:00", "Z"))
+    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -7,7 +7,7 @@ import datetime as dt
 from headrace.catalog import Catalog
 from headrace.catalog.rows.price import Price as PriceRow
 from headrace.catalog.rows.price import Rates
-from headrace.gateway.settings.model import PriceSettings
+from headrace.gateway.settings.target import PriceSettings
 from headrace.gateway.targets.target import NUSD_PER_USD, Price
 
 

@@ -12,7 +12,14 @@ from headrace.catalog.names import plain
 from headrace.catalog.rows.provider import Provider as ProviderRow
 from headrace.config.load import nearest
 from headrace.errors import ConfigError, shown
-from headrace.gateway.building.dialects import embedding_side, passed_path, provider_side
+from headrace.gateway.building.counting import counting_of
+from headrace.gateway.building.dialects import (
+    embedding_side,
+    glance_of,
+    in_steps_of,
+    provider_side,
+)
+from headrace.gateway.building.passings import embedding_passings_of, passings_of
 from headrace.gateway.settings.provider import AwsSettings, ProviderSettings
 from headrace.gateway.settings.reliability import TimeoutSettings
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
@@ -40,7 +47,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The rows of servers one runs oneself are named after their runtime, whose id is taken.
 _OF_RUNTIME = "-server"
 _VERTEX = "google-vertex"
-_AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+# As Anthropic's own package reaches them.
+_MULTI_REGIONS = ("us", "eu")
+_AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 # The head of a request is the pool's; two of them would be two requests to some.
 _POOLS_HEADERS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
@@ -64,9 +73,10 @@ def provider_of(
             raise ConfigError("google is missing: write `google: {project: YOURS}`")
         base = read_base_url(_address(name, settings, row, catalog))
         dialect = _dialect(settings, row)
+        settings, known = _of_google(settings, sources)
         side = provider_side(dialect, (row.variant if row else None) or "generic", settings)
         local = base.origin.host in _LOOPBACK
-        auth = _auth(settings, row, dialect, sources, local=local)
+        auth = known or _auth(settings, row, dialect, sources, local=local)
         headers = _headers(settings, base)
     except ConfigError as error:
         raise ConfigError(f"providers.{name}: {error}") from error
@@ -75,19 +85,30 @@ def provider_of(
         tls = ssl.create_default_context()
     if dialect == "anthropic" and "anthropic-version" not in dict(headers):
         headers += (ANTHROPIC_VERSION,)
-    passed = passed_path(dialect, side)
+    limits = PoolLimits(connections=settings.connections)
+    completions, responses = settings.completions, settings.responses
+    of_row = row is not None and dialect == row.dialect
+    if completions is None:
+        completions = of_row and row is not None and row.completions is True
+    if responses is None:
+        # Servers that copy OpenAI's API stand at other addresses, and few have this part of it.
+        at_home = of_row and settings.base_url is None
+        responses = at_home and row is not None and row.responses is True
     return Provider(
         name=name,
         side=side,
         base=base,
         auth=auth,
-        pool=Pool(base.origin, PoolLimits(connections=settings.connections), tls=tls),
+        pool=Pool(base.origin, limits, tls=tls),
         timeouts=Timeouts(own.connect_s, own.first_token_s, own.idle_s),
         first_token_s=own.first_token_s,
         headers=headers,
         embeddings=embedding_side(dialect, side),
-        client_dialect=dialect if passed else None,
-        passed_path=passed,
+        embedding_passes=embedding_passings_of(dialect, side),
+        counting=counting_of(side),
+        in_steps=in_steps_of(side, limits, tls),
+        passes=passings_of(dialect, side, completions=completions, responses=responses),
+        glance=glance_of(side),
         region=settings.region,
         keeps_data=settings.keeps_data,
         zero_retention=settings.zero_retention,
@@ -120,11 +141,16 @@ def _address(
         others = [one.id for one in catalog.providers if one.base_url and one.id.startswith(begin)]
         kinds = f", or a kind: {' or '.join(others)}" if others else ""
         raise ConfigError(f"base_url is missing: where does its API begin?{kinds}")
-    given = {"region": settings.region}
+    given: dict[str, str | None] = {"region": settings.region, **settings.address}
+    if unknown := [one for one in settings.address if f"{{{one}}}" not in address]:
+        raise ConfigError(f"address: {', '.join(unknown)} is no name in braces of {address}")
     if settings.google is not None:
         given["location"] = settings.google.location
-        if settings.google.location == "global":
+        location = settings.google.location
+        if location == "global":
             address = address.replace("{location}-", "")
+        elif location in _MULTI_REGIONS:
+            address = address.replace("{location}-aiplatform.", f"aiplatform.{location}.rep.")
     form = address
     for key, value in given.items():
         mark = f"{{{key}}}"
@@ -139,7 +165,7 @@ def _address(
         region = ", or give its region" if "{region}" in address else ""
         raise ConfigError(
             f"base_url is missing: it is of the form {address} with your own names in place of "
-            f"those in braces{region}"
+            f"those in braces; write it, or the names alone in address{region}"
         )
     return address
 
@@ -165,6 +191,31 @@ def _headers(settings: ProviderSettings, base: BaseUrl) -> tuple[tuple[str, str]
     return headers
 
 
+def _of_google(
+    settings: ProviderSettings, sources: Sources
+) -> tuple[ProviderSettings, Auth | None]:
+    """The settings with their project, and a token of Google; None where `api_key` is one."""
+    google = settings.google
+    if google is None:
+        return settings, None
+    from headrace.gateway.building.signed import google_auth, google_credentials
+
+    auth, project = None, google.project
+    given = google.credentials
+    credentials = given if settings.api_key else google_credentials(google, sources)
+    if credentials is not None:
+        if settings.api_key:
+            raise ConfigError("api_key and google.credentials are there: keep one")
+        auth, named = google_auth(credentials, sources)
+        project = project or named
+    if project is None:
+        raise ConfigError("google.project is missing: the id of the project that is billed")
+    return (
+        msgspec.structs.replace(settings, google=msgspec.structs.replace(google, project=project)),
+        auth,
+    )
+
+
 def _auth(
     settings: ProviderSettings,
     row: ProviderRow | None,
@@ -184,9 +235,12 @@ def _auth(
         aws = _aws_of_environment(sources)
     if aws is not None or settings.entra is not None:
         _check_only_one(settings, dialect)
-        from headrace.gateway.building.signed import signed_auth
+        from headrace.gateway.building.signed import aws_auth, entra_auth
 
-        return signed_auth(msgspec.structs.replace(settings, aws=aws), sources)
+        if aws is not None:
+            return aws_auth(aws, settings.region, sources)
+        assert settings.entra is not None
+        return entra_auth(settings.entra, sources)
     if not keys:
         _check_may_be_none(row, kind, local)
         return NoAuth()
@@ -204,16 +258,10 @@ def _key_of_environment(row: ProviderRow | None, sources: Sources) -> tuple[str,
 
 
 def _aws_of_environment(sources: Sources) -> AwsSettings | None:
-    """What AWS's own tools read; None where half of it is missing."""
-    known = [one for one in _AWS_VARIABLES if sources.environ.get(one, "").strip()]
-    if not set(_AWS_VARIABLES[:2]) <= set(known):
-        return None
-    token = _AWS_VARIABLES[2]
-    return AwsSettings(
-        access_key_id=f"env:{_AWS_VARIABLES[0]}",
-        secret_access_key=f"env:{_AWS_VARIABLES[1]}",
-        session_token=f"env:{token}" if token in known else None,
-    )
+    """What AWS's own tools would take; None where the environment says nothing of it."""
+    from headrace.gateway.credentials.aws_keys import environment_tells
+
+    return AwsSettings() if environment_tells(sources) else None
 
 
 def _check_only_one(settings: ProviderSettings, dialect: str) -> None:
@@ -231,12 +279,14 @@ def _check_may_be_none(row: ProviderRow | None, kind: str, local: bool) -> None:
         return
     if kind == "google":
         raise ConfigError(
-            "api_key is missing: an access token, as `gcloud auth print-access-token` prints it"
+            "google.credentials is missing: file:PATH of a service account's key, or `metadata` on "
+            "a machine of Google's; or api_key, as `gcloud auth print-access-token` prints it"
         )
     if kind == "aws":
         raise ConfigError(
-            f"aws or api_key is missing: write one of them, or set {_AWS_VARIABLES[0]} and "
-            f"{_AWS_VARIABLES[1]}, or {row.key_variable if row else 'a bearer key'}"
+            "aws or api_key is missing: write one of them (`aws: {}` takes what AWS's own tools "
+            f"would), or set {' and '.join(_AWS_VARIABLES)}, or "
+            f"{row.key_variable if row else 'a bearer key'}"
         )
     if row is not None and row.key_variable:
         raise ConfigError(

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from headrace.catalog import Catalog
+from headrace.errors import ConfigError
 from headrace.gateway.building.prices import known_price, stated_price
+from headrace.gateway.routing.hedging import Hedging
+from headrace.gateway.routing.preferences import FREE
 from headrace.gateway.routing.route import Route
+from headrace.gateway.routing.shadow import Shadow
+from headrace.gateway.routing.variants import TakenOut, Variant, Variants
+from headrace.gateway.settings.composed import made_of
 from headrace.gateway.settings.gateway import GatewaySettings
-from headrace.gateway.settings.model import ModelSettings, TargetSettings
-from headrace.gateway.targets.health import Health
+from headrace.gateway.settings.model import ModelSettings
+from headrace.gateway.settings.target import TargetSettings
+from headrace.gateway.targets.health import Health, OnBreaker
 from headrace.gateway.targets.provider import Provider
-from headrace.gateway.targets.target import Target
+from headrace.gateway.targets.target import Price, Target
+from headrace.gateway.telemetry.traffic_series import TrafficSeries
 from headrace.gateway.upstream.limits import Timeouts
 
 # Names nobody configured are kept for a while; a client that invents names must not fill memory.
 _MOST_UNKNOWN = 10_000
+# Whose models have variants that cost nothing, under names that end so.
+_SELLS_FREE = "openrouter"
 
 
 class Targets:
@@ -28,11 +40,13 @@ class Targets:
         providers: Mapping[str, Provider],
         catalog: Catalog,
         today: dt.date,
+        on_breaker: OnBreaker | None = None,
     ) -> None:
         self._settings = settings
         self._providers = providers
         self._catalog = catalog
         self._today = today
+        self._on_breaker = on_breaker
         self._health: dict[str, Health] = {}
 
     def target(self, one: TargetSettings) -> Target:
@@ -40,22 +54,27 @@ class Targets:
         name, _, model = one.model.partition("/")
         provider = self._providers[name]
         price = None
+        kind = self._settings.providers[name].kind or name
         if one.price is not None:
             price = stated_price(one.price)
         elif not provider.local:
-            kind = self._settings.providers[name].kind or name
             price = known_price(self._catalog, kind, model, self._today)
+        if price is None and kind == _SELLS_FREE and model.endswith(f":{FREE}"):
+            price = Price(input=0, output=0, source="its name at OpenRouter")
         own = one.timeouts
         health = self._health.get(one.model)
         if health is None:
-            health = self._health[one.model] = Health(self._settings.breaker)
+            health = self._health[one.model] = Health(
+                self._settings.breaker, name=one.model, on_breaker=self._on_breaker
+            )
         return Target(
             name=one.model,
             provider=provider,
             model=model,
             weight=one.weight,
             order=one.order,
-            most_in_flight=one.most_in_flight,
+            most_in_flight=_share(one.most_in_flight, self._settings.listen.workers),
+            pass_priority=_passes_priority(one, provider),
             context_tokens=one.context_tokens,
             quantization=one.quantization,
             price=price,
@@ -66,9 +85,47 @@ class Targets:
         )  # fmt: skip
 
 
-def routes_of(settings: GatewaySettings, targets: Targets) -> dict[str, Route]:
-    """By the name clients ask for."""
-    return {name: _route(name, one, settings, targets) for name, one in settings.models.items()}
+def _share(most: int | None, workers: int) -> int | None:
+    """Of each worker; one that may have none at all could serve nobody there."""
+    return None if most is None else max(1, most // workers)
+
+
+def _passes_priority(one: TargetSettings, provider: Provider) -> bool:
+    if one.pass_priority and provider.side.name != "openai-chat":
+        raise ConfigError(
+            f"{one.model}: pass_priority: {provider.name} does not speak OpenAI's dialect, in "
+            "which vLLM and headrace's own server take a priority; leave it out"
+        )
+    return one.pass_priority
+
+
+def routes_of(
+    settings: GatewaySettings,
+    targets: Targets,
+    traffic: TrafficSeries,
+    on_taken_out: Callable[[TakenOut], None] | None = None,
+) -> dict[str, Route]:
+    """By the name clients ask for. on_taken_out: hears of variants that fail too often."""
+    found = {}
+    for name, one in settings.models.items():
+        plain = _route(name, one, settings, targets)
+        found[name] = _with_traffic(plain, one, targets, traffic, on_taken_out)
+    return {name: _standing_for(one, found, settings) for name, one in found.items()}
+
+
+def _standing_for(route: Route, routes: Mapping[str, Route], settings: GatewaySettings) -> Route:
+    """A model made of others, with all their targets."""
+    if not route.stands_for:
+        return route
+    every: dict[str, Target] = {}
+    left = list(route.stands_for)
+    while left:
+        name = left.pop(0)
+        inner = routes.get(settings.aliases.get(name, name))
+        if inner is not None:
+            every |= {one.name: one for one in inner.targets}
+            left += inner.stands_for
+    return dataclasses.replace(route, targets=tuple(every.values()))
 
 
 def _route(name: str, model: ModelSettings, settings: GatewaySettings, targets: Targets) -> Route:
@@ -82,7 +139,46 @@ def _route(name: str, model: ModelSettings, settings: GatewaySettings, targets: 
         fallbacks=model.fallbacks,
         context_fallbacks=model.context_fallbacks,
         policy_fallbacks=model.policy_fallbacks,
+        stands_for=made_of(model),
     )
+
+
+def _with_traffic(
+    route: Route,
+    model: ModelSettings,
+    targets: Targets,
+    traffic: TrafficSeries,
+    on_taken_out: Callable[[TakenOut], None] | None,
+) -> Route:
+    """With what becomes of its requests besides their answers."""
+    name = route.name
+    changes: dict[str, Any] = {}
+    if model.hedge is not None:
+        changes["hedging"] = Hedging(model.hedge, lambda what: traffic.hedges.add((name, what)))
+    if model.shadow is not None:
+        at = targets.target(model.shadow.target)
+        changes["shadow"] = Shadow(model.shadow, at, lambda what: traffic.shadows.add((name, what)))
+    if model.variants:
+
+        def taken_out(told: TakenOut) -> None:
+            traffic.taken_out.add((told.model, told.variant))
+            if on_taken_out is not None:
+                on_taken_out(told)
+
+        sides = [
+            Variant(side, one.weight, tuple(targets.target(each) for each in one.targets))
+            for side, one in model.variants.items()
+        ]
+        variants = Variants(
+            name,
+            sides,
+            model.assign_by,
+            choosers=model.variant_choosers,
+            rollback=model.rollback,
+            on_taken_out=taken_out,
+        )
+        changes |= {"variants": variants, "targets": variants.targets}
+    return dataclasses.replace(route, **changes) if changes else route
 
 
 def unknown_routes(

@@ -1,7 +1,8 @@
 """The exact cache: a request that was answered before gets the same answer, and nobody is asked.
 
-It is asked once a request is known to be right and before anything is held back for it. Identical
-requests that come while the first is still answered all go to a provider.
+It is asked once a request is known to be right and before anything is held back for it. Behind it,
+where the file has them on, are requests under way (`flights.py`) and questions that mean the same
+(`semantic/`).
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.cache.flights import Flights
 from headrace.gateway.cache.kept import Kept, read, written
 from headrace.gateway.cache.key import Around, fields_of, has_state, is_repeatable, key_of
+from headrace.gateway.cache.semantic.cache import LookUp, SemanticCache
+from headrace.gateway.cache.semantic.question import Question, question_of
 from headrace.gateway.cache.store import CacheStore
 from headrace.gateway.cache.tenant import tenant_of
 from headrace.gateway.cache.wish import FIELD, wish_of
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.side_effects import acts_at_provider
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import forwarded
 from headrace.gateway.settings.cache import CacheSettings
@@ -29,24 +35,42 @@ CacheState = Literal["hit", "miss", "bypass", "store-off"]
 class Visit:
     """One request at the cache. state: "miss" until something is found, "bypass" if the client
     wants nothing from it, "store-off" if the rules do not keep such answers. key: None without
-    one to keep by or to find. reads: whether it may be answered from it."""
+    one to keep by or to find. reads: whether it may be answered from it. question: None for what is
+    not looked up by its meaning; look_up: once it is."""
 
     state: CacheState
     key: bytes | None = None
     reads: bool = False
     max_age_s: float | None = None
     ttl_s: float = 0.0
+    question: Question | None = None
+    look_up: LookUp | None = None
+
+
+class Alike(NamedTuple):
+    """The answer to a question that means the same. similarity: cosine."""
+
+    kept: Kept
+    similarity: float
 
 
 class ResponseCache:
-    """wall_s: Unix time, by which answers age."""
+    """wall_s: Unix time, by which answers age. flights: None where requests under way do not wait
+    for each other. semantic: None where only the same request is the same."""
 
     def __init__(
-        self, settings: CacheSettings, store: CacheStore, *, wall_s: Callable[[], float]
+        self,
+        settings: CacheSettings,
+        store: CacheStore,
+        *,
+        wall_s: Callable[[], float],
+        semantic: SemanticCache | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
         self._wall_s = wall_s
+        self.flights = Flights(settings.coalesce_timeout_s) if settings.coalesce else None
+        self.semantic = semantic
 
     def visit(self, incoming: Incoming, ask: Ask, router: Router) -> Visit:
         """What is done for a request. Raises RequestError for a `cache` that cannot be read."""
@@ -72,43 +96,89 @@ class ResponseCache:
             dialect=incoming.side.name,
             routes=routes,
             headers=forwarded(incoming),
-            rules=(ask.regions, ask.keeps_no_data),
+            rules=(ask.regions, ask.keeps_no_data, *ask.sides),
         )
         key = key_of(fields, around)
         if key is None:
             return off
+        question = None
+        if self.semantic is not None and _may_be_embedded(ask, incoming):
+            question = question_of(fields, around, self.semantic.settings)
         return Visit(
             state="miss" if wish.reads else "bypass",
             key=key,
             reads=wish.reads,
             max_age_s=wish.max_age_s,
             ttl_s=min(wish.ttl_s or self._settings.ttl_s, self._settings.ttl_s),
+            question=question,
         )
 
     async def find(self, visit: Visit) -> Kept | None:
-        """An answer that is young enough."""
+        """An answer to the same request that is young enough."""
         if visit.key is None or not visit.reads:
             return None
+        return await self.at(visit.key, visit)
+
+    async def at(self, key: bytes, visit: Visit) -> Kept | None:
+        """The answer under a key, if it is young enough for the request."""
         now_s = self._wall_s()
-        data = await self._store.get(visit.key, now_s)
+        data = await self._store.get(key, now_s)
         kept = None if data is None else read(data)
         if kept is None:
             return None
-        age_s = kept.age_s(now_s)
         # The settings may have changed since it was put into a file.
-        if age_s >= self._settings.ttl_s:
+        if kept.age_s(now_s) >= self._settings.ttl_s:
             return None
-        return kept if visit.max_age_s is None or age_s <= visit.max_age_s else None
+        return kept if self.is_young(kept, visit) else None
+
+    def is_young(self, kept: Kept, visit: Visit) -> bool:
+        """Whether it is as young as the client wants it."""
+        return visit.max_age_s is None or kept.age_s(self._wall_s()) <= visit.max_age_s
+
+    async def find_alike(
+        self, visit: Visit, caller: Caller | None, request_id: str
+    ) -> Alike | None:
+        """The answer to a question that means the same; the question is embedded for it."""
+        semantic = self.semantic
+        if semantic is None or visit.question is None or not visit.reads:
+            return None
+        look_up = visit.look_up = semantic.begin(visit.question, caller, request_id)
+        if look_up is None:
+            return None
+        near = await semantic.find(look_up, self._wall_s())
+        if near is None:
+            return None
+        kept = await self.at(near.key, visit)
+        if kept is None:
+            if visit.max_age_s is None:
+                semantic.forget(look_up, near.key)
+            return None
+        return Alike(kept, near.similarity)
 
     def keep(self, visit: Visit, kept: Kept) -> None:
         """Give it to the same request from now on."""
         data = None if visit.key is None else written(kept)
-        if visit.key is not None and data is not None:
-            self._store.put(visit.key, data, now_s=kept.at_s, expires_s=kept.at_s + visit.ttl_s)
+        if visit.key is None or data is None or len(data) > self._settings.most_answer_bytes:
+            return
+        expires_s = kept.at_s + visit.ttl_s
+        self._store.put(visit.key, data, now_s=kept.at_s, expires_s=expires_s)
+        if self.semantic is not None and visit.look_up is not None:
+            self.semantic.keep(visit.look_up, visit.key, now_s=kept.at_s, expires_s=expires_s)
 
     def close(self) -> None:
         """Let go of the store; afterwards nothing is found."""
         self._store.close()
+        if self.semantic is not None:
+            self.semantic.close()
+
+
+def _may_be_embedded(ask: Ask, incoming: Incoming) -> bool:
+    """Not where the client says who may see its data: the embedder is another provider. Not where
+    the provider is to do something: another wording may want another thing done."""
+    preferences = ask.wanted.preferences
+    if preferences.only or preferences.ignore or preferences.data_collection == "deny":
+        return False
+    return not acts_at_provider(incoming.body)
 
 
 def _names(router: Router, model: str) -> tuple[str, ...]:

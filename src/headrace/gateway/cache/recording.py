@@ -15,6 +15,8 @@ _LOGPROB_BYTES = 100
 class RecordingTally(Tally):
     """dialect: of the provider. What grows beyond what is kept of one answer is let go of."""
 
+    keeps_all = True
+
     def __init__(self, input_tokens: int, dialect: str) -> None:
         super().__init__(input_tokens)
         self._collector: Collector | None = Collector(dialect)

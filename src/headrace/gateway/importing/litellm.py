@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError, shown
+from headrace.gateway.importing import litellm_cache
+from headrace.gateway.importing.litellm_credentials import CARRIED, credentials_of
 
 # LiteLLM's prefix of a model -> kind of ours. Others are taken as they are, where the catalog has
 # a provider of that name.
@@ -85,9 +87,7 @@ _PARAMETERS = {
     "model", "api_base", "base_url", "api_key", "api_version", "weight", "order",
     "max_parallel_requests", "timeout", "stream_timeout", "input_cost_per_token",
     "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost",
-    "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_region_name",
-    "vertex_project", "vertex_location", "region_name", "tenant_id", "client_id", "client_secret",
-    "extra_headers", "organization", "mock_response",
+    "aws_region_name", "region_name", "extra_headers", "organization", "mock_response", *CARRIED,
 }  # fmt: skip
 _FALLBACKS = (
     ("fallbacks", "fallbacks"),
@@ -179,6 +179,8 @@ class _Reader:
     def _provider(self, prefix: str, params: dict[str, Any], where: str) -> str:
         """The name of the provider that has these credentials and this address."""
         kind = _KINDS.get(prefix, prefix)
+        if kind == "google-vertex" and _parts(params["model"])[1].startswith("claude"):
+            kind = "google-vertex-anthropic"
         found: dict[str, Any] = {}
         address = next((params[one] for one in _ADDRESS if params.get(one)), None)
         if address is not None:
@@ -193,27 +195,7 @@ class _Reader:
         region = params.get("aws_region_name") or params.get("region_name")
         if region:
             found["region"] = region
-        if params.get("aws_access_key_id"):
-            found["aws"] = {
-                ours: params[theirs]
-                for theirs, ours in (
-                    ("aws_access_key_id", "access_key_id"),
-                    ("aws_secret_access_key", "secret_access_key"),
-                    ("aws_session_token", "session_token"),
-                )
-                if params.get(theirs)
-            }
-        if params.get("vertex_project"):
-            found["google"] = {
-                "project": params["vertex_project"],
-                "location": params.get("vertex_location") or "global",
-            }
-        if params.get("tenant_id"):
-            found["entra"] = {
-                name: params[name]
-                for name in ("tenant_id", "client_id", "client_secret")
-                if params.get(name)
-            }
+        found |= credentials_of(params)
         base = kind
         number = 1
         while base in self._providers and self._same(base, kind, found) is False:
@@ -273,8 +255,12 @@ class _Reader:
         self._common(section, "litellm_settings")
         if section.get("request_timeout") is not None:
             self._top.setdefault("timeouts", {})["total_s"] = section["request_timeout"]
+        cache, notes = litellm_cache.cache_of(section)
+        self.notes += notes
+        if cache is not None:
+            self._top["cache"] = cache
         known = {"drop_params", "num_retries", "request_timeout", "timeout", "set_verbose",
-                 *(theirs for theirs, _ in _FALLBACKS)}  # fmt: skip
+                 *litellm_cache.NAMES, *(theirs for theirs, _ in _FALLBACKS)}  # fmt: skip
         self._unknown(section, known, "litellm_settings")
 
     def general(self, section: dict[str, Any]) -> None:

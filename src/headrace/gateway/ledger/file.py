@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from headrace.gateway.ledger.row import row_of
 from headrace.gateway.ledger.schema import COLUMN_NAMES, open_for_writing
 from headrace.gateway.serving.entry import Entry
+from headrace.gateway.sqlite_file import transaction
 
 _INSERT = (
     f"INSERT INTO requests ({', '.join(COLUMN_NAMES)}) "
@@ -43,28 +42,15 @@ class LedgerFile:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """One transaction."""
-        with self._transaction():
+        with transaction(self._connection):
             # SQLite lets other threads run at each row, so the event loop waits for one at most.
             self._connection.executemany(_INSERT, (row_of(one) for one in entries))
 
     def delete_before(self, at_ms: int, most: int) -> int:
         """The room in the file is used again; the file does not become smaller."""
-        with self._transaction():
+        with transaction(self._connection):
             return self._connection.execute(_DELETE, (at_ms, most)).rowcount
 
     def close(self) -> None:
         """The write-ahead log goes into the file."""
         self._connection.close()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise

@@ -67,6 +67,9 @@ def row_of(entry: Entry) -> tuple[Value, ...]:
         entry.purpose,
         entry.parent,
         entry.variant,
+        entry.assigned,
+        _encode(entry.guardrails).decode() if entry.guardrails else "[]",
+        entry.prompt,
     )
 
 
@@ -86,6 +89,7 @@ def entry_of(row: tuple[Any, ...]) -> Entry:
         "provider": one["provider"] or None,
         "attempts": _attempts.decode(one["attempts"]),
         "tags": _tags.decode(one["tags"]),
+        "guardrails": _tags.decode(one["guardrails"]),
         "usage": usage,
     }
     del found["at_ms"]

@@ -35,6 +35,7 @@ _GROUPINGS = {
     "operation": "operation",
     "outcome": "outcome",
     "variant": "variant",
+    "prompt": "prompt",
     "purpose": "purpose",
 }
 GROUPINGS = tuple(_GROUPINGS)

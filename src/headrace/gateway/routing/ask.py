@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 from headrace.gateway.routing.preferences import Wanted, read_wanted
+from headrace.gateway.routing.variants import NOBODY, Who
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.part import Media
 
 
 class Ask(NamedTuple):
-    """input_tokens: an estimate, most_output_tokens: what the client allows, None if it does not
-    say. regions: where it may be served, None anywhere. session, prefix: what keeps it with one
-    target, None for nothing. no_retention: whether nobody may keep the data; keeps_no_data: whether
-    nobody may learn from it."""
+    """input_tokens: an estimate, most_output_tokens: what the client allows for each of so many
+    `choices`, None if it does not say. regions: where it may be served, None anywhere. session,
+    prefix: what keeps it with one target, None for nothing. no_retention: whether nobody may keep
+    the data; keeps_no_data: whether nobody may learn from it. who: what gives it to a side of an
+    A/B test; sides: which, once that is decided: model and side. blocks: hashes of the prompt's
+    beginning, for models that go by it."""
 
     wanted: Wanted
     input_tokens: int
     most_output_tokens: int | None = None
+    choices: int = 1
     session: str | None = None
     prefix: int | None = None
     regions: tuple[str, ...] | None = None
     no_retention: bool = False
     keeps_no_data: bool = False
+    priority: int = 0
+    who: Who = NOBODY
+    sides: tuple[tuple[str, str], ...] = ()
+    blocks: tuple[int, ...] = ()
 
 
 # Providers keep beginnings of 1,024 tokens and more.
 _PREFIX_BYTES = 4096
 
+# Of every dialect, in the order in which providers lay a prompt out.
+_PROMPT_FIELDS = ("tools", "system", "instructions", "messages", "input", "prompt")
+_CACHE_KEY = "prompt_cache_key"
+
 _ROUTING_FIELDS = ("provider", "models", "route")
 _MOST_TOKENS_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+# Ollama has what it is to write among its options.
+_OPTIONS, _OPTIONS_MOST = "options", "num_predict"
+# Those of `best_of` that are not told are billed like the others.
+_CHOICES_FIELDS = ("n", "best_of")
 
 # Tokens have three to four bytes of English and fewer of anything else; what is too high holds back
 # too much of a budget, what is too low lets it be overspent by the difference.
@@ -78,21 +95,39 @@ def estimated_from_bytes(body: bytes) -> int:
 def ask_of(body: JsonObject, model: str) -> Ask:
     """What of a body the choice of a target hangs on, but for who asks. Raises RequestError."""
     fields = {name: body.decoded(name) for name in _ROUTING_FIELDS if name in body}
-    most: int | None = None
-    for name in _MOST_TOKENS_FIELDS:
-        value = body.decoded(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            most = value
-            break
+    most = next((one for name in _MOST_TOKENS_FIELDS if (one := _count(body, name))), None)
+    if most is None and _OPTIONS in body:
+        options = body.decoded(_OPTIONS)
+        most = _positive(options.get(_OPTIONS_MOST)) if isinstance(options, dict) else None
     return Ask(
         wanted=read_wanted(model, fields),
         input_tokens=estimated_from_bytes(body.body),
         most_output_tokens=most,
+        choices=max(_count(body, name) or 1 for name in _CHOICES_FIELDS),
         prefix=_prefix(body),
     )
 
 
+def _count(body: JsonObject, name: str) -> int | None:
+    return _positive(body.decoded(name)) if name in body else None
+
+
+def _positive(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value > 0 else None
+
+
 def _prefix(body: JsonObject) -> int | None:
-    """The same for conversations that begin alike; None for those that are too short to."""
-    raw = body.value("messages") or b""
-    return hash(raw[:_PREFIX_BYTES]) if len(raw) >= _PREFIX_BYTES else None
+    """The same for prompts that begin alike, or that OpenAI's clients say do; None for those that
+    are too short to. The same in every process, which Python's own hash is not."""
+    if _CACHE_KEY in body:
+        return zlib.crc32(body.beginning(_CACHE_KEY, _PREFIX_BYTES))
+    found, left = 0, _PREFIX_BYTES
+    for name in _PROMPT_FIELDS:
+        piece = body.beginning(name, left)
+        found = zlib.crc32(piece, found)
+        left -= len(piece)
+        if left == 0:
+            return found
+    return None

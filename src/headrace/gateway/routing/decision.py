@@ -8,12 +8,14 @@ from headrace.gateway.targets.target import Target
 
 
 class Candidate(NamedTuple):
-    """score: what it was ordered by, lower first, within model and order. reasons: for people."""
+    """score: what it was ordered by, lower first, within model and order. reasons: for people.
+    variant: of an A/B test, the side it belongs to."""
 
     target: Target
     model: str
     score: float
     reasons: tuple[str, ...]
+    variant: str = ""
 
 
 class LeftOut(NamedTuple):
@@ -26,7 +28,10 @@ class LeftOut(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """candidates: in the order in which they are tried."""
+    """candidates: in the order in which they are tried. assigned: the side that the first model
+    gives the request to, "" where it has none; sides: of each model that has, its name and side."""
 
     candidates: tuple[Candidate, ...]
     left_out: tuple[LeftOut, ...]
+    assigned: str = ""
+    sides: tuple[tuple[str, str], ...] = ()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from headrace.gateway.engines.prompt_blocks import prompt_blocks
 from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.variants import Who, user_of
 from headrace.protocol.json_object import JsonObject
 
 
 def decision_of(router: Router, model: str, body: bytes, *, now_s: float) -> Decision:
     """Raises RequestError as a request would be refused."""
-    return router.decide(ask_of(JsonObject.read(body), model), now_s)
+    read = JsonObject.read(body)
+    ask = ask_of(read, model)._replace(
+        who=Who(user=user_of(read)), blocks=prompt_blocks(read) if router.has_engines else ()
+    )
+    return router.decide(ask, now_s)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.gateway.engines.order import EngineOrder
+from headrace.gateway.routing.hedging import Hedging
+from headrace.gateway.routing.shadow import Shadow
+from headrace.gateway.routing.variants import Variants
 from headrace.gateway.settings.model import Strategy
 from headrace.gateway.settings.reliability import RetrySettings
 from headrace.gateway.targets.target import Target
@@ -12,7 +16,8 @@ from headrace.gateway.targets.target import Target
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """total_s: for a request with all its attempts."""
+    """stands_for: of a model made of other models, those; `targets` are then all that these have.
+    total_s: for a request with all its attempts."""
 
     name: str
     targets: tuple[Target, ...]
@@ -23,3 +28,8 @@ class Route:
     fallbacks: tuple[str, ...] = ()
     context_fallbacks: tuple[str, ...] = ()
     policy_fallbacks: tuple[str, ...] = ()
+    stands_for: tuple[str, ...] = ()
+    hedging: Hedging | None = None
+    variants: Variants | None = None
+    shadow: Shadow | None = None
+    engine_order: EngineOrder | None = None

@@ -8,7 +8,7 @@ model's strategy; the target the session had last goes first among them. Then th
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,10 +16,12 @@ from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
-from headrace.gateway.routing.preferences import NONE, Preferences, Sort
+from headrace.gateway.routing.preferences import FREE, NONE, Preferences, Sort
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd
+from headrace.gateway.routing.turns import Turns
+from headrace.gateway.routing.variants import Side, Variants
 from headrace.gateway.settings.model import Strategy
 from headrace.gateway.targets.target import NUSD_PER_USD, Target
 
@@ -29,6 +31,8 @@ _SORTS: dict[Sort, Strategy] = {
 
 # A model's fallbacks have fallbacks; a circle ends here at the latest.
 _MOST_MODELS = 16
+# Nobody knows when a person puts a target back; clients are told to look again after so long.
+_TAKEN_OUT_S = 30.0
 
 
 class Router:
@@ -43,12 +47,17 @@ class Router:
         source: random.Random,
         *,
         unknown: Callable[[str], Route | None] = lambda name: None,
+        turns: Turns | None = None,
     ) -> None:
+        """turns: where requests wait for a busy target; None: they do not."""
+        self.turns = turns
         self.routes = routes
         self._aliases = aliases
         self._sticky = sticky
         self._source = source
         self._unknown = unknown
+        self.has_variants = any(one.variants is not None for one in routes.values())
+        self.has_engines = any(one.engine_order is not None for one in routes.values())
 
     def route(self, name: str) -> Route | None:
         """Of a model's name or alias."""
@@ -58,13 +67,24 @@ class Router:
         """Raises RequestError (code model_not_found) for names that nobody has."""
         candidates: list[Candidate] = []
         left_out: list[LeftOut] = []
-        for name in self._models(ask.wanted.models):
+        sides: list[tuple[str, str]] = []
+        asked = ask.wanted.models
+        names = self._models(self._free(asked) if ask.wanted.free else asked)
+        for name in names:
             route = self.route(name)
             assert route is not None
-            found, without = self._of_route(route, ask, now_s)
+            if route.variants is None:
+                found, without = self._of_targets(route, route.targets, ask, now_s)
+            else:
+                who = ask.who if name == names[0] else ask.who._replace(chosen=None)
+                order = route.variants.order(who)
+                sides.append((name, order[0].variant.name))
+                found, without = self._of_sides(route, order, ask, now_s)
+                left_out += _taken_out(route, route.variants, found)
             candidates += found
             left_out += without
-        return Decision(tuple(candidates), tuple(left_out))
+        assigned = sides[0][1] if sides and sides[0][0] == names[0] else ""
+        return Decision(tuple(candidates), tuple(left_out), assigned, tuple(sides))
 
     def fallbacks(self, models: Iterable[str], ask: Ask, now_s: float) -> Decision:
         """Who is asked in place of all that failed; names nobody has are passed over."""
@@ -73,9 +93,24 @@ class Router:
             return Decision((), ())
         wanted = ask.wanted
         return self.decide(
-            ask._replace(wanted=msgspec.structs.replace(wanted, models=known)),
+            ask._replace(
+                wanted=msgspec.structs.replace(wanted, models=known),
+                who=ask.who._replace(chosen=None),
+            ),
             now_s,
         )
+
+    def _free(self, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """With the free variant in place of a name that no model of the file has, where its
+        provider sells one under a name of its own (OpenRouter)."""
+        found = []
+        for name in asked:
+            if name not in self.routes and name not in self._aliases:
+                variant = self._unknown(f"{name}:{FREE}")
+                if variant is not None and variant.targets[0].is_free:
+                    name = variant.name
+            found.append(name)
+        return tuple(found)
 
     def _models(self, asked: tuple[str, ...]) -> list[str]:
         """What is asked for, and then its fallbacks."""
@@ -90,23 +125,54 @@ class Router:
                     param="model",
                     code="model_not_found",
                 )
-            if route.name not in found:
-                found.append(route.name)
-        for name in list(found):
+            found += [one for one in self._plain(route) if one not in found]
+        for name in dict.fromkeys((*asked, *found)):
             route = self.route(name)
             for one in () if route is None else route.fallbacks:
                 other = self.route(one)
-                if other is not None and other.name not in found and len(found) < _MOST_MODELS:
-                    found.append(other.name)
+                for plain in () if other is None else self._plain(other):
+                    if plain not in found and len(found) < _MOST_MODELS:
+                        found.append(plain)
         return found
 
-    def _of_route(
-        self, route: Route, ask: Ask, now_s: float
+    def _plain(self, route: Route) -> list[str]:
+        """Its name; of a model made of others, theirs. The file has no circles of them."""
+        if not route.stands_for:
+            return [route.name]
+        inner = [self.route(one) for one in route.stands_for]
+        return [name for one in inner if one is not None for name in self._plain(one)]
+
+    def _of_sides(
+        self, route: Route, sides: Sequence[Side], ask: Ask, now_s: float
+    ) -> tuple[list[Candidate], list[LeftOut]]:
+        """Of a model with variants: a side's targets, and then those that stand in for it."""
+        found: list[Candidate] = []
+        left_out: list[LeftOut] = []
+        for side in sides:
+            seen = {one.target.name for one in found} | {one.target for one in left_out}
+            fresh = [one for one in side.variant.targets if one.name not in seen]
+            candidates, without = self._of_targets(route, fresh, ask, now_s)
+            left_out += without
+            if found and not ask.wanted.preferences.allow_fallbacks:
+                left_out += [
+                    LeftOut(one.target.name, route.name, "allow_fallbacks is false")
+                    for one in candidates
+                ]
+                continue
+            found += [
+                one._replace(variant=side.variant.name, reasons=(side.reason, *one.reasons))
+                for one in candidates
+            ]
+        return found, left_out
+
+    def _of_targets(
+        self, route: Route, targets: Sequence[Target], ask: Ask, now_s: float
     ) -> tuple[list[Candidate], list[LeftOut]]:
         usable: list[Target] = []
         left_out: list[LeftOut] = []
-        for target in route.targets:
-            reason = _cannot_serve(target, ask) or _not_now(target, now_s)
+        for target in targets:
+            waits = self.turns is not None
+            reason = _cannot_serve(target, ask) or _not_now(target, now_s, waits=waits)
             if reason is None:
                 usable.append(target)
             else:
@@ -118,9 +184,11 @@ class Router:
         kept = None
         if key := _sticky_key(route, ask):
             kept = self._sticky.target(route.name, key, now_s)
+        own = route.engine_order
         found: list[Candidate] = []
         for group, why in _groups(usable, preferences.order):
-            scored = ORDERS[strategy](group, ask, self._source, now_s)
+            order = ORDERS[strategy] if sort or own is None else own
+            scored = order(group, ask, self._source, now_s)
             if preferences is not NONE:
                 scored.sort(key=lambda one: not _is_preferred(one.target, preferences))
             if kept is not None and not sort:
@@ -137,14 +205,32 @@ class Router:
             found = found[:1]
         return found, left_out
 
+    def refuses(self, target: Target, ask: Ask, now_s: float) -> str | None:
+        """Why a target may not be sent a request, or cannot be now; None if it may."""
+        reason = _cannot_serve(target, ask) or _not_now(target, now_s)
+        return None if reason is None else reason[0]
+
     def served(self, route: str, ask: Ask, target: Target, now_s: float) -> None:
         """Keep the session, or what begins alike, where it was served."""
         known = self.routes.get(route)
+        if known is not None and known.engine_order is not None:
+            known.engine_order.served(ask, target)
         if known is not None and (key := _sticky_key(known, ask)):
             self._sticky.had(route, key, target.name, now_s)
 
 
-def _sticky_key(route: Route, ask: Ask) -> object:
+def _taken_out(route: Route, variants: Variants, found: list[Candidate]) -> list[LeftOut]:
+    asked = {one.target.name for one in found}
+    return [
+        LeftOut(target.name, route.name, f"variant {side.name} was taken out: it failed too often")
+        for side in variants.sides
+        if side.name in variants.out
+        for target in side.targets
+        if target.name not in asked
+    ]
+
+
+def _sticky_key(route: Route, ask: Ask) -> str | int | None:
     if route.sticky == "session":
         return ask.session
     return ask.prefix if route.sticky == "prefix" else None
@@ -185,14 +271,19 @@ def _is_named(target: Target, names: tuple[str, ...]) -> bool:
     return any(name.casefold() in own for name in names)
 
 
-def _not_now(target: Target, now_s: float) -> tuple[str, float | None] | None:
+def _not_now(
+    target: Target, now_s: float, *, waits: bool = False
+) -> tuple[str, float | None] | None:
+    """waits: whether a request may wait for a busy one."""
     health = target.health
+    if health.taken_out:
+        return "an administrator took it out", _TAKEN_OUT_S
     if not health.lets_through(now_s):
         why = health.last_failure or "it failed too often"
         for_s = health.closed_for_s(now_s)
         return f"left alone for {for_s:.1f} s: {why}", for_s
     most = target.most_in_flight
-    if most is not None and health.in_flight >= most:
+    if most is not None and health.in_flight >= most and not waits:
         return f"{health.in_flight} requests are at it, as many as it may have", 0.0
     rests_s = target.provider.auth.rests_s(now_s)
     if rests_s > 0:

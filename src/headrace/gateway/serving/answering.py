@@ -14,7 +14,10 @@ from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import WithoutUsage
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.reply_headers import cost_header
+from headrace.gateway.serving.scrub import bytes_without_secrets, without_secrets
+from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
+from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.protocol.neutral.event import Event, Failed
 from headrace.protocol.neutral.failure import Failure
@@ -35,8 +38,7 @@ async def answer_whole(
     assert opened.body is not None
     body = opened.body
     if not opened.ready.passed_on:
-        assert opened.answer is not None
-        body = incoming.side.write_reply(names.reply(opened.answer), prepared.call)
+        body = incoming.side.write_reply(names.reply(opened.read()), prepared.call)
     headers = [
         ("content-type", "application/json"),
         ("content-length", str(len(body))),
@@ -82,22 +84,31 @@ async def _translate(
     clock_ns: Callable[[], int],
 ) -> None:
     writer = incoming.side.stream_writer(prepared.call)
+    reply, reader = opened.reply, opened.reader
     began_ns = clock_ns()
     events: list[Event] = names.events(opened.events)
     while True:
         out = bytearray()
         for event in events:
+            if isinstance(event, Failed):
+                event = Failed(without_secrets(event.failure, opened.proof))
             tally.take(event)
             out += writer.write(event)
         tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(bytes(out))
-        if tally.ended or tally.failure is not None or opened.reader is None:
+        if tally.ended or tally.failure is not None:
             return
         try:
-            piece = await opened.reply.piece()
+            if isinstance(reply, SteppedAnswer):
+                events = await reply.events()
+                began_ns = clock_ns()
+                continue
+            if reader is None:  # it came whole
+                return
+            piece = await reply.piece()
             began_ns = clock_ns()
-            events = opened.reader.feed(piece) if piece else opened.reader.end()
+            events = reader.feed(piece) if piece else reader.end()
         except UpstreamError as error:
             began_ns = clock_ns()
             events = [Failed(error.failure)]
@@ -111,8 +122,8 @@ async def _pass_on(
     tally: Tally,
     clock_ns: Callable[[], int],
 ) -> None:
-    reader = opened.reader
-    assert reader is not None
+    reply, reader = opened.reply, opened.reader
+    assert reader is not None and isinstance(reply, Reply)
     without = WithoutUsage() if opened.ready.hides_usage else None
     began_ns = clock_ns()
     for event in opened.events:
@@ -124,13 +135,16 @@ async def _pass_on(
         if out:
             await sink.write(out)
         try:
-            piece = await opened.reply.piece()
+            piece = await reply.piece()
         except UpstreamError as error:
             await _broke_off(error, prepared, incoming, sink, tally)
             return
         began_ns = clock_ns()
         events = reader.feed(piece) if piece else reader.end()
         for event in events:
+            if isinstance(event, Failed):
+                event = Failed(without_secrets(event.failure, opened.proof))
+                piece = bytes_without_secrets(piece, opened.proof)
             tally.take(event)
         if not piece:
             break
@@ -149,6 +163,20 @@ async def _broke_off(
     failed = Failed(error.failure)
     tally.take(failed)
     await _tell(failed, prepared, incoming, sink)
+
+
+async def answer_failed(
+    failure: Failure, status: int, incoming: Incoming, sink: Sink, headers: list[Header]
+) -> None:
+    """An error in place of an answer."""
+    headers = [("content-type", "application/json"), *headers]
+    if failure.retry_after_s is not None:
+        headers.append(("retry-after", str(max(1, -int(-failure.retry_after_s // 1)))))
+    body = incoming.side.write_failure(failure, status, incoming.id)
+    headers.append(("content-length", str(len(body))))
+    await sink.start(status, headers)
+    await sink.write(body)
+    await sink.end()
 
 
 async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:

@@ -10,14 +10,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.serving.prepared import Prepared, Ready
+from headrace.gateway.serving.scrub import without_secrets
+from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.targets.auth import Credential, Outgoing
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.request import request_bytes
-from headrace.protocol.neutral.collect import replayed
-from headrace.protocol.neutral.dialect import DamagedReplyError, StreamReader
+from headrace.protocol.neutral.collect import collected, replayed
+from headrace.protocol.neutral.dialect import DamagedReplyError, Glance, ReplySide, StreamReader
 from headrace.protocol.neutral.event import Ended, Event, Failed, has_content
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
@@ -38,20 +42,35 @@ class AttemptFailedError(Exception):
 
 @dataclass(kw_only=True, slots=True)
 class Opened:
-    """A target that answers. Whole answers have `body` and `answer`; of a stream `events` and
-    `held` came so far, and `reply` has the rest. sent_ns, first_ns: when the request was sent and
-    the first content was there."""
+    """A target that answers. Whole answers have a `body`, and `answer` once somebody reads it or
+    a `glance` where nobody need; of a stream `events` and `held` came so far, and `reply` has the
+    rest. proof: headers that nobody but the provider may see. sent_ns, first_ns: when the request
+    was sent and the first content was there."""
 
     candidate: Candidate
     ready: Ready
     sent_ns: int
     first_ns: int
-    reply: Reply
+    reply: Reply | SteppedAnswer
     body: bytes | None = None
+    glance: Glance | None = None
     answer: ChatReply | None = None
     reader: StreamReader | None = None
     events: list[Event] = field(default_factory=list)
     held: list[bytes] = field(default_factory=list)
+    proof: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def read(self) -> ChatReply:
+        """A whole answer in neutral form, read when it is first wanted; not of streams."""
+        if self.answer is None:
+            assert self.body is not None
+            self.answer = self.replies.read_reply(self.body)
+        return self.answer
+
+    @property
+    def replies(self) -> ReplySide:
+        """How what the target says is read."""
+        return self.ready.replies or self.candidate.target.provider.side
 
 
 async def attempt(
@@ -64,8 +83,9 @@ async def attempt(
     clock_ns: Callable[[], int],
     now_s: float,
     trace_headers: tuple[tuple[str, str], ...] = (),
+    on_sent: Callable[[], None] | None = None,
 ) -> Opened:
-    """trace_headers: what the provider is told of the trace.
+    """trace_headers: what the provider is told of the trace. on_sent: see `Pool.send`.
 
     Raises AttemptFailedError; the connection is free or cut then.
     """
@@ -80,21 +100,39 @@ async def attempt(
                 retry_after_s=provider.auth.rests_s(now_s),
             )
         )
-    reply: Reply | None = None
+    reply: Reply | SteppedAnswer | None = None
     timeouts = target.timeouts or provider.timeouts
+    proof: tuple[tuple[str, str], ...] = ()
     try:
         async with asyncio.timeout(provider.first_token_s):
             path = provider.base.joined(ready.path)
             headers = _each_once(ready.headers + trace_headers, provider.headers)
+            if provider.in_steps is not None:
+                reply = SteppedAnswer(
+                    provider.in_steps.steps(prepared.call, target.model), provider,
+                    provider.in_steps, credential, timeouts, most_reply_bytes,
+                    (*trace_headers, *provider.headers),
+                )  # fmt: skip
+                sent_ns = clock_ns()
+                opened = Opened(
+                    candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
+                )
+                if on_sent is not None:
+                    on_sent()
+                await _open_in_steps(opened, reply, stream)
+                opened.first_ns = clock_ns()
+                return opened
             outgoing = Outgoing("POST", provider.base.origin.host_header, path, headers, ready.body)
-            headers += await credential.headers(outgoing)
+            proof = await credential.headers(outgoing)
+            headers += proof
             request = request_bytes("POST", provider.base.origin, path, headers, ready.body)
             sent_ns = clock_ns()
-            reply = await provider.pool.send(request, timeouts)
+            reply = await provider.pool.send(request, timeouts, on_sent)
             opened = Opened(
                 candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
             )
-            await _open(opened, prepared, stream, most_reply_bytes)
+            opened.proof = (*proof, *provider.headers)
+            await _open(opened, reply, prepared, stream, most_reply_bytes)
         opened.first_ns = clock_ns()
         return opened
     except TimeoutError:
@@ -113,6 +151,9 @@ async def attempt(
         raise
     if reply is not None:
         reply.abort()
+    if isinstance(reply, SteppedAnswer):
+        proof = reply.proof
+    failure = without_secrets(failure, (*proof, *provider.headers))
     raise AttemptFailedError(failure, credential)
 
 
@@ -124,17 +165,44 @@ def _each_once(
     return (*of_request, *(one for one in of_provider if one[0] not in said))
 
 
-async def _open(opened: Opened, prepared: Prepared, stream: bool, most_reply_bytes: int) -> None:
-    reply, side = opened.reply, opened.candidate.target.provider.side
+async def _open_in_steps(opened: Opened, reply: SteppedAnswer, stream: bool) -> None:
+    while True:
+        events = await reply.events()
+        opened.events += events
+        for event in events:
+            if isinstance(event, Failed):
+                raise AttemptFailedError(event.failure)
+            if isinstance(event, Ended):
+                if not stream:
+                    opened.body = b""
+                    side = opened.candidate.target.provider.side
+                    opened.answer = collected(side.name, opened.events)
+                return
+            if stream and has_content(event):
+                return
+
+
+async def _open(
+    opened: Opened, reply: Reply, prepared: Prepared, stream: bool, most_reply_bytes: int
+) -> None:
+    side = opened.replies
     if not 200 <= reply.status < 300:
         body = await reply.body(_MOST_ERROR_BYTES)
-        raise AttemptFailedError(side.read_failure(reply.status, reply.headers, body))
+        failure = side.read_failure(reply.status, reply.headers, body)
+        if reply.status < 400:  # a redirect or the like says nothing of the client's request
+            failure = msgspec.structs.replace(failure, kind="damaged")
+        raise AttemptFailedError(failure)
     kind = reply.headers.get("content-type", "")
     if not stream or kind.startswith("application/json"):
         opened.body = await reply.body(most_reply_bytes)
-        opened.answer = side.read_reply(opened.body)
-        if stream:  # a provider that does not stream, though it was asked to
-            opened.events = list(replayed(opened.answer))
+        glance = opened.candidate.target.provider.glance
+        own = opened.ready.passed_on and opened.ready.replies is None
+        if glance is not None and own and not stream:
+            opened.glance = glance(opened.body)
+        if opened.glance is None:
+            answer = opened.read()
+            if stream:  # a provider that does not stream, though it was asked to
+                opened.events = list(replayed(answer))
         return
     reader = opened.reader = side.stream_reader(prepared.stub)
     held = 0

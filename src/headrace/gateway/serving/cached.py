@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from headrace.errors import RequestError
@@ -9,6 +11,7 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.accounts.reservation import Reservation
 from headrace.gateway.cache.cache import ResponseCache, Visit
+from headrace.gateway.cache.flights import Flight
 from headrace.gateway.cache.kept import Kept
 from headrace.gateway.cache.recording import RecordingTally
 from headrace.gateway.routing.ask import Ask
@@ -18,7 +21,13 @@ from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.prepared import Prepared
-from headrace.gateway.serving.reply_headers import PREFIX, cost_header, told_headers, visible
+from headrace.gateway.serving.reply_headers import (
+    PREFIX,
+    cost_header,
+    told_headers,
+    variant_headers,
+    visible,
+)
 from headrace.gateway.serving.tally import Tally
 from headrace.protocol.neutral.collect import replayed
 
@@ -26,30 +35,77 @@ Header = tuple[str, str]
 
 
 class AtCache:
-    """kept: the answer that is given again, None while there is none. cache: None where the file
-    has it off; nothing is found and nothing kept then."""
+    """kept: the answer that is given again, None while there is none. waited_ns: for others'
+    answers and for vectors. cache: None where the file has it off; nothing is found and nothing
+    kept then."""
 
-    def __init__(self, cache: ResponseCache | None, incoming: Incoming, prepared: Prepared) -> None:
+    def __init__(
+        self,
+        cache: ResponseCache | None,
+        incoming: Incoming,
+        prepared: Prepared,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._clock_ns = clock_ns
+        self.waited_ns = 0
         self._cache = cache
         self._incoming = incoming
         self._prepared = prepared
         self._visit: Visit | None = None
+        self._flight: Flight | None = None
+        self._found = "hit"
+        self._similarity: float | None = None
         self.kept: Kept | None = None
 
     async def find(self, ask: Ask, router: Router) -> bool:
-        """Whether there is an answer. Raises RequestError for a `cache` that cannot be read."""
+        """Whether there is an answer to the same request. Raises RequestError for a `cache` that
+        cannot be read."""
         if self._cache is None:
             return False
         visit = self._visit = self._cache.visit(self._incoming, ask, router)
-        kept = await self._cache.find(visit)
-        if kept is None:
+        return self._gives(await self._cache.find(visit), "hit")
+
+    @property
+    def looks_further(self) -> bool:
+        """Whether `find_further` may find anything."""
+        cache, visit = self._cache, self._visit
+        if cache is None or visit is None or visit.key is None or not visit.reads:
             return False
+        return cache.flights is not None or visit.question is not None
+
+    async def find_further(self) -> bool:
+        """Whether there is an answer of a request under way, or to a question that means the same.
+
+        May wait for either, so it is for a request that everything it may take is held for. Where
+        there is none, this may be the one that others wait for, until `keep` or `leave`.
+        """
+        began_ns = self._clock_ns()
         try:
-            _ = self._prepared.call
-        except RequestError:
-            return False  # passed on unread, it may be answered; told from here, it cannot be
-        self.kept = kept
+            return await self._find_further()
+        finally:
+            self.waited_ns = self._clock_ns() - began_ns
+
+    async def _find_further(self) -> bool:
+        cache, visit = self._cache, self._visit
+        assert cache is not None
+        assert visit is not None
+        assert visit.key is not None
+        if cache.flights is not None:
+            joined = await cache.flights.join(visit.key)
+            if isinstance(joined, Flight):
+                self._flight = joined
+            elif joined is not None and cache.is_young(joined, visit):
+                return self._gives(joined, "coalesced")
+        alike = await cache.find_alike(visit, self._incoming.caller, self._incoming.id)
+        if alike is None or not self._gives(alike.kept, "semantic"):
+            return False
+        self._similarity = alike.similarity
+        self._land(alike.kept)
         return True
+
+    def leave(self) -> None:
+        """The request is over: whoever waits for it without an answer asks now."""
+        self._land(None)
 
     async def hold(self, accounts: Accounts | None, ask: Ask) -> Reservation | None:
         """Limits on requests count an answer from the cache; budgets, limits on tokens and on
@@ -61,8 +117,8 @@ class AtCache:
         demand = Demand(model=ask.wanted.models[0], most_cost_nusd=0)
         return await accounts.reserve(msgspec.structs.replace(caller, meters=rates), demand)
 
-    async def answer(self, sink: Sink, now_s: float, overhead_us: int) -> None:
-        """All of it; a stream in one piece."""
+    async def answer(self, sink: Sink, now_s: float, overhead_us: int, variant: str = "") -> None:
+        """All of it; a stream in one piece. variant: the side of an A/B test whose answer it is."""
         kept, incoming = self.kept, self._incoming
         assert kept is not None
         side, call = incoming.side, self._prepared.call
@@ -73,10 +129,14 @@ class AtCache:
             (PREFIX + "provider", visible(kept.provider)),
             (PREFIX + "target", visible(kept.target)),
             (PREFIX + "model", visible(kept.model)),
-            (PREFIX + "cache", "hit"),
+            (PREFIX + "cache", self._found),
             ("age", str(int(kept.age_s(now_s)))),
             cost_header(0),
         ]
+        if variant:
+            headers += variant_headers(variant, variant)
+        if self._similarity is not None:
+            headers.append((PREFIX + "cache-similarity", f"{self._similarity:.4f}"))
         if incoming.stream:
             writer = side.stream_writer(call)
             body = b"".join(writer.write(event) for event in replayed(reply))
@@ -99,17 +159,17 @@ class AtCache:
         kept = self.kept
         assert kept is not None
         return msgspec.structs.replace(
-            entry, cache="hit", target=kept.target, provider=kept.provider
+            entry, cache=self._found, target=kept.target, provider=kept.provider
         )
 
     def tally(self, input_tokens: int, opened: Opened) -> Tally:
         """One that remembers what it counts, where the answer is to be kept."""
         if self._visit is None or self._visit.key is None:
             return Tally(input_tokens)
-        return RecordingTally(input_tokens, opened.candidate.target.provider.side.name)
+        return RecordingTally(input_tokens, opened.replies.name)
 
     def keep(self, opened: Opened, tally: Tally, now_s: float) -> None:
-        """An answer that reached the client whole, for the next time."""
+        """An answer that reached the client whole, for the next time and for who waits for it."""
         reply = tally.reply if isinstance(tally, RecordingTally) else None
         if self._cache is None or self._visit is None or reply is None:
             return
@@ -122,4 +182,19 @@ class AtCache:
             provider=target.provider.name,
             ignored=opened.ready.dropped,
         )
+        self._land(kept)
         self._cache.keep(self._visit, kept)
+
+    def _gives(self, kept: Kept | None, found: str) -> bool:
+        if kept is None:
+            return False
+        try:
+            _ = self._prepared.call
+        except RequestError:
+            return False  # passed on unread, it may be answered; told from here, it cannot be
+        self.kept, self._found = kept, found
+        return True
+
+    def _land(self, kept: Kept | None) -> None:
+        if self._flight is not None:
+            self._flight.land(kept)

@@ -15,16 +15,22 @@ from dataclasses import dataclass, field
 from headrace.errors import RequestError
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
+from headrace.gateway.routing.hedging import Hedging
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.turns import NoTurnError, Turns
 from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, summary
+from headrace.gateway.serving.aside import Aside
 from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
 from headrace.gateway.serving.backoff import wait_s
+from headrace.gateway.serving.hedge import Sent, race
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 from headrace.protocol.neutral.failure import Failure
 
 _S_PER_NS = 1e-9
+# Told to who found no room to wait in, or waited too long: turns come as others end.
+_TURN_AGAIN_S = 1.0
 
 
 class NobodyAnsweredError(Exception):
@@ -43,7 +49,9 @@ class NobodyAnsweredError(Exception):
 
 @dataclass(slots=True)
 class Dispatch:
-    """One request's way from target to target. on_tried hears of each failure as it comes."""
+    """One request's way from target to target. hedging: None where one is asked at a time. asides:
+    what was paid for besides. asking: who was asked last, and when. hedge_won: whether the answer
+    is of a target asked besides."""
 
     router: Router
     ask: Ask
@@ -54,48 +62,145 @@ class Dispatch:
     clock_ns: Callable[[], int]
     source: random.Random
     trace: RequestTrace = UNTRACED
+    hedging: Hedging | None = None
+    asides: list[Aside] = field(default_factory=list)
+    hedge_won: bool = False
     tried: list[Tried] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     ignored: tuple[str, ...] = ()
     waited_ns: int = 0
+    asking: tuple[Candidate, int] | None = None
     _attempts: int = 0
     _tries_at: dict[str, int] = field(default_factory=dict)
     _fell_back: set[str] = field(default_factory=set)
 
+    @property
+    def attempts(self) -> int:
+        """Requests that were begun at targets."""
+        return self._attempts
+
     async def open(self, decision: Decision, route: Route) -> Opened:
         """The answer of the first target that has one. Raises NobodyAnsweredError, RequestError."""
         queue = deque(decision.candidates)
+        busy: list[Candidate] = []
         again: list[tuple[Candidate, Failure]] = []
         self.left_out += decision.left_out
+        turns = self.router.turns
         while self._attempts < route.retries.attempts:
-            if not queue:
-                candidate = await self._after_a_wait(route, again)
-                if candidate is None:
-                    break
-            else:
+            has_turn = False
+            if queue:
                 candidate = queue.popleft()
+                if turns is not None and turns.is_full(candidate.target):
+                    busy.append(candidate)
+                    continue
+            elif turns is not None and busy:
+                candidate = await self._turn(turns, busy)
+                busy.remove(candidate)
+                has_turn = True
+            else:
+                waited = await self._after_a_wait(route, again)
+                if waited is None:
+                    break
+                candidate = waited
+            failures: list[tuple[Candidate, AttemptFailedError]] = []
             try:
-                opened = await self._at(candidate)
+                if has_turn and turns is not None:
+                    opened = await self._at_turn(turns, candidate)
+                elif self.hedging is None:
+                    opened = await self._at(candidate)
+                else:
+                    opened, failures = await self._hedged(candidate, queue, route, self.hedging)
             except AttemptFailedError as error:
-                failed = class_of(error.failure)
+                opened, failures = None, [(candidate, error)]
+            if opened is not None:
+                self.ignored = opened.ready.dropped
+                return opened
+            for candidate, failure in failures:
+                failed = class_of(failure.failure)
                 if failed.next == "stop":
-                    raise self._nobody() from None
+                    raise self._nobody()
                 fallback = self._fallback(failed.next, candidate, route)
                 if fallback is not None:
                     queue = deque(fallback.candidates)
                     self.left_out += fallback.left_out
                     again.clear()
-                elif failed.next == "other_key" and self._has_other_key(candidate, error):
+                elif failed.next == "other_key" and self._has_other_key(candidate, failure):
                     queue.appendleft(candidate)
                 elif failed.again:
-                    again.append((candidate, error.failure))
-                continue
-            if opened is not None:
-                return opened
+                    again.append((candidate, failure.failure))
         raise self._nobody()
 
-    async def _at(self, candidate: Candidate) -> Opened | None:
-        """None if the target cannot honour what is asked for."""
+    async def _turn(self, turns: Turns, busy: list[Candidate]) -> Candidate:
+        """Who is promised to this request. Raises NobodyAnsweredError."""
+        began_ns = self.clock_ns()
+        try:
+            return await turns.wait(busy, self.ask.priority)
+        except NoTurnError as error:
+            for one in busy:
+                self.left_out.append(LeftOut(one.target.name, one.model, str(error), _TURN_AGAIN_S))
+            raise self._nobody() from None
+        finally:
+            self.waited_ns += self.clock_ns() - began_ns
+
+    async def _at_turn(self, turns: Turns, candidate: Candidate) -> Opened | None:
+        """As `_at`, at the place that was promised; nothing waits before it is taken."""
+        health = candidate.target.health
+        turns.take(candidate)
+        attempts = self._attempts
+        try:
+            if not health.lets_through(self.clock_ns() * _S_PER_NS):
+                self._leave_out(candidate, health.last_failure or "it failed too often")
+                return None
+            return await self._at(candidate)
+        finally:
+            if self._attempts == attempts:
+                turns.freed(health)
+
+    async def _hedged(
+        self, first: Candidate, queue: deque[Candidate], route: Route, hedging: Hedging
+    ) -> tuple[Opened | None, list[tuple[Candidate, AttemptFailedError]]]:
+        """As `_at`, and others of the queue besides where it is slow."""
+
+        def another(asked: list[Candidate]) -> Candidate | None:
+            if self._attempts >= route.retries.attempts:
+                return None
+            names = {one.target.name for one in asked}
+            turns, now_s = self.router.turns, self.clock_ns() * _S_PER_NS
+            found = next(
+                (
+                    one
+                    for one in queue
+                    if one.target.name not in names
+                    and (turns is None or not turns.is_full(one.target))
+                    and self.router.refuses(one.target, self.ask, now_s) is None
+                ),
+                None,
+            )
+            if found is not None:
+                queue.remove(found)
+            return found
+
+        waited_ns, began_ns = self.waited_ns, self.clock_ns()
+        ended = await race(
+            first,
+            another,
+            self._at,
+            hedging,
+            input_tokens=self.ask.input_tokens,
+            stream=self.stream,
+            clock_ns=self.clock_ns,
+            on_asides=self.asides.extend,
+        )
+        if ended.hedges:  # what ran side by side was waited for once
+            self.waited_ns = waited_ns + self.clock_ns() - began_ns
+        opened, self.hedge_won = ended.opened, ended.hedge_won
+        if opened is not None:
+            first_s = (opened.first_ns - opened.sent_ns) * _S_PER_NS
+            hedging.had_first_token(first_s, stream=self.stream)
+        return opened, ended.failures
+
+    async def _at(self, candidate: Candidate, sent: Sent | None = None) -> Opened | None:
+        """None if the target cannot honour what is asked for. sent: told when it was."""
         target = candidate.target
         try:
             ready = self.prepared.for_target(target)
@@ -112,6 +217,7 @@ class Dispatch:
         health = target.health
         began_ns = self.clock_ns()
         health.began(began_ns * _S_PER_NS)
+        self.asking = candidate, began_ns
         self._attempts += 1
         self._tries_at[target.name] = self._tries_at.get(target.name, 0) + 1
         trace = self.trace.attempt(target)
@@ -125,6 +231,7 @@ class Dispatch:
                 clock_ns=self.clock_ns,
                 now_s=began_ns * _S_PER_NS,
                 trace_headers=trace.headers,
+                on_sent=None if sent is None else sent.mark,
             )
         except AttemptFailedError as error:
             ended_ns = self.clock_ns()
@@ -137,7 +244,6 @@ class Dispatch:
             health.ended()
             health.did_not_count(self.clock_ns() * _S_PER_NS)
             raise
-        self.ignored = ready.dropped
         self.waited_ns += opened.first_ns - opened.sent_ns
         return opened
 

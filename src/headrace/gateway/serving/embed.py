@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 from headrace.errors import RequestError
 from headrace.gateway.access import check_models
-from headrace.gateway.accounts.caller import Actual, Caller, Demand
+from headrace.gateway.accounts.caller import Actual, Demand
+from headrace.gateway.accounts.errors import AccountsError
+from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.routing.preferences import read_wanted
+from headrace.gateway.routing.turns import NoTurnError, Turns
+from headrace.gateway.routing.variants import Who
 from headrace.gateway.serving.after_failure import Tried, class_of, summary
 from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.bill import cost_nusd, most_nusd
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
+from headrace.gateway.serving.embedding_asked import Asked, Embedded
 from headrace.gateway.serving.entry import Entry, Outcome
+from headrace.gateway.serving.prepared import without_ours
+from headrace.gateway.serving.refusals import refusal_of
+from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.serve import Serving
 from headrace.gateway.targets.auth import Credential, Outgoing
+from headrace.gateway.targets.passing import EmbeddingPassing
 from headrace.gateway.targets.target import Target
+from headrace.gateway.telemetry.tracing import Headers as TraceHeaders
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.request import request_bytes
-from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, Written
+from headrace.protocol.neutral.dialect import DamagedReplyError, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingProvider, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
@@ -40,39 +48,9 @@ _MOST_ERROR_BYTES = 1 << 20
 _CLIENTS_OWN = ("stop", "context_fallback", "policy_fallback")
 
 
-class EmbeddingClient(Protocol):
-    """How clients of a dialect ask for embeddings."""
-
-    @property
-    def name(self) -> str:
-        """Of the dialect."""
-
-    def read_embedding_call(self, body: bytes, path: str, headers: Headers) -> EmbeddingCall:
-        """Raises RequestError naming the field at fault."""
-
-    def write_embedding_reply(self, reply: EmbeddingReply, call: EmbeddingCall) -> bytes:
-        """The body of a 200."""
-
-
-class Embedded(NamedTuple):
-    """An answer, and who gave it after how many attempts."""
-
-    reply: EmbeddingReply
-    target: Target
-    model: str
-    attempts: int
-    cost_nusd: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A request for embeddings. received_ns: of the monotonic clock."""
-
-    id: str
-    dialect: str
-    call: EmbeddingCall
-    caller: Caller | None
-    received_ns: int
+def embeddings_of(target: Target) -> EmbeddingProvider | None:
+    """How the target makes embeddings; None for one that does not."""
+    return target.provider.embeddings
 
 
 async def embed(
@@ -90,6 +68,9 @@ async def embed(
         raise
     except RequestError as error:
         course.outcome, course.status, course.error = "refused", 400, str(error)
+        raise
+    except AccountsError as error:
+        course.outcome, course.status, course.error = "refused", refusal_of(error)[0], str(error)
         raise
     finally:
         course.close()
@@ -118,8 +99,23 @@ class _Course:
 
     async def run(self) -> Embedded:
         call, serving = self._asked.call, self._serving
+        if self._asked.refusal is not None:
+            raise self._asked.refusal
         tokens = _estimated(call)
-        ask = Ask(wanted=read_wanted(call.model, {}), input_tokens=tokens)
+        caller = self._asked.caller
+        policy = DataPolicy() if caller is None else caller.data_policy
+        ask = Ask(
+            wanted=read_wanted(call.model, {}),
+            input_tokens=tokens,
+            regions=policy.regions,
+            no_retention=policy.zero_retention,
+            keeps_no_data=policy.data_collection == "deny",
+            who=Who(
+                user=None if caller is None else caller.user,
+                key=None if caller is None else caller.key_id,
+                request=self._asked.id,
+            ),
+        )
         check_models(self._asked.caller, ask.wanted.models)
         decision = serving.router.decide(ask, serving.clock_ns() * _S_PER_NS)
         candidates = [one for one in decision.candidates if self._side_of(one.target) is not None]
@@ -157,13 +153,18 @@ class _Course:
     async def _first(self, candidates: list[Candidate], tokens: int) -> Embedded:
         for candidate in candidates:
             target = candidate.target
+            turns = self._serving.router.turns
+            if turns is not None and turns.is_full(target):
+                await self._turn(turns, candidate)
             began_ns = self._serving.clock_ns()
             now_s = began_ns * _S_PER_NS
             credential = target.provider.auth.pick(now_s)
             target.health.began(now_s)
+            trace = self._asked.trace.attempt(target)
             try:
-                reply = await self._at(target, credential)
+                reply, body = await self._at(target, credential, trace.headers)
             except _FailedError as error:
+                trace.failed(error.failure)
                 self._note(target, credential, error.failure, began_ns)
                 if class_of(error.failure).next in _CLIENTS_OWN:
                     break
@@ -180,10 +181,29 @@ class _Course:
             self._cost = cost_nusd(self._usage, target.price)
             self.outcome, self.status = "answered", 200
             attempts = len(self._tried) + 1
-            return Embedded(reply, target, candidate.model, attempts, self._cost)
+            return Embedded(reply, target, candidate.model, attempts, self._cost, body)
         raise self._nobody()
 
-    async def _at(self, target: Target, credential: Credential | None) -> EmbeddingReply:
+    async def _turn(self, turns: Turns, candidate: Candidate) -> None:
+        """Raises NobodyAnsweredError. The place is taken as soon as this returns."""
+        caller, began_ns = self._asked.caller, self._serving.clock_ns()
+        try:
+            await turns.wait([candidate], 0 if caller is None else caller.priority)
+        except NoTurnError as error:
+            failure = Failure(
+                kind="server",
+                message=f"no target is free: {candidate.target.name}: {error}",
+                code="no_target_available",
+                retry_after_s=1.0,
+            )
+            raise NobodyAnsweredError(503, failure, tuple(self._tried), ()) from None
+        finally:
+            self._waited_ns += self._serving.clock_ns() - began_ns
+        turns.take(candidate)
+
+    async def _at(
+        self, target: Target, credential: Credential | None, trace: TraceHeaders
+    ) -> tuple[EmbeddingReply, bytes | None]:
         provider, side = target.provider, self._side_of(target)
         assert side is not None
         if credential is None:
@@ -197,9 +217,16 @@ class _Course:
             )
         try:
             async with asyncio.timeout(provider.first_token_s):
+                passing = self._passing(target)
+                if passing is not None:
+                    written = self._passed(passing, target.model)
+                    body = await self._send(target, credential, side, written, trace)
+                    return EmbeddingReply(model="", vectors=(), usage=passing.usage(body)), body
                 requests = side.write_embeddings(self._asked.call, target.model).requests
-                bodies = [await self._send(target, credential, side, one) for one in requests]
-            return side.read_embeddings(tuple(bodies))
+                bodies = [
+                    await self._send(target, credential, side, one, trace) for one in requests
+                ]
+            return side.read_embeddings(tuple(bodies)), None
         except TimeoutError:
             told = f"no answer within {provider.first_token_s:g} s"
             raise _FailedError(Failure(kind="timeout", message=told)) from None
@@ -209,12 +236,29 @@ class _Course:
             failure = error.failure or Failure(kind="damaged", message=str(error))
             raise _FailedError(failure) from None
 
+    def _passing(self, target: Target) -> EmbeddingPassing | None:
+        """None where the body has to be written anew, or the vectors of the reply have to."""
+        passing = target.provider.embedding_passes.get(self._asked.dialect)
+        if passing is None or self._asked.body is None:
+            return None
+        return passing if passing.base64 or not self._asked.call.base64 else None
+
+    def _passed(self, passing: EmbeddingPassing, model: str) -> Written:
+        assert self._asked.body is not None
+        body = without_ours(self._asked.body, model)
+        return Written(passing.path(model), {"content-type": "application/json"}, body)
+
     async def _send(
-        self, target: Target, credential: Credential, side: EmbeddingProvider, written: Written
+        self,
+        target: Target,
+        credential: Credential,
+        side: EmbeddingProvider,
+        written: Written,
+        trace: TraceHeaders,
     ) -> bytes:
         provider = target.provider
         path = provider.base.joined(written.path)
-        headers = (*written.headers.items(), *provider.headers)
+        headers = (*written.headers.items(), *trace, *provider.headers)
         origin = provider.base.origin
         headers += await credential.headers(
             Outgoing("POST", origin.host_header, path, headers, written.body)
@@ -226,7 +270,8 @@ class _Course:
         try:
             if not 200 <= reply.status < 300:
                 body = await reply.body(_MOST_ERROR_BYTES)
-                raise _FailedError(side.read_failure(reply.status, reply.headers, body))
+                failure = side.read_failure(reply.status, reply.headers, body)
+                raise _FailedError(without_secrets(failure, headers))
             return await reply.body(self._serving.most_reply_bytes)
         finally:
             reply.abort()
@@ -262,38 +307,37 @@ class _Course:
         asked, ended_ns = self._asked, self._serving.clock_ns()
         path = {} if asked.caller is None else dict(asked.caller.path)
         total_ns = ended_ns - asked.received_ns
-        self._serving.on_entry(
-            Entry(
-                id=asked.id,
-                at_s=self._arrived_s,
-                operation="embeddings",
-                dialect=asked.dialect,
-                model=asked.call.model,
-                target=None if self._target is None else self._target.name,
-                provider=None if self._target is None else self._target.provider.name,
-                outcome=self.outcome,
-                status=self.status,
-                stream=False,
-                attempts=failed_attempts(self._tried),
-                usage=self._usage,
-                usage_from="none"
-                if self._usage is None
-                else "provider"
-                if self._told
-                else "estimated",
-                cost_nusd=self._cost,
-                finish=None,
-                first_token_ms=None,
-                total_ms=total_ns * _MS_PER_NS,
-                overhead_us=max(0, total_ns - self._waited_ns) // 1000,
-                organisation=path.get("organisation", ""),
-                team=path.get("team", ""),
-                user=path.get("user", ""),
-                key=path.get("key", ""),
-                tags=() if asked.caller is None else asked.caller.tags,
-                error=self.error,
-            )
+        entry = Entry(
+            id=asked.id,
+            at_s=self._arrived_s,
+            operation="embeddings",
+            purpose=asked.purpose,
+            guardrails=asked.guardrails,
+            parent=asked.parent,
+            dialect=asked.dialect,
+            model=asked.call.model,
+            target=None if self._target is None else self._target.name,
+            provider=None if self._target is None else self._target.provider.name,
+            outcome=self.outcome,
+            status=self.status,
+            stream=False,
+            attempts=failed_attempts(self._tried),
+            usage=self._usage,
+            usage_from="none" if self._usage is None else "provider" if self._told else "estimated",
+            cost_nusd=self._cost,
+            finish=None,
+            first_token_ms=None,
+            total_ms=total_ns * _MS_PER_NS,
+            overhead_us=max(0, total_ns - self._waited_ns) // 1000,
+            organisation=path.get("organisation", ""),
+            team=path.get("team", ""),
+            user=path.get("user", ""),
+            key=path.get("key", ""),
+            tags=() if asked.caller is None else asked.caller.tags,
+            error=self.error,
         )
+        self._serving.on_entry(entry)
+        asked.trace.ended(entry)
 
 
 class _FailedError(Exception):

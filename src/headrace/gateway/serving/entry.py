@@ -8,9 +8,11 @@ import msgspec
 
 from headrace.protocol.neutral.usage import TokenUsage
 
+# As OpenTelemetry's conventions name them.
+Operation = Literal["chat", "text_completion", "embeddings"]
 Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
 # "": the answer that the client asked for. The others are paid for on its way and told to nobody.
-Purpose = Literal["", "hedge", "judge", "router", "stage", "shadow"]
+Purpose = Literal["", "hedge", "judge", "router", "stage", "shadow", "cache"]
 
 
 class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +32,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     first_token_ms, total_ms: from the arrival. overhead_us: of it all, what was not spent waiting
     for the provider or the client. organisation, team, user, key: whose account it went on, ""
-    where there is none; tags: of the key and the levels above it. cache: "hit" if the
-    gateway's own cache answered, "" if a provider did; a hit costs 0, and its usage, target and
-    provider are those of the answer as it was first given.
+    where there is none; tags: of the key and the levels above it. cache: "hit", "coalesced" or
+    "semantic" if the gateway's own cache answered, "" if a provider did; a hit costs 0, and its
+    usage, target and provider are those of the answer as it was first given.
 
     purpose, parent: an answer that was paid for besides the one that was told has a line of its
-    own, with the id of the request it belongs to. variant: of an A/B test, the side it was on.
+    own, with the id of the request it belongs to. variant: of an A/B test, the side that answered,
+    or was to; assigned: the side it was given to.
+    guardrails: those that found something, each as "name=action". prompt: of the file, as
+    "name@version".
     """
 
     id: str
@@ -62,7 +67,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     cache: str = ""
     error: str = ""
-    operation: Literal["chat", "embeddings"] = "chat"
+    operation: Operation = "chat"
     purpose: Purpose = ""
     parent: str = ""
     variant: str = ""
+    assigned: str = ""
+    guardrails: tuple[str, ...] = ()
+    prompt: str = ""

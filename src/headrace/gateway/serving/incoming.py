@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.serving.entry import Operation
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
+
+
+def operation_of(dialect: str) -> Operation:
+    """What clients of a dialect ask for."""
+    return "text_completion" if dialect == "openai-completions" else "chat"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Incoming:
     """received_ns: of a monotonic clock. headers: names in lower case. stream: whether it is
-    answered by one. caller: whose account it goes on, None where nobody has one."""
+    answered by one. caller: whose account it goes on, None where nobody has one. prompt: the
+    template it was made with, as "name@version"; "" for none."""
 
     id: str
     side: ClientSide
@@ -25,6 +32,12 @@ class Incoming:
     stream: bool
     received_ns: int
     caller: Caller | None
+    prompt: str = ""
+
+    @property
+    def operation(self) -> Operation:
+        """What is asked for."""
+        return operation_of(self.side.name)
 
 
 class Sink(Protocol):

@@ -31,7 +31,7 @@ def line_of(
     cost_nusd: int | None,
     finish: Finish | None,
     overhead_us: int,
-    variant: str,
+    assigned: str,
 ) -> Entry:
     """opened: the target that answered, None if none did. tried: those that failed before it."""
     caller = incoming.caller
@@ -54,6 +54,7 @@ def line_of(
         id=incoming.id,
         at_s=arrived_s,
         dialect=incoming.side.name,
+        operation=incoming.operation,
         model=incoming.model,
         target=None if target is None else target.name,
         provider=None if target is None else target.provider.name,
@@ -74,5 +75,6 @@ def line_of(
         key=path.get("key", ""),
         tags=() if caller is None else caller.tags,
         error=error,
-        variant=variant,
+        variant=assigned if opened is None else opened.candidate.variant,
+        assigned=assigned,
     )

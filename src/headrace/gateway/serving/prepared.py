@@ -6,7 +6,7 @@ A provider that speaks the client's dialect gets the body as it came: only the f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,9 +14,12 @@ import msgspec
 from headrace.errors import RequestError
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.targets.target import Target
+from headrace.protocol.dialects.ollama.read_generate import beyond_chat as beyond_ollama_chat
+from headrace.protocol.dialects.openai_completions.beyond_chat import beyond_chat
 from headrace.protocol.dialects.openai_responses.state import needs_state
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import ReplySide
 
 # Words to the gateway: a provider would refuse them.
 _OURS = ("provider", "models", "route", "cache")
@@ -24,7 +27,8 @@ _OURS = ("provider", "models", "route", "cache")
 
 class Ready(NamedTuple):
     """path: after the base URL's. dropped: parameters that the provider cannot be told. passed_on:
-    whether the answer can be passed on too. hides_usage: whether its usage was not asked for."""
+    whether the answer can be passed on too. hides_usage: whether its usage was not asked for.
+    replies: how the answer is read, where the provider's own side does not."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
@@ -32,6 +36,7 @@ class Ready(NamedTuple):
     dropped: tuple[str, ...]
     passed_on: bool
     hides_usage: bool
+    replies: ReplySide | None = None
 
 
 class Edited(NamedTuple):
@@ -39,9 +44,11 @@ class Edited(NamedTuple):
     hides_usage: bool = False
 
 
-def _openai_chat(body: JsonObject, model: str) -> Edited:
-    changes: dict[str, bytes | None] = {"model": msgspec.json.encode(model)}
-    changes |= {name: None for name in _OURS if name in body}
+Edits = Mapping[str, bytes | None]
+
+
+def _openai_chat(body: JsonObject, model: str, more: Edits) -> Edited:
+    changes = _changes(body, model, more)
     hides = False
     if body.decoded("stream") is True:
         options = body.decoded("stream_options")
@@ -52,18 +59,37 @@ def _openai_chat(body: JsonObject, model: str) -> Edited:
     return Edited(body.edited(changes), hides)
 
 
-def _model_alone(body: JsonObject, model: str) -> Edited:
+def _model_alone(body: JsonObject, model: str, more: Edits) -> Edited:
+    return Edited(body.edited(_changes(body, model, more)))
+
+
+def _changes(body: JsonObject, model: str, more: Edits) -> dict[str, bytes | None]:
     changes: dict[str, bytes | None] = {"model": msgspec.json.encode(model)}
     changes |= {name: None for name in _OURS if name in body}
-    return Edited(body.edited(changes))
+    return {**changes, **more}
 
 
-EDITS: dict[str, Callable[[JsonObject, str], Edited]] = {
+EDITS: dict[str, Callable[[JsonObject, str, Edits], Edited]] = {
     "openai-chat": _openai_chat,
+    "openai-completions": _openai_chat,
     "openai-responses": _model_alone,
     "anthropic": _model_alone,
     "ollama": _model_alone,
+    "ollama-generate": _model_alone,
 }
+# What of a request a provider of chat cannot be told: the field, and why.
+_BEYOND_CHAT: dict[str, Callable[[ChatCall], tuple[str, str] | None]] = {
+    "openai-completions": beyond_chat,
+    "ollama-generate": beyond_ollama_chat,
+}
+
+
+def without_ours(body: JsonObject, model: str | None = None) -> bytes:
+    """A body without the words to the gateway. model: in place of the client's; None leaves it."""
+    changes: dict[str, bytes | None] = {name: None for name in _OURS if name in body}
+    if model is not None:
+        changes["model"] = msgspec.json.encode(model)
+    return body.edited(changes) if changes else body.body
 
 
 class Prepared:
@@ -78,9 +104,7 @@ class Prepared:
         """The request in neutral form; raises RequestError for one that is at fault."""
         if self._call is None:
             incoming = self._incoming
-            body = incoming.body
-            ours: dict[str, bytes | None] = {name: None for name in _OURS if name in body}
-            raw = body.edited(ours) if ours else body.body
+            raw = without_ours(incoming.body)
             self._call = incoming.side.read_call(raw, incoming.path, incoming.headers)
         return self._call
 
@@ -96,17 +120,28 @@ class Prepared:
 
     def for_target(self, target: Target) -> Ready:
         """Raises RequestError for what the target cannot be told at all."""
+        ready = self._ready(target)
+        if not target.pass_priority:
+            return ready
+        # The key's, whatever the body says: or everybody would go first.
+        caller = self._incoming.caller
+        priority = b"%d" % (0 if caller is None else caller.priority)
+        return ready._replace(body=JsonObject.read(ready.body).edited({"priority": priority}))
+
+    def _ready(self, target: Target) -> Ready:
         provider, incoming = target.provider, self._incoming
-        if provider.client_dialect == incoming.side.name and provider.passed_path is not None:
-            edited = EDITS[incoming.side.name](incoming.body, target.model)
+        passing = provider.passes.get(incoming.side.name)
+        if passing is not None:
+            edited = EDITS[incoming.side.name](incoming.body, target.model, passing.edits)
             headers = (("content-type", "application/json"), *forwarded(incoming))
             return Ready(
-                provider.passed_path(target.model),
+                passing.path(target.model, incoming.stream),
                 headers,
                 edited.body,
                 (),
                 True,
                 edited.hides_usage,
+                passing.replies,
             )
         call = self.call
         if kept := needs_state(call):
@@ -115,6 +150,9 @@ class Prepared:
                 param=kept[0],
                 code="translation",
             )
+        beyond = _BEYOND_CHAT.get(incoming.side.name)
+        if beyond is not None and (unsaid := beyond(call)):
+            raise RequestError(unsaid[1], param=unsaid[0], code="translation")
         written = provider.side.write_call(call, target.model)
         return Ready(
             written.path,
@@ -132,5 +170,10 @@ _FORWARDED = {"anthropic": ("anthropic-beta", "anthropic-version")}
 
 def forwarded(incoming: Incoming) -> tuple[tuple[str, str], ...]:
     """Of a client's headers, those that go on to a provider of its dialect."""
-    names = _FORWARDED.get(incoming.side.name, ())
-    return tuple((name, incoming.headers[name]) for name in names if name in incoming.headers)
+    return forwarded_headers(incoming.side.name, incoming.headers)
+
+
+def forwarded_headers(dialect: str, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The same of a dialect's name."""
+    names = _FORWARDED.get(dialect, ())
+    return tuple((name, headers[name]) for name in names if name in headers)

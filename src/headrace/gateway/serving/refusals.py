@@ -11,6 +11,7 @@ from headrace.gateway.accounts.errors import (
     StoresDownError,
     UnknownPriceError,
 )
+from headrace.gateway.guards.guard import GuardBlockedError
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.entry import Outcome
 from headrace.protocol.neutral.failure import Failure, FailureKind
@@ -24,6 +25,9 @@ def refused(error: Ending) -> tuple[int, Failure, Outcome]:
         return error.status, error.failure, "failed"
     if isinstance(error, AccountsError):
         return *refusal_of(error), "refused"
+    if isinstance(error, GuardBlockedError):
+        failure = failure_of(error)
+        return failure.status or 400, failure, "refused"
     status = 404 if error.code == "model_not_found" else 400
     kind: FailureKind = "not_found" if status == 404 else "bad_request"
     failure = Failure(
@@ -41,6 +45,17 @@ def refusal_of(error: AccountsError) -> tuple[int, Failure]:
         retry_after_s = error.retry_after_s
     return status, Failure(
         kind=kind, message=str(error), status=status, code=error.kind, retry_after_s=retry_after_s
+    )
+
+
+def failure_of(error: GuardBlockedError) -> Failure:
+    """As a client is told it."""
+    is_down = error.acted.action == "failed"
+    return Failure(
+        kind="server" if is_down else "content_policy",
+        message=str(error),
+        status=503 if is_down else 400,
+        code=error.code,
     )
 
 

@@ -7,6 +7,8 @@ from headrace.gateway.targets.target import NUSD_PER_USD
 
 REQUEST_ID = "x-request-id"
 PREFIX = "x-headrace-"
+HEDGED = (PREFIX + "hedged", "1")
+"""The answer is of a target that was asked besides the first, which was slow."""
 _MOST_CHARS = 1000
 
 
@@ -29,6 +31,15 @@ def told_headers(
         headers.append((PREFIX + "model", visible(candidate.model)))
     if ignored:
         headers.append(("x-ignored-params", visible(", ".join(ignored))))
+    return headers
+
+
+def variant_headers(assigned: str, answered: str) -> list[tuple[str, str]]:
+    """The side of an A/B test that answered, and the one it stood in for. answered: "" where
+    another model did."""
+    headers = [(PREFIX + "variant", answered)] if answered else []
+    if answered != assigned:
+        headers.append((PREFIX + "variant-assigned", assigned))
     return headers
 
 

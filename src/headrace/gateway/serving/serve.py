@@ -9,64 +9,51 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import RequestError
 from headrace.gateway.access import check_models
-from headrace.gateway.accounts.accounts import Accounts
-from headrace.gateway.accounts.caller import Actual, Demand
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.accounts.terms import DataPolicy
-from headrace.gateway.cache.cache import ResponseCache
-from headrace.gateway.routing.ask import Ask, ask_of, estimated_from_bytes
+from headrace.gateway.guards.guard import GuardBlockedError
+from headrace.gateway.routing.ask import Ask, estimated_from_bytes
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.route import Route
-from headrace.gateway.routing.router import Router
-from headrace.gateway.serving.answering import answer_stream, answer_whole, tell_failed
+from headrace.gateway.serving.answering import (
+    answer_failed,
+    answer_stream,
+    answer_whole,
+    tell_failed,
+)
 from headrace.gateway.serving.aside import Aside, aside_entry
+from headrace.gateway.serving.asked import asked_of, demand_of
 from headrace.gateway.serving.attempt import Opened
-from headrace.gateway.serving.bill import cost_nusd, most_nusd
+from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.cached import AtCache
+from headrace.gateway.serving.composed.heartbeat import Heartbeats
+from headrace.gateway.serving.composed.way import Way
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
 from headrace.gateway.serving.entry import Entry, Outcome
+from headrace.gateway.serving.free_tier import FreeHold
+from headrace.gateway.serving.guarded import Guarded, is_guarded
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
 from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.rate import note_rate
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
+from headrace.gateway.serving.serving import Serving as Serving
+from headrace.gateway.serving.settle import settle
 from headrace.gateway.serving.tally import Tally
-from headrace.gateway.telemetry.tracing import NOT_TRACED, Moment, Tracing
+from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_hedges
+from headrace.gateway.telemetry.tracing import Moment
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
 
 logger = logging.getLogger(__name__)
 
 _S_PER_NS = 1e-9
-# Where the client does not say: held back is what most answers stay below.
-_OUTPUT_TOKENS = 4096
-_SESSION_HEADERS = ("x-session-id", "x-headrace-session")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Serving:
-    """What all requests share. accounts: None where nobody is counted. wall_s: Unix time; clock_ns:
-    monotonic. on_entry takes each line of the ledger and must not wait. cache: None without one."""
-
-    router: Router
-    accounts: Accounts | None
-    drop_unsupported: bool
-    most_reply_bytes: int
-    clock_ns: Callable[[], int]
-    wall_s: Callable[[], float]
-    source: random.Random
-    on_entry: Callable[[Entry], None]
-    cache: ResponseCache | None = None
-    tracing: Tracing = NOT_TRACED
 
 
 async def serve(serving: Serving, incoming: Incoming, sink: Sink) -> Entry:
@@ -93,21 +80,26 @@ class _Course:
     def __init__(self, serving: Serving, incoming: Incoming, sink: Sink) -> None:
         self._serving = serving
         self._incoming = incoming
-        self._sink = sink
+        log = serving.request_log
+        self._visit = None if log is None else log.visit(incoming, sink)
+        self._sink = sink if self._visit is None else self._visit.sink
         self._prepared = Prepared(incoming)
-        self._at_cache = AtCache(serving.cache, incoming, self._prepared)
+        self._at_cache = AtCache(serving.cache, incoming, self._prepared, serving.clock_ns)
         self._arrived_s = serving.wall_s()
         arrived = Moment(int(self._arrived_s * 1e9), incoming.received_ns, serving.clock_ns)
         self._trace = serving.tracing.began(incoming, arrived)
         self._held: Reservation | None = None
+        self._free: FreeHold | None = None
         self._opened: Opened | None = None
         self._dispatch: Dispatch | None = None
         self._tally: Tally | None = None
         self._input_tokens = estimated_from_bytes(incoming.body.body)
         self._status = 0
+        self._guarded: Guarded | None = None
         self.outcome: Outcome = "failed"
         self.error = ""
-        self.variant = ""
+        self._traffic = RequestTraffic()
+        self._way: Way | None = None
         self.asides: list[Aside] = []
         self.entry: Entry | None = None
 
@@ -121,17 +113,35 @@ class _Course:
     async def run(self) -> None:
         """Everything but the settling."""
         try:
-            ask = self._ask()
+            router = self._serving.router
+            ask = asked_of(self._incoming, router)
             check_models(self._incoming.caller, ask.wanted.models)
-            decision = self._serving.router.decide(ask, self._now_s())
-            if await self._at_cache.find(ask, self._serving.router):
+            if is_guarded(self._serving.guardrails, self._incoming):
+                ask = await self._pass_guardrails(ask)
+            ways = self._serving.ways
+            if ways is not None:
+                self._way = ways.way(ask, self._prepared, self._incoming, self.asides)
+            way = self._way
+            decision = router.decide(ask if way is None else way.ask, self._now_s())
+            ask = self._traffic.takes_side(ask, decision, router)
+            if await self._at_cache.find(ask, router):
                 await self._answer_again(ask)
                 return
+            if (tier := self._serving.free_tier) is not None:
+                self._free = await tier.hold(decision, self._incoming, ask.wanted.models[0])
+                decision = self._free.decision
             await self._hold(ask, decision)
-            route = self._serving.router.route(ask.wanted.models[0])
+            route = router.route(ask.wanted.models[0])
             assert route is not None
+            self._traffic.goes(route, ask)
             async with asyncio.timeout(self._left_s(route)):
-                opened = self._opened = await self._find(ask, decision, route)
+                if self._at_cache.looks_further and await self._at_cache.find_further():
+                    await self._tell_again()
+                    return
+                if way is None:
+                    opened = self._opened = await self._find(ask, decision, route)
+                else:
+                    opened = self._opened = await self._go(way)
                 self._status = 200
                 self._tally = self._at_cache.tally(self._input_tokens, opened)
                 await self._answer(opened, self._tally)
@@ -139,9 +149,38 @@ class _Course:
             self.outcome = "client_gone"
         except TimeoutError:
             await self._out_of_time()
+        except GuardBlockedError as error:
+            await self._block(error)
         except (RequestError, AccountsError, NobodyAnsweredError) as error:
             if self._status:
                 raise
+            await self._refuse(*refused(error))
+
+    async def _pass_guardrails(self, ask: Ask) -> Ask:
+        """What they leave of the request is what is asked from here on."""
+        serving = self._serving
+        guarded = Guarded(serving.guardrails, self._incoming, self._sink, serving.clock_ns)
+        self._guarded = guarded
+        try:
+            await guarded.look(ask, serving.router)
+        finally:
+            self._sink = guarded.sink
+        if guarded.incoming is self._incoming:
+            return ask
+        incoming = self._incoming = guarded.incoming
+        if self._visit is not None:
+            self._visit.asks(incoming)
+        self._prepared = Prepared(incoming)
+        self._at_cache = AtCache(serving.cache, incoming, self._prepared, serving.clock_ns)
+        return asked_of(incoming, serving.router)
+
+    async def _block(self, error: GuardBlockedError) -> None:
+        """By a guardrail, before or after the answer. What was answered is billed."""
+        assert self._guarded is not None
+        self._guarded.blocked(error)
+        if error.told:
+            self.outcome, self.error = "cut", str(error)
+        else:
             await self._refuse(*refused(error))
 
     def _left_s(self, route: Route) -> float:
@@ -157,39 +196,24 @@ class _Course:
             return
         self.outcome, self.error = "cut", failure.message
         if self._incoming.stream:
-            with contextlib.suppress(ClientGoneError):
+            with contextlib.suppress(ClientGoneError, GuardBlockedError):
                 await tell_failed(failure, self._prepared, self._incoming, self._sink)
                 await self._sink.end()
 
-    def _ask(self) -> Ask:
-        incoming = self._incoming
-        body = incoming.body
-        found = ask_of(body, incoming.model)
-        session = next(
-            (incoming.headers[name] for name in _SESSION_HEADERS if name in incoming.headers), None
-        )
-        if session is None:
-            user = body.decoded("user")
-            session = user if isinstance(user, str) else None
-        policy = DataPolicy() if incoming.caller is None else incoming.caller.data_policy
-        return found._replace(
-            session=session,
-            regions=policy.regions,
-            no_retention=policy.zero_retention,
-            keeps_no_data=policy.data_collection == "deny",
-        )
-
     async def _answer_again(self, ask: Ask) -> None:
         """From the cache: nobody is asked and nothing is paid."""
+        self._held = await self._at_cache.hold(self._serving.accounts, ask)
+        await self._tell_again()
+
+    async def _tell_again(self) -> None:
         at_cache, serving = self._at_cache, self._serving
         assert at_cache.kept is not None
-        self._held = await at_cache.hold(serving.accounts, ask)
         self._status = 200
         self._tally = Tally(self._input_tokens)
         self._tally.take_reply(at_cache.kept.reply)
         overhead_us = self._overhead_us(serving.clock_ns())
         try:
-            await at_cache.answer(self._sink, serving.wall_s(), overhead_us)
+            await at_cache.answer(self._sink, serving.wall_s(), overhead_us, self._traffic.assigned)
         except ClientGoneError:
             self.outcome = "client_gone"
         else:
@@ -197,34 +221,48 @@ class _Course:
 
     async def _hold(self, ask: Ask, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._incoming.caller
-        if accounts is None or caller is None:
-            return
-        output = ask.most_output_tokens or _OUTPUT_TOKENS
-        costs = [
-            most_nusd(one.target.price, ask.input_tokens, output) for one in decision.candidates
-        ]
-        known = [one for one in costs if one is not None]
-        demand = Demand(
-            model=ask.wanted.models[0],
-            input_tokens=ask.input_tokens,
-            most_output_tokens=output,
-            most_cost_nusd=max(known) if known and len(known) == len(costs) else None,
-        )
+        if accounts is None or caller is None or not decision.candidates:
+            return  # nobody can be asked, which `_find` says
+        demand = demand_of(ask, decision, most_hedges(self._serving.router, ask))
+        if self._way is not None:
+            demand = self._way.demand(demand)
         self._held = await accounts.reserve(caller, demand)
 
-    async def _find(self, ask: Ask, decision: Decision, route: Route) -> Opened:
+    async def _go(self, way: Way) -> Opened:
+        """Of a model made of others."""
+        self._sink = way.heartbeats(self._sink, self._prepared)
+        router = self._serving.router
+
+        async def find(ask: Ask, prepared: Prepared | None) -> tuple[Opened, Dispatch]:
+            route = router.route(ask.wanted.models[0])
+            assert route is not None
+            decision = router.decide(ask, self._now_s())
+            opened = await self._find(ask, decision, route, prepared)
+            assert self._dispatch is not None
+            return opened, self._dispatch
+
+        opened, self._dispatch = await way.answer(find, self._sink)
+        return opened
+
+    async def _find(
+        self, ask: Ask, decision: Decision, route: Route, prepared: Prepared | None = None
+    ) -> Opened:
         serving, incoming = self._serving, self._incoming
         dispatch = self._dispatch = Dispatch(
             router=serving.router,
             ask=ask,
-            prepared=self._prepared,
+            prepared=prepared or self._prepared,
             stream=incoming.stream,
             drop_unsupported=serving.drop_unsupported,
             most_reply_bytes=serving.most_reply_bytes,
             clock_ns=serving.clock_ns,
             source=serving.source,
             trace=self._trace,
+            hedging=hedging_of(route, incoming, self._now_s()),
+            asides=self.asides,
         )
+        if self._way is not None:
+            self._way.inside.goes_on(dispatch)
         opened = await dispatch.open(decision, route)
         target = opened.candidate.target
         now_s = self._now_s()
@@ -237,27 +275,29 @@ class _Course:
         assert self._dispatch is not None
         incoming = self._incoming
         overhead_us = self._overhead_us(self._serving.clock_ns())
-        attempts = len(self._dispatch.tried) + 1
         headers = told_headers(
-            incoming.id, opened.candidate, attempts, overhead_us, self._dispatch.ignored
+            incoming.id,
+            opened.candidate,
+            self._dispatch.attempts,
+            overhead_us,
+            self._dispatch.ignored,
         )
+        headers += self._traffic.headers(opened, self._dispatch)
+        if self._way is not None:
+            headers += self._way.headers()
         headers += self._at_cache.headers()
         model = opened.candidate.target.model
         names = Names(model, incoming.id, int(self._arrived_s))
         if incoming.stream:
             await answer_stream(
-                opened,
-                self._prepared,
-                incoming,
-                self._sink,
-                tally,
-                headers,
-                names,
+                opened, self._prepared, incoming, self._sink, tally, headers, names,
                 self._serving.clock_ns,
-            )
+            )  # fmt: skip
         else:
-            if opened.answer is not None:
-                tally.take_reply(opened.answer)
+            if opened.glance is not None and not tally.keeps_all:
+                tally.take_glance(opened.glance)
+            else:
+                tally.take_reply(opened.read())
             cost = cost_nusd(tally.usage[0], opened.candidate.target.price)
             await answer_whole(opened, self._prepared, incoming, self._sink, headers, cost, names)
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
@@ -271,23 +311,28 @@ class _Course:
         headers = told_headers(
             incoming.id,
             None,
-            len(dispatch.tried) if dispatch is not None else 0,
+            dispatch.attempts if dispatch is not None else 0,
             self._overhead_us(self._serving.clock_ns()),
             (),
         )
-        if failure.retry_after_s is not None:
-            headers.append(("retry-after", str(max(1, -int(-failure.retry_after_s // 1)))))
-        body = incoming.side.write_failure(failure, status, incoming.id)
-        headers.append(("content-length", str(len(body))))
         try:
-            await self._sink.start(status, [("content-type", "application/json"), *headers])
-            await self._sink.write(body)
-            await self._sink.end()
+            if isinstance(self._sink, Heartbeats) and self._sink.begun:
+                self._status = 200  # it was told before it was known who answers
+                await tell_failed(failure, self._prepared, incoming, self._sink)
+                await self._sink.end()
+            else:
+                await answer_failed(failure, status, incoming, self._sink, headers)
         except ClientGoneError:
             self.outcome = "client_gone"
 
     async def close(self) -> None:
         """Settle, give back, write the lines. Runs to its end whatever happens."""
+        try:
+            await self._close()
+        finally:
+            self._at_cache.leave()
+
+    async def _close(self) -> None:
         opened, tally, serving = self._opened, self._tally, self._serving
         usage: TokenUsage | None = None
         usage_from: Literal["provider", "estimated", "none"] = "none"
@@ -301,8 +346,8 @@ class _Course:
             opened.reply.abort()  # whole replies have left it
             target.health.ended()
             cost = cost_nusd(usage, target.price)
-            self._note_rate(opened, tally, ended_ns)
-        await self._settle(usage, cost)
+            if self._incoming.stream:
+                note_rate(opened, tally, ended_ns)
         overhead_us = self._overhead_us(None if opened is None else opened.first_ns)
         entry = line_of(
             self._incoming,
@@ -318,46 +363,30 @@ class _Course:
             cost_nusd=cost,
             finish=None if tally is None else tally.finish,
             overhead_us=overhead_us + (0 if tally is None else tally.worked_ns // 1000),
-            variant=self.variant,
+            assigned=self._traffic.assigned,
         )
         if opened is None and tally is not None:
             entry = self._at_cache.entry(entry)
+        if self._guarded is not None:
+            entry = self._guarded.entry(entry)
+        if self._way is not None:
+            entry = self._way.entry(entry, opened)
         self.entry = entry
         serving.on_entry(entry)
+        if self._visit is not None:
+            self._visit.ended(entry)
         for number, aside in enumerate(self.asides, 1):
             serving.on_entry(aside_entry(entry, aside, number, self._incoming.received_ns))
+        asides = len(self.asides)
+        self._traffic.ended(entry, self._incoming, self._prepared, serving.shadows, asides)
         self._trace.ended(entry)
         if opened is not None and tally is not None and self.outcome == "answered":
             self._at_cache.keep(opened, tally, serving.wall_s())
-
-    async def _settle(self, usage: TokenUsage | None, cost: int | None) -> None:
-        """With what was paid for besides. A cost nobody knows makes the sum one."""
-        if self._held is None:
-            return
-        if usage is None and not self.asides:
-            await self._held.release()
-            return
-        used = [] if usage is None else [usage]
-        used += [one.usage for one in self.asides]
-        costs = [] if usage is None else [cost]
-        costs += [one.cost_nusd for one in self.asides]
-        known = [one for one in costs if one is not None]
-        await self._held.settle(
-            Actual(
-                input_tokens=sum(one.prompt_tokens for one in used),
-                output_tokens=sum(one.completion_tokens for one in used),
-                cost_nusd=sum(known) if len(known) == len(costs) else None,
-            )
-        )
-
-    def _note_rate(self, opened: Opened, tally: Tally, ended_ns: int) -> None:
-        usage, told = tally.usage
-        lasted_s = (ended_ns - opened.first_ns) * _S_PER_NS
-        if told == "provider" and self._incoming.stream and lasted_s > 0.01:
-            tokens = usage.completion_tokens - 1
-            if tokens > 0:
-                now_s = ended_ns * _S_PER_NS
-                opened.candidate.target.health.had_rate(tokens / lasted_s, now_s)
+        # Last: it may wait, and is done also if a client that has all it wanted goes meanwhile.
+        again = self._at_cache.kept is not None
+        if serving.free_tier is not None and self._free is not None:
+            serving.free_tier.end(self._free, None if opened is None else opened.candidate.target)
+        await settle(self._held, TokenUsage() if again else usage, cost, self.asides)
 
     def _now_s(self) -> float:
         return self._serving.clock_ns() * _S_PER_NS
@@ -365,5 +394,7 @@ class _Course:
     def _overhead_us(self, until_ns: int | None) -> int:
         """Of the time so far, what was not spent waiting for providers."""
         end_ns = self._serving.clock_ns() if until_ns is None else until_ns
-        waited_ns = 0 if self._dispatch is None else self._dispatch.waited_ns
+        dispatch, waited_ns = self._dispatch, self._at_cache.waited_ns
+        waited_ns += 0 if dispatch is None else dispatch.waited_ns
+        waited_ns += 0 if self._guarded is None else self._guarded.waited_ns
         return max(0, end_ns - self._incoming.received_ns - waited_ns) // 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from headrace.protocol.neutral.dialect import Glance
 from headrace.protocol.neutral.event import (
     Began,
     CompletePart,
@@ -25,7 +26,10 @@ _CHARS_PER_TOKEN = 4
 
 class Tally:
     """input_tokens: the estimate that stands where a provider says nothing. worked_ns: what was
-    spent on a stream's pieces, waiting for provider and client left out."""
+    spent on a stream's pieces, waiting for provider and client left out. keeps_all: whether it
+    wants more of an answer than what is billed."""
+
+    keeps_all = False
 
     def __init__(self, input_tokens: int) -> None:
         self._input_tokens = input_tokens
@@ -66,6 +70,11 @@ class Tally:
             for part in choice.parts
         )
         self.finish = next((one.finish for one in reply.choices), None)
+
+    def take_glance(self, glance: Glance) -> None:
+        """An answer without a stream, of which no more was read."""
+        self.ended = self.has_content = True
+        self._counted, self.finish = glance
 
     @property
     def usage(self) -> tuple[TokenUsage, Literal["provider", "estimated"]]:

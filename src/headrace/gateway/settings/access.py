@@ -52,7 +52,18 @@ class TermsSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     limits: tuple[LimitSettings, ...] = ()
     budgets: tuple[BudgetSettings, ...] = ()
+    priority: Annotated[
+        Literal["high", "normal", "low"] | Annotated[int, Meta(ge=-1000, le=1000)] | None,
+        Meta(
+            description="Who goes first where requests wait (`queue`), and what targets with "
+            "`pass_priority` are told: high (-1), normal (0), low (1) or a number, lower first. "
+            "Default: that of the level above."
+        ),
+    ] = None
     tags: tuple[Text, ...] = ()
+    guardrails: Annotated[
+        tuple[Text, ...], Meta(description="Guardrails of this file that hold for its requests.")
+    ] = ()
     regions: Annotated[
         tuple[Text, ...] | None, Meta(description="Where its requests may be served.")
     ] = None
@@ -108,6 +119,12 @@ class KeySettings(TermsSettings, frozen=True, kw_only=True):
         return "<settings of a key>"
 
 
+class AnonymousSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Each address has these limits; an IPv6 address counts as its /64."""
+
+    limits: Annotated[tuple[LimitSettings, ...], Meta(min_length=1)]
+
+
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who may ask."""
 
@@ -124,6 +141,10 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
             "beside this one; without it keys are those of this file, and budgets begin anew at a "
             "start."
         ),
+    ] = None
+    anonymous: Annotated[
+        AnonymousSettings | None,
+        Meta(description="What who has no key may, where none is asked for; all if not given."),
     ] = None
     redis: Annotated[
         SecretText | None,

@@ -8,11 +8,18 @@ import msgspec
 from msgspec import Meta
 
 from headrace.gateway.settings.access import AccessSettings
+from headrace.gateway.settings.admin import AdminSettings
+from headrace.gateway.settings.alerts import AlertSettings
 from headrace.gateway.settings.cache import CacheSettings
+from headrace.gateway.settings.free_tier import FreeTierSettings
+from headrace.gateway.settings.guards import GuardrailSettings
 from headrace.gateway.settings.ledger import LedgerSettings
 from headrace.gateway.settings.model import ModelSettings
-from headrace.gateway.settings.provider import ProviderSettings
+from headrace.gateway.settings.prompts import PromptSettings
+from headrace.gateway.settings.provider import ProviderSettings, Text
+from headrace.gateway.settings.queue import QueueSettings
 from headrace.gateway.settings.reliability import BreakerSettings, RetrySettings, TimeoutSettings
+from headrace.gateway.settings.request_log import RequestLogSettings
 from headrace.gateway.settings.telemetry import LogSettings, TracingSettings
 
 
@@ -23,6 +30,22 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: Annotated[
         int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     ] = 4000
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Processes that serve on the port, with limits, ledger and metrics in "
+            "common. Taken at the start.",
+        ),
+    ] = 1
+    trusted_proxies: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="Addresses and networks (10.0.0.0/8) of proxies in front, whose "
+            "X-Forwarded-For is believed."
+        ),
+    ] = ()
     max_body_bytes: Annotated[
         int, Meta(ge=1024, description="Largest body of a request; beyond it is a 413.")
     ] = 32 * 2**20
@@ -64,11 +87,42 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
             "X-Ignored-Params; otherwise such targets are passed by."
         ),
     ] = False
+    free_tier: Annotated[
+        FreeTierSettings | None,
+        Meta(description="Limits of what costs nothing; none if not given."),
+    ] = None
+    queue: Annotated[
+        QueueSettings | None,
+        Meta(
+            description="Where requests wait for targets with `most_in_flight`, rather than being "
+            "refused; none if not given."
+        ),
+    ] = None
     timeouts: TimeoutSettings = TimeoutSettings()
     retries: RetrySettings = RetrySettings()
     breaker: BreakerSettings = BreakerSettings()
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
+    alerts: Annotated[
+        AlertSettings | None,
+        Meta(description="Whom to tell what people should know at once; nobody if not given."),
+    ] = None
     cache: CacheSettings = CacheSettings()
+    guardrails: Annotated[
+        dict[str, GuardrailSettings],
+        Meta(description="What is looked for in requests and answers; by name, in this order."),
+    ] = msgspec.field(default_factory=dict)
+    prompts: Annotated[
+        dict[str, PromptSettings],
+        Meta(description="Templates that requests name, with versions and labels."),
+    ] = msgspec.field(default_factory=dict)
+    prompts_folder: Annotated[
+        str | None,
+        Meta(description="A folder with more of them: NAME.yaml has what `prompts.NAME` has."),
+    ] = None
     ledger: LedgerSettings = LedgerSettings()
+    request_log: RequestLogSettings = RequestLogSettings()
+    admin: Annotated[
+        AdminSettings | None, Meta(description="The admin API and page; none if not given.")
+    ] = None
     catalog: Annotated[tuple[str, ...], Meta(description="Files of own prices and providers.")] = ()

@@ -7,54 +7,36 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from headrace.gateway.settings.provider import Quantization, Text
+from headrace.gateway.settings.cascade import CascadeSettings, PipelineSettings
+from headrace.gateway.settings.complexity import ChooseSettings
+from headrace.gateway.settings.provider import Text
 from headrace.gateway.settings.reliability import (
     RetrySettings,
     TimeoutSettings,
 )
+from headrace.gateway.settings.target import TargetSettings
+from headrace.gateway.settings.traffic import (
+    AssignBy,
+    EngineSettings,
+    HedgeSettings,
+    RollbackSettings,
+    ShadowSettings,
+    VariantSettings,
+)
 
-Strategy = Literal["weighted", "ordered", "least_busy", "latency", "price", "throughput"]
-NotNegative = Annotated[float, Meta(ge=0)]
-
-
-class PriceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """US dollars per million tokens, in place of the catalog's."""
-
-    input: NotNegative
-    output: NotNegative
-    cache_read: NotNegative | None = None
-    cache_write: NotNegative | None = None
-    cache_write_1h: NotNegative | None = None
-
-
-class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One place where a model is served. model: "provider/model", the provider a name of this file
-    or of the catalog."""
-
-    model: Annotated[Text, Meta(description="`provider/model`.")]
-    weight: Annotated[NotNegative, Meta(description="Its part of the traffic, relative.")] = 1.0
-    order: Annotated[
-        int, Meta(description="Targets with a lower one are tried before all with a higher.")
-    ] = 0
-    most_in_flight: Annotated[
-        int | None, Meta(description="Most requests at it at once; more go elsewhere.")
-    ] = None
-    context_tokens: Annotated[
-        int | None, Meta(description="What it takes at most; requests that are longer pass by.")
-    ] = None
-    quantization: Annotated[
-        Quantization, Meta(description="How its weights are stored, for clients that ask for it.")
-    ] = "unknown"
-    price: Annotated[PriceSettings | None, Meta(description="In place of the catalog's.")] = None
-    timeouts: Annotated[TimeoutSettings | None, Meta(description="In place of the provider's.")] = (
-        None
-    )
+Strategy = Literal[
+    "weighted", "ordered", "least_busy", "latency", "price", "throughput", "prefix_aware",
+    "engine_load",
+]  # fmt: skip
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A name clients ask for. A target may be written as its model alone."""
 
-    targets: Annotated[tuple[TargetSettings, ...], Meta(min_length=1, description="Who serves it.")]
+    targets: Annotated[
+        tuple[TargetSettings, ...],
+        Meta(min_length=1, description="Who serves it; in its place there may be `variants`."),
+    ] = ()
     strategy: Annotated[
         Strategy, Meta(description="Which of the targets with the lowest order goes first.")
     ] = "weighted"
@@ -80,3 +62,50 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Annotated[
         TimeoutSettings | None, Meta(description="Of these `total_s`, in place of the common one.")
     ] = None
+    hedge: Annotated[
+        HedgeSettings | None,
+        Meta(description="Whether another target is asked too where the first is slow."),
+    ] = None
+    variants: Annotated[
+        dict[str, VariantSettings],
+        Meta(
+            description="Sides of an A/B test or a canary, in place of `targets`; the first is the "
+            "one that others are compared with."
+        ),
+    ] = msgspec.field(default_factory=dict)
+    assign_by: Annotated[
+        AssignBy,
+        Meta(
+            description="Who stays on one side: a `user`, a `session`, a `key`; `request` draws "
+            "each time."
+        ),
+    ] = "user"
+    variant_choosers: Annotated[
+        tuple[Text, ...],
+        Meta(description="Tags of keys whose X-Headrace-Variant is followed; `*`: everybody's."),
+    ] = ()
+    rollback: Annotated[
+        RollbackSettings | None,
+        Meta(description="When a variant that fails is taken out until the file is read anew."),
+    ] = None
+    shadow: Annotated[
+        ShadowSettings | None, Meta(description="Who is sent copies of its requests.")
+    ] = None
+    choose: Annotated[
+        ChooseSettings | None,
+        Meta(description="In place of targets: another model by how hard a request is."),
+    ] = None
+    cascade: Annotated[
+        CascadeSettings | None,
+        Meta(description="In place of targets: models asked in turn until an answer is good."),
+    ] = None
+    pipeline: Annotated[
+        PipelineSettings | None,
+        Meta(description="In place of targets: a fast model, and a slow one where it is wanted."),
+    ] = None
+    guardrails: Annotated[
+        tuple[Text, ...], Meta(description="Guardrails that hold for what this model may answer.")
+    ] = ()
+    engines: Annotated[
+        EngineSettings, Meta(description="Of the strategies `prefix_aware` and `engine_load`.")
+    ] = EngineSettings()

@@ -28,21 +28,47 @@ class EntraSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials that requests to AWS are signed with."""
+    """What requests to AWS are signed with: keys, a profile, or a role by web identity.
 
-    access_key_id: SecretText
-    secret_access_key: SecretText
+    Nothing at all (`aws: {}`) takes what AWS's own tools would: variables of the environment, the
+    shared file, the container's or the machine's role.
+    """
+
+    access_key_id: SecretText | None = None
+    secret_access_key: SecretText | None = None
     session_token: SecretText | None = None
+    profile: Annotated[
+        Text | None, Meta(description="Of the shared file ~/.aws/credentials or ~/.aws/config.")
+    ] = None
+    role_arn: Annotated[
+        Text | None, Meta(description="Role to take on by `web_identity_token_file`.")
+    ] = None
+    web_identity_token_file: Annotated[
+        Text | None, Meta(description="File with a token, which its platform renews.")
+    ] = None
 
     def __repr__(self) -> str:
         return "<credentials of AWS>"
 
 
 class GoogleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A project of Google Cloud, for Vertex AI; its `api_key` is an access token."""
+    """A project of Google Cloud, for Vertex AI. Known by `credentials`, or by an access token as
+    the provider's `api_key`; by default by what GOOGLE_APPLICATION_CREDENTIALS names."""
 
-    project: Text
-    location: Text = "global"
+    project: Annotated[
+        Text | None, Meta(description="Id of the project; default: what the credentials name.")
+    ] = None
+    location: Annotated[Text, Meta(description="Region, or `global`.")] = "global"
+    credentials: Annotated[
+        SecretText | None,
+        Meta(
+            description="Of a service account: file:PATH or env:NAME with its JSON; `metadata`: "
+            "of the machine it runs on."
+        ),
+    ] = None
+
+    def __repr__(self) -> str:
+        return f"<project of Google, {self.location}>"
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +77,10 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Annotated[Text | None, Meta(description="Row of the catalog; default: the name.")] = None
     base_url: Annotated[Text | None, Meta(description="Where its API begins.")] = None
+    address: Annotated[
+        dict[str, str],
+        Meta(description="Your names for those in braces of the catalog's address: account_id."),
+    ] = msgspec.field(default_factory=dict)
     dialect: Annotated[Text | None, Meta(description="What it speaks, where no row says it.")] = (
         None
     )
@@ -64,6 +94,20 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     aws: Annotated[AwsSettings | None, Meta(description="Signatures in place of a key.")] = None
     google: Annotated[
         GoogleSettings | None, Meta(description="Vertex AI in place of the Gemini API.")
+    ] = None
+    completions: Annotated[
+        bool | None,
+        Meta(
+            description="Whether it has OpenAI's older `/completions`; default: what the catalog "
+            "knows. Without it one text is asked as a chat."
+        ),
+    ] = None
+    responses: Annotated[
+        bool | None,
+        Meta(
+            description="Whether it has OpenAI's `/responses` beside chat; default: what the "
+            "catalog knows, at its own address. Without it such requests are asked as chats."
+        ),
     ] = None
     region: Annotated[
         Text | None, Meta(description="Where it runs, for rules on regions; AWS's region.")

@@ -6,6 +6,7 @@ whose provider is not there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,16 @@ from headrace.config.nested import read_nested
 from headrace.config.text_file import read_text_file
 from headrace.config.yaml_file import Document, read_yaml
 from headrace.errors import ConfigError, shown
+from headrace.gateway.settings.check_traffic import (
+    SHADOW_KEY,
+    target_lists,
+    traffic_problems,
+    written_targets,
+    written_traffic,
+)
+from headrace.gateway.settings.composed import check_composed, written_out
 from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.yaml_words import guardrails_named, prompts_named
 
 # A thousand models with ten targets each have 1 MB.
 MAX_FILE_BYTES = 4 * 2**20
@@ -22,8 +32,16 @@ MAX_FILE_BYTES = 4 * 2**20
 
 def read_settings(path: Path) -> GatewaySettings:
     """Of a YAML file. Raises ConfigError with line and path of what is not as it must be."""
-    name = str(path)
-    text = read_text_file(path, "--config", MAX_FILE_BYTES)
+    return settings_of_text(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Of the file. Raises ConfigError."""
+    return read_text_file(path, "--config", MAX_FILE_BYTES)
+
+
+def settings_of_text(text: str, name: str) -> GatewaySettings:
+    """name: what errors call it. Raises ConfigError as `read_settings`."""
     documents = read_yaml(text, name, once=True)
     if len(documents) > 1:
         raise ConfigError(f"{name}: has {len(documents)} documents; keep one")
@@ -51,6 +69,10 @@ def _written_out(loaded: Any) -> Any:
     providers = found.get("providers")
     if isinstance(providers, dict):
         found["providers"] = {name: _provider(one) for name, one in providers.items()}
+    if "guardrails" in found:
+        found["guardrails"] = guardrails_named(found["guardrails"])
+    if "prompts" in found:
+        found["prompts"] = prompts_named(found["prompts"])
     return found
 
 
@@ -78,13 +100,9 @@ def _model(value: Any) -> Any:
         value = {"targets": value}
     if not isinstance(value, dict):
         return value
-    targets = value.get("targets")
-    if isinstance(targets, str):
-        targets = [targets]
-    if isinstance(targets, list):
-        written = [{"model": one} if isinstance(one, str) else one for one in targets]
-        value = {**value, "targets": written}
-    return value
+    if "targets" in value:
+        value = {**value, "targets": written_targets(value["targets"])}
+    return written_out(written_traffic(value))
 
 
 def _provider(value: Any) -> Any:
@@ -117,6 +135,18 @@ def _check_names(settings: GatewaySettings, document: Document, name: str) -> No
         if not is_glob and glob not in known and not _names_provider(glob, settings):
             meant = nearest(glob, known)
             raise fail(f"cache.models.{at}", f"{shown(glob)} is no model of this file{meant}")
+    if (semantic := settings.cache.semantic) is not None:
+        embedder = semantic.embedding_model
+        passed_on = settings.pass_unknown_models and _names_provider(embedder, settings)
+        if embedder not in known and not passed_on:
+            where = "cache.semantic.embedding_model"
+            meant = nearest(embedder, known)
+            raise fail(where, f"{shown(embedder)} is no model of this file{meant}")
+    for path, names_given in _guardrails_named(settings):
+        for guardrail in names_given:
+            if guardrail not in settings.guardrails:
+                meant = nearest(guardrail, settings.guardrails)
+                raise fail(path, f"{shown(guardrail)} is no guardrail of this file{meant}")
     for model, one in models.items():
         for field in ("fallbacks", "context_fallbacks", "policy_fallbacks"):
             for other in getattr(one, field):
@@ -128,17 +158,38 @@ def _check_names(settings: GatewaySettings, document: Document, name: str) -> No
                         f"models.{model}.{field}",
                         f"{shown(other)} is no model of this file{meant}",
                     )
-        names = [target.model for target in one.targets]
-        for at, target in enumerate(one.targets):
-            where = f"models.{model}.targets.{at}"
-            if not _names_provider(target.model, settings):
-                provider, _, inner = target.model.partition("/")
-                if not inner:
-                    raise fail(where, f"{shown(target.model)} is not `provider/model`")
-                meant = nearest(provider, settings.providers)
-                raise fail(where, f"{shown(provider)} is no provider of this file{meant}")
-            if names.count(target.model) > 1 and names.index(target.model) != at:
-                raise fail(where, f"{shown(target.model)} is there twice; give it a higher weight")
+        for path, message in traffic_problems(model, one):
+            raise fail(path, message)
+        if one.shadow is not None and SHADOW_KEY in settings.access.keys:
+            told = f"what shadows cost goes on the key {SHADOW_KEY}; give this key another name"
+            raise fail(f"access.keys.{SHADOW_KEY}", told)
+        for targets in target_lists(model, one):
+            seen: set[str] = set()
+            for where, target in targets.items():
+                if not _names_provider(target.model, settings):
+                    provider, _, inner = target.model.partition("/")
+                    if not inner:
+                        raise fail(where, f"{shown(target.model)} is not `provider/model`")
+                    meant = nearest(provider, settings.providers)
+                    raise fail(where, f"{shown(provider)} is no provider of this file{meant}")
+                if target.model in seen:
+                    told = f"{shown(target.model)} is there twice; give it a higher weight"
+                    raise fail(where, told)
+                seen.add(target.model)
+    check_composed(
+        settings,
+        lambda one: settings.pass_unknown_models and _names_provider(one, settings),
+        fail,
+    )
+
+
+def _guardrails_named(settings: GatewaySettings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    access = settings.access
+    for name, model in settings.models.items():
+        yield f"models.{name}.guardrails", model.guardrails
+    for group in ("organisations", "teams", "users", "keys"):
+        for name, terms in getattr(access, group).items():
+            yield f"access.{group}.{name}.guardrails", terms.guardrails
 
 
 def _names_provider(text: str, settings: GatewaySettings) -> bool:

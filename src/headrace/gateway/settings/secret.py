@@ -76,6 +76,23 @@ def read_secret(text: str, sources: Sources) -> Secret:
     return _checked(text, "the configuration")
 
 
+def read_document(text: str, sources: Sources) -> tuple[str, str]:
+    """A secret of several lines, and where it is from. Raises ConfigError as `read_secret`."""
+    for prefix in _ENVIRONMENT:
+        if text.startswith(prefix):
+            name = text.removeprefix(prefix)
+            value = sources.environ.get(name, "").strip()
+            if not value:
+                raise ConfigError(
+                    f"the environment has no {name}: set it, or leave out what needs it"
+                )
+            return value, f"the variable {name}"
+    if text.startswith(_FILE):
+        path = sources.folder / text.removeprefix(_FILE)
+        return read_text_file(path, _FILE, _MOST_BYTES), f"the file {path}"
+    raise ConfigError("file:PATH or env:NAME is expected")
+
+
 def _checked(value: str, source: str) -> Secret:
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ConfigError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,8 @@ _FORGOTTEN_HALF_S = 120.0
 _UNKNOWN_S = 1e6
 
 State = Literal["closed", "open", "probing"]
+OnBreaker = Callable[[str, State, str], None]
+"""Hears the name of a target whose breaker opened or closed, and what failed last."""
 
 
 @dataclass(slots=True)
@@ -42,10 +45,21 @@ class _Mean:
 
 
 class Health:
-    """The breaker: `closed` lets all through, `open` none, `probing` one at a time."""
+    """The breaker: `closed` lets all through, `open` none, `probing` one at a time. taken_out: open
+    by somebody's hand."""
 
-    def __init__(self, settings: BreakerSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: BreakerSettings | None = None,
+        *,
+        name: str = "",
+        on_breaker: OnBreaker | None = None,
+    ) -> None:
+        """name: what `on_breaker` is told of whose breaker it is."""
         self._settings = settings or BreakerSettings()
+        self._name = name
+        self._on_breaker = on_breaker
+        self._told: State = "closed"
         self._outcomes: deque[tuple[float, bool]] = deque()
         self._failures = 0
         self._first_token = _Mean()
@@ -58,9 +72,13 @@ class Health:
         self.requests = 0
         self.failures = 0
         self.last_failure: str | None = None
+        self.taken_out = False
+        self.on_free: Callable[[Health], None] | None = None
 
     def state(self, now_s: float) -> State:
         """What may be sent to it."""
+        if self.taken_out:
+            return "open"
         if self._state == "open" and now_s >= self._open_until_s:
             self._state, self._probes = "probing", 0
         return self._state
@@ -70,8 +88,22 @@ class Health:
         state = self.state(now_s)
         return state == "closed" or (state == "probing" and self._probes == 0)
 
+    def take_out(self) -> None:
+        """Nothing is sent to it until `put_back`, whatever it does."""
+        self.taken_out = True
+
+    def put_back(self) -> None:
+        """Requests go to it again, also where failures had opened the breaker."""
+        self.taken_out = False
+        self._state = "closed"
+        self._outcomes.clear()
+        self._failures = 0
+        self._cooldown_s = self._settings.cooldown_s
+        self._tell("closed")
+
     def closed_for_s(self, now_s: float) -> float:
-        """How long nothing can be sent; 0 if something can."""
+        """How long nothing can be sent; 0 if something can. Of one that was taken out, how long the
+        breaker would be open without that."""
         return 0.0 if self.lets_through(now_s) else max(0.05, self._open_until_s - now_s)
 
     @property
@@ -106,6 +138,8 @@ class Health:
     def ended(self) -> None:
         """It is over, however."""
         self.in_flight -= 1
+        if self.on_free is not None:
+            self.on_free(self)
 
     def had_first_token(self, after_s: float, now_s: float) -> None:
         """The first content came `after_s` after the request was sent."""
@@ -122,6 +156,7 @@ class Health:
             self._outcomes.clear()
             self._failures = 0
             self._cooldown_s = self._settings.cooldown_s
+            self._tell("closed")
         self._note(now_s, failed=False)
 
     def failed(self, now_s: float, why: str, *, cool_s: float | None = None) -> None:
@@ -149,6 +184,12 @@ class Health:
         most_s = self._settings.cooldown_most_s
         self._state = "open"
         self._open_until_s = now_s + min(for_s, most_s)
+        self._tell("open")
+
+    def _tell(self, state: State) -> None:
+        if self._on_breaker is not None and state != self._told:
+            self._told = state
+            self._on_breaker(self._name, state, self.last_failure or "")
 
     def _note(self, now_s: float, *, failed: bool) -> None:
         self._outcomes.append((now_s, failed))

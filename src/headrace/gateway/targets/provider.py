@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.gateway.targets.auth import Auth
+from headrace.gateway.targets.counting import Counting
+from headrace.gateway.targets.in_steps import InSteps
+from headrace.gateway.targets.passing import EmbeddingPassing, Passing
 from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.origin import BaseUrl
 from headrace.gateway.upstream.pool import Pool
-from headrace.protocol.neutral.dialect import ProviderSide
+from headrace.protocol.neutral.dialect import Glance, ProviderSide
 from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Provider:
-    """headers: of every request. client_dialect: name of the client dialect whose bodies it takes
-    as they are, at `passed_path` of a model; None if every body is translated. embeddings: None
-    if it makes none. first_token_s: see TimeoutSettings."""
+    """headers: of every request. passes: by name, the dialects of clients whose bodies it takes as
+    they are; all others are translated. glance: what a bill needs of a reply that is passed on;
+    None where all of it is read. embeddings: None if it makes none; embedding_passes: as `passes`.
+    counting: how it counts tokens; None if it cannot. in_steps: where its answers take more than
+    one request. first_token_s: see TimeoutSettings."""
 
     name: str
     side: ProviderSide
@@ -28,9 +33,12 @@ class Provider:
     first_token_s: float
     # People put keys into them.
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    client_dialect: str | None = None
-    passed_path: Callable[[str], str] | None = None
+    passes: Mapping[str, Passing] = field(default_factory=dict)
+    glance: Callable[[bytes], Glance | None] | None = None
     embeddings: EmbeddingProvider | None = None
+    embedding_passes: Mapping[str, EmbeddingPassing] = field(default_factory=dict)
+    counting: Counting | None = None
+    in_steps: InSteps | None = None
     region: str | None = None
     keeps_data: bool | None = None
     zero_retention: bool | None = None

@@ -33,6 +33,15 @@ class Price:
     above_tokens: int | None = None
     above: Price | None = None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing costs anything."""
+        rates = (
+            self.input, self.output, self.cache_read, self.cache_write, self.cache_write_1h,
+            self.reasoning, self.input_audio, self.output_audio,
+        )  # fmt: skip
+        return not any(rates) and (self.above is None or self.above.is_free)
+
     def of_prompt(self, prompt_tokens: int) -> Price:
         """What holds for a prompt of that length."""
         if self.above is None or self.above_tokens is None or prompt_tokens <= self.above_tokens:
@@ -44,7 +53,8 @@ class Price:
 class Target:
     """name: "provider/model", unique in a model's list. model: as the provider calls it.
 
-    most_in_flight, context_tokens: None without a limit. price: None if nobody knows it.
+    most_in_flight, context_tokens: None without a limit. pass_priority: whether it is told how
+    urgent a request is. price: None if nobody knows it.
     """
 
     name: str
@@ -53,8 +63,14 @@ class Target:
     weight: float = 1.0
     order: int = 0
     most_in_flight: int | None = None
+    pass_priority: bool = False
     context_tokens: int | None = None
     quantization: Quantization = "unknown"
     price: Price | None = None
     timeouts: Timeouts | None = None
     health: Health = field(default_factory=Health)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is known to cost nothing."""
+        return self.price is not None and self.price.is_free

@@ -6,32 +6,121 @@ they quote what was sent; what clients sent and keys are in no line.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
 
 from headrace.gateway.serving.entry import Entry
+from headrace.telemetry.logs import LogFormat, json_value, shown
 
 logger = logging.getLogger("headrace.gateway.access")
 
 _MOST_ERROR_CHARS = 200
+_MESSAGE = "request ended"
+# Names come back with every request, but clients choose some of them.
+_MOST_WORDS = 1000
 
 
-def log_entry(entry: Entry) -> None:
-    """Tell of a request that is over."""
-    if logger.isEnabledFor(logging.INFO):
-        logger.info("request ended", extra={"request_id": entry.id, "fields": fields_of(entry)})
-    if entry.error and logger.isEnabledFor(logging.DEBUG):
-        logger.debug("why: %s", entry.error, extra={"request_id": entry.id})
+class AccessLog:
+    """Writes lines as `telemetry/logs.py` does, at a fifth of what a record of `logging` takes,
+    which was a tenth of a request's CPU time. Does so where the logger is enabled for INFO.
+
+    Within an event loop lines of one round of it are written together: a write is a call of the
+    system, and under load several requests end in one round.
+    """
+
+    def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
+        self._stream = stream
+        self._line = self._json if log_format == "json" else self._text
+        self._lines: list[str] = []
+        self._second = -1
+        self._prefix = ""
+        self._words: dict[str, str] = {}
+
+    def take(self, entry: Entry) -> None:
+        """Tell of a request that is over."""
+        if logger.isEnabledFor(logging.INFO):
+            # Arrival and what it took: when it ended, without asking a clock again.
+            self._lines.append(self._line(entry, entry.at_s + entry.total_ms * 1e-3))
+            if len(self._lines) == 1:
+                self._write_soon()
+        if entry.error and logger.isEnabledFor(logging.DEBUG):
+            logger.debug("why: %s", entry.error, extra={"request_id": entry.id})
+
+    def _write_soon(self) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(self.flush)
+        except RuntimeError:  # outside of a loop
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        lines, self._lines = self._lines, []
+        self._stream.write("".join(lines))
+        self._stream.flush()
+
+    def _text(self, entry: Entry, ended_s: float) -> str:
+        words = [f"{self._time(ended_s)} INFO {logger.name}: {_MESSAGE}"]
+        if entry.id:
+            words.append(f"[request {self._word(entry.id, keep=False)}]")
+        for name, value in fields_of(entry).items():
+            if value is not None:
+                told = self._word(value) if type(value) is str else str(value)
+                words.append(f"{name}={told}")
+        return " ".join(words) + "\n"
+
+    def _json(self, entry: Entry, ended_s: float) -> str:
+        line = {
+            "time": self._time(ended_s),
+            "level": "info",
+            "logger": logger.name,
+            "message": _MESSAGE,
+            "request_id": entry.id,
+        }
+        for name, value in fields_of(entry).items():
+            if value is not None:
+                line[name] = json_value(value)
+        try:
+            told = msgspec.json.encode(line).decode()
+        except (msgspec.EncodeError, UnicodeError):  # halves of surrogate pairs
+            told = ""
+        # ASCII alone, as all lines of the log.
+        return (told if told and told.isascii() else json.dumps(line)) + "\n"
+
+    def _time(self, at_s: float) -> str:
+        milliseconds = int(at_s * 1000)
+        second = milliseconds // 1000
+        if second != self._second:
+            self._second = second
+            self._prefix = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._prefix}.{milliseconds % 1000:03d}Z"
+
+    def _word(self, text: str, *, keep: bool = True) -> str:
+        known = self._words.get(text)
+        if known is None:
+            known = shown(text)
+            if keep:
+                if len(self._words) >= _MOST_WORDS:
+                    self._words.clear()
+                self._words[text] = known
+        return known
 
 
 def fields_of(entry: Entry) -> dict[str, Any]:
     """None says nothing and is left out of the line."""
     usage = entry.usage
-    failures = [
-        f"{one.target} {one.failure}{f' {one.status}' if one.status else ''}"
-        for one in entry.attempts
-        if one.failure is not None
-    ]
+    attempts = entry.attempts
+    failures = ""
+    if len(attempts) > 1 or (attempts and attempts[0].failure is not None):
+        failures = "; ".join(
+            f"{one.target} {one.failure}{f' {one.status}' if one.status else ''}"
+            for one in attempts
+            if one.failure is not None
+        )
     first_ms = entry.first_token_ms
     return {
         "outcome": entry.outcome,
@@ -40,9 +129,13 @@ def fields_of(entry: Entry) -> dict[str, Any]:
         "target": entry.target,
         "dialect": entry.dialect,
         "key": entry.key or None,
-        "attempts": len(entry.attempts),
-        "failures": "; ".join(failures) or None,
+        "attempts": len(attempts),
+        "failures": failures or None,
         "cache": entry.cache or None,
+        "guardrails": "; ".join(entry.guardrails) or None,
+        "prompt": entry.prompt or None,
+        "purpose": entry.purpose or None,
+        "variant": entry.variant or None,
         "prompt_tokens": None if usage is None else usage.prompt_tokens,
         "cached_tokens": None if usage is None else usage.cache_read_tokens,
         "output_tokens": None if usage is None else usage.completion_tokens,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 from headrace.gateway.telemetry.live_collector import LiveCollector
 from headrace.gateway.telemetry.standing import Standing
@@ -16,18 +17,19 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Exposition:
-    """Of one process."""
+    """processes: tells of their memory and time; by default those of this process."""
 
     def __init__(
         self,
         series: Iterable[CounterSeries | HistogramSeries],
         standing: Callable[[], Standing],
         in_flight: Callable[[], int],
+        processes: Collector | None = None,
     ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(SeriesCollector(series))
         self._registry.register(LiveCollector(standing, in_flight))
-        ProcessCollector(registry=self._registry)
+        self._registry.register(processes or ProcessCollector(registry=None))
 
     def text(self) -> bytes:
         """Everything there is."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace.gateway.request_log.standing import LogStanding
 from headrace.gateway.telemetry.standing import Standing, TargetStanding
 
 _BREAKER_STATES = ("closed", "open", "probing")
@@ -60,6 +61,32 @@ class LiveCollector(Collector):
                 "Sums of what was spent that the store does not have yet.",
                 accounts.unsaved,
             )
+        if now.request_log is not None:
+            yield from _of_request_log(now.request_log)
+
+
+def _of_request_log(log: LogStanding) -> Iterator[Metric]:
+    yield _gauge(
+        "headrace:gateway_request_log_up",
+        "1 while records of requests can be written.",
+        not log.error,
+    )
+    yield _gauge(
+        "headrace:gateway_request_log_waiting",
+        "Records of requests that are not yet written.",
+        log.waiting,
+    )
+    yield _gauge(
+        "headrace:gateway_request_log_waiting_bytes",
+        "What they take in memory.",
+        log.waiting_bytes,
+    )
+    lost = CounterMetricFamily(
+        "headrace:gateway_request_log_lost",
+        "Records of requests that there was no room for, or that could not be written.",
+    )
+    lost.add_metric([], log.lost)
+    yield lost
 
 
 def _of_targets(targets: list[TargetStanding]) -> Iterator[Metric]:

@@ -31,6 +31,8 @@ class Names:
     ) -> None:
         self._models = {name: name for name in routes} | dict(aliases)
         self._targets = {one.name: one.model for route in routes.values() for one in route.targets}
+        shadows = (one.shadow.target for one in routes.values() if one.shadow is not None)
+        self._targets |= {one.name: one.model for one in shadows}
         self._vendors = {name: vendor(one) for name, one in providers.items()}
 
     def model(self, asked: str) -> str:

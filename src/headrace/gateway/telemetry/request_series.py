@@ -57,6 +57,12 @@ class RequestSeries:
             "Of these, those that failed, by kind of failure.",
             ("target", "kind"),
         )
+        self.besides = CounterSeries(
+            "headrace:gateway_besides",
+            "Answers paid for besides the one told, by what they were for; in no other count of "
+            "requests.",
+            ("purpose", "target"),
+        )
         self.tokens = CounterSeries(
             "headrace:gateway_tokens",
             "Tokens by what they are billed as; each is in one line.",
@@ -81,6 +87,11 @@ class RequestSeries:
             "headrace:gateway_cache_hits",
             "Requests that a cache of the gateway answered, by which.",
             ("model", "cache"),
+        )
+        self.guardrails = CounterSeries(
+            "headrace:gateway_guardrails",
+            "Requests in which a guardrail found something, by what was done.",
+            ("guardrail", "action"),
         )
         self.first_token = HistogramSeries(
             "headrace:gateway_time_to_first_token_seconds",
@@ -128,20 +139,29 @@ class RequestSeries:
     def all(self) -> tuple[CounterSeries | HistogramSeries, ...]:
         """In the order in which they are told."""
         return (
-            self.requests, self.attempts, self.failures, self.tokens, self.estimated, self.cost,
-            self.unpriced, self.cache_hits, self.first_token, self.total, self.overhead,
-            self.gen_ai_tokens, self.gen_ai_duration, self.gen_ai_first, self.gen_ai_per_token,
+            self.requests, self.attempts, self.failures, self.besides, self.tokens,
+            self.estimated, self.cost, self.unpriced, self.cache_hits, self.guardrails,
+            self.first_token, self.total, self.overhead, self.gen_ai_tokens, self.gen_ai_duration,
+            self.gen_ai_first, self.gen_ai_per_token,
         )  # fmt: skip
 
     def take(self, entry: Entry) -> None:
         """A request is over."""
         names = self.names
         model, target = names.model(entry.model), names.target(entry.target)
+        if entry.purpose:
+            self.besides.add((entry.purpose, target))
+            if entry.usage is not None:
+                self._bill(entry, entry.usage, (model, target))
+            return
         self.requests.add(
             (model, entry.provider or "", target, entry.outcome, str(entry.status or 499))
         )
         if entry.cache:
             self.cache_hits.add((model, entry.cache))
+        for acted in entry.guardrails:
+            guardrail, _, action = acted.rpartition("=")
+            self.guardrails.add((guardrail, action))
         for one in entry.attempts:
             self._attempt(one)
         self.total.observe((model,), entry.total_ms * 1e-3)

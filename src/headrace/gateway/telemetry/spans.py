@@ -18,12 +18,11 @@ from opentelemetry.util.types import AttributeValue
 from headrace import __version__
 from headrace.errors import ConfigError
 from headrace.gateway.serving.entry import Entry
-from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.targets.target import Target
 from headrace.gateway.telemetry.names import vendor
 from headrace.gateway.telemetry.request_series import error_type
-from headrace.gateway.telemetry.tracing import Headers, Moment, trace_headers
+from headrace.gateway.telemetry.tracing import Headers, Moment, Traced, trace_headers
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
@@ -32,7 +31,6 @@ from headrace.telemetry.traces_address import missing_for_tracing, traces_url
 
 SETTING = "tracing.endpoint"
 
-_CHAT = "chat"
 _PROPAGATOR = TraceContextTextMapPropagator()
 # Of a client's body, by the attribute that tells it.
 _REQUEST_FIELDS = {
@@ -51,10 +49,10 @@ class Spans:
         self._tracer = provider.get_tracer("headrace", __version__)
 
     def began(
-        self, incoming: Incoming, passes_to: Callable[[Provider], bool], arrived: Moment
+        self, asked: Traced, passes_to: Callable[[Provider], bool], arrived: Moment
     ) -> RequestSpan:
         """A request came."""
-        return RequestSpan(self._tracer, incoming, passes_to, arrived)
+        return RequestSpan(self._tracer, asked, passes_to, arrived)
 
     def close(self, within_s: float = 0.0) -> None:
         """Send what is left, and wait so long for it."""
@@ -67,7 +65,7 @@ class RequestSpan:
     def __init__(
         self,
         tracer: Tracer,
-        incoming: Incoming,
+        asked: Traced,
         passes_to: Callable[[Provider], bool],
         arrived: Moment,
     ) -> None:
@@ -75,19 +73,20 @@ class RequestSpan:
         self._passes_to = passes_to
         self._arrived = arrived
         self._attempts: list[AttemptSpan] = []
-        self._asked = _asked(incoming)
+        self._asked = _asked(asked)
+        self._operation = asked.operation
         self._span = tracer.start_span(
-            f"{_CHAT} {incoming.model}",
-            context=_PROPAGATOR.extract(dict(trace_headers(incoming.headers)), Context()),
+            f"{asked.operation} {asked.model}",
+            context=_PROPAGATOR.extract(dict(trace_headers(asked.headers)), Context()),
             kind=SpanKind.SERVER,
             start_time=arrived.wall_ns,
             attributes={
-                "gen_ai.operation.name": _CHAT,
+                "gen_ai.operation.name": asked.operation,
                 "gen_ai.provider.name": "headrace",
-                "gen_ai.request.model": incoming.model,
+                "gen_ai.request.model": asked.model,
                 "http.request.method": "POST",
-                "http.route": incoming.path,
-                "headrace.request_id": incoming.id,
+                "http.route": asked.path,
+                "headrace.request_id": asked.id,
                 **self._asked,
             },
         )
@@ -98,12 +97,12 @@ class RequestSpan:
         provider = target.provider
         origin = provider.base.origin
         span = self._tracer.start_span(
-            f"{_CHAT} {target.model}",
+            f"{self._operation} {target.model}",
             context=self._inside,
             kind=SpanKind.CLIENT,
             start_time=self._arrived.now_ns(),
             attributes={
-                "gen_ai.operation.name": _CHAT,
+                "gen_ai.operation.name": self._operation,
                 "gen_ai.provider.name": vendor(provider),
                 "gen_ai.request.model": target.model,
                 "server.address": origin.host,
@@ -157,7 +156,8 @@ class AttemptSpan:
         if self._over:
             return
         if entry.target != self._target:  # the client went while it was waited for
-            self._fail(entry.outcome)
+            # or another target answered before it
+            self._fail("cancelled" if entry.outcome == "answered" else entry.outcome)
             return
         span = self._span
         if span.is_recording():
@@ -173,7 +173,7 @@ class AttemptSpan:
 
     def _fail(self, kind: str) -> None:
         self._span.set_attribute("error.type", kind)
-        if kind != "client_gone":
+        if kind not in ("client_gone", "cancelled"):
             self._span.set_status(Status(StatusCode.ERROR))
         self._end()
 
@@ -198,16 +198,16 @@ def _without(missing: str) -> str:
     )
 
 
-def _asked(incoming: Incoming) -> dict[str, AttributeValue]:
+def _asked(asked: Traced) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
-    body: JsonObject = incoming.body
+    body: JsonObject = asked.body
     for attribute, fields in _REQUEST_FIELDS.items():
         for name in fields:
             value = body.decoded(name) if name in body else None
             if isinstance(value, int | float) and not isinstance(value, bool):
                 found[attribute] = value
                 break
-    if incoming.stream:
+    if asked.stream:
         found["gen_ai.request.stream"] = True
     return found
 
@@ -224,6 +224,8 @@ def _of_request(entry: Entry) -> dict[str, AttributeValue]:
         ("headrace.cost_nusd", entry.cost_nusd),
         ("headrace.key", entry.key or None),
         ("headrace.cache", entry.cache or None),
+        ("headrace.guardrails", ", ".join(entry.guardrails) or None),
+        ("headrace.prompt", entry.prompt or None),
     ):
         if value is not None:
             found[name] = value

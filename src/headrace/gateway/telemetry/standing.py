@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headrace.gateway.accounts.accounts import Accounts, AccountsState
+from headrace.gateway.request_log.standing import LogStanding
 from headrace.gateway.routing.router import Router
 from headrace.gateway.targets.auth import InTurn
 from headrace.gateway.targets.health import State
@@ -16,7 +17,8 @@ from headrace.gateway.targets.target import Target
 
 class TargetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """usable: whether its breaker and its provider's keys would let a request through; one that has
-    as many requests as it may have is busy and usable. for_s: until it is, where that is known."""
+    as many requests as it may have is busy and usable. for_s: until it is, where that is known.
+    taken_out: by an administrator, so that it is open until that is undone."""
 
     target: str
     usable: bool
@@ -26,6 +28,7 @@ class TargetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     first_token_s: float | None = None
     tokens_per_s: float | None = None
     last_failure: str | None = None
+    taken_out: bool = False
 
 
 class ModelStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +50,14 @@ class ProviderStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """By name. ready: whether a model has a usable target, or, in a file without models, a
-    provider a usable key. accounts: None where nobody is counted."""
+    provider a usable key. accounts: None where nobody is counted. request_log: None where none is
+    kept."""
 
     ready: bool
     models: dict[str, ModelStanding]
     providers: dict[str, ProviderStanding]
     accounts: AccountsState | None
+    request_log: LogStanding | None = None
 
 
 def standing(
@@ -60,6 +65,7 @@ def standing(
     providers: Mapping[str, Provider],
     accounts: Accounts | None,
     now_s: float,
+    request_log: LogStanding | None = None,
 ) -> Standing:
     """now_s: of the clock that targets are told times of."""
     models = {}
@@ -75,6 +81,7 @@ def standing(
         models=models,
         providers={name: _provider(one, now_s) for name, one in providers.items()},
         accounts=None if accounts is None else accounts.describe(),
+        request_log=request_log,
     )
 
 
@@ -82,17 +89,18 @@ def _target(target: Target, now_s: float) -> TargetStanding:
     health = target.health
     state = health.state(now_s)
     for_s = target.provider.auth.rests_s(now_s)
-    if state == "open":
+    if state == "open" and not health.taken_out:
         for_s = max(for_s, health.closed_for_s(now_s))
     return TargetStanding(
         target=target.name,
-        usable=for_s <= 0,
+        usable=for_s <= 0 and not health.taken_out,
         breaker=state,
         in_flight=health.in_flight,
         for_s=round(for_s, 3) if for_s > 0 else None,
         first_token_s=_rounded(health.first_token_s),
         tokens_per_s=_rounded(health.tokens_per_s),
         last_failure=health.last_failure,
+        taken_out=health.taken_out,
     )
 
 

@@ -9,7 +9,8 @@ from headrace.gateway.telemetry.names import Names
 from headrace.gateway.telemetry.request_series import RequestSeries
 from headrace.gateway.telemetry.standing import Standing
 from headrace.gateway.telemetry.tracing import PassOn, SpanMaker, Tracing
-from headrace.telemetry.series import CounterSeries
+from headrace.gateway.telemetry.traffic_series import TrafficSeries
+from headrace.telemetry.series import CounterSeries, HistogramSeries
 
 _CLIENT_GONE = 499
 
@@ -24,6 +25,7 @@ class Telemetry:
         self._standing: Callable[[], Standing] | None = None
         self._exposition: tuple[str, Callable[[], bytes]] | None = None
         self.requests = RequestSeries()
+        self.traffic = TrafficSeries()
         self.http = CounterSeries(
             "headrace:http_requests",
             "HTTP requests by path and status; 499 is a client that went away.",
@@ -49,13 +51,17 @@ class Telemetry:
         went before a reply."""
         self.http.add((endpoint, str(status or _CLIENT_GONE)))
 
+    @property
+    def series(self) -> tuple[CounterSeries | HistogramSeries, ...]:
+        """All that is counted, in the order in which it is told."""
+        return (*self.requests.all(), *self.traffic.all(), self.http)
+
     def metrics(self) -> tuple[str, bytes]:
         """Content type, and the text of /metrics."""
         if self._exposition is None:
             from headrace.gateway.telemetry.exposition import CONTENT_TYPE, Exposition
 
-            series = (*self.requests.all(), self.http)
-            made = Exposition(series, self._stands, lambda: self.in_flight)
+            made = Exposition(self.series, self.standing, lambda: self.in_flight)
             self._exposition = CONTENT_TYPE, made.text
         kind, text = self._exposition
         return kind, text()
@@ -77,7 +83,8 @@ class Telemetry:
             self._tracing.spans.close(within_s)
         self._tracing = Tracing("none")
 
-    def _stands(self) -> Standing:
+    def standing(self) -> Standing:
+        """How the configuration in force stands."""
         assert self._standing is not None
         return self._standing()
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from headrace.gateway.serving.entry import Entry
-from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.entry import Entry, Operation
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.targets.target import Target
+from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.failure import Failure
 
 PassOn = Literal["own", "all", "none"]
@@ -25,6 +25,31 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _MOST_STATE_CHARS = 512
 # Names that no public address has.
 _OWN_ENDINGS = (".local", ".internal", ".lan", ".home.arpa")
+
+
+class Traced(Protocol):
+    """What of a request its span tells; see `Incoming`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def operation(self) -> Operation: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def body(self) -> JsonObject: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def stream(self) -> bool: ...
 
 
 class AttemptTrace(Protocol):
@@ -64,7 +89,7 @@ class SpanMaker(Protocol):
     """Makes spans and sends them; never waits and never raises."""
 
     def began(
-        self, incoming: Incoming, passes_to: Callable[[Provider], bool], arrived: Moment
+        self, asked: Traced, passes_to: Callable[[Provider], bool], arrived: Moment
     ) -> RequestTrace:
         """A request came."""
 
@@ -86,13 +111,13 @@ class Tracing:
         self.spans = spans
         self.endpoint = endpoint
 
-    def began(self, incoming: Incoming, arrived: Moment) -> RequestTrace:
+    def began(self, asked: Traced, arrived: Moment) -> RequestTrace:
         """A request came at that moment."""
         if self.spans is not None:
-            return self.spans.began(incoming, self.passes_to, arrived)
-        if self._pass_on == "none" or "traceparent" not in incoming.headers:
+            return self.spans.began(asked, self.passes_to, arrived)
+        if self._pass_on == "none" or "traceparent" not in asked.headers:
             return UNTRACED
-        headers = trace_headers(incoming.headers)
+        headers = trace_headers(asked.headers)
         return _PassedOn(headers, self.passes_to) if headers else UNTRACED
 
     def passes_to(self, provider: Provider) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 
 from headrace.gateway.upstream.connection import Connection, Reply
 from headrace.gateway.upstream.dial import dial
@@ -49,13 +50,17 @@ class Pool:
         """How many of them do nothing."""
         return len(self._resting)
 
-    async def send(self, request: bytes, timeouts: Timeouts) -> Reply:
-        """Send a whole request and wait for the reply's head.
+    async def send(
+        self, request: bytes, timeouts: Timeouts, on_sent: Callable[[], None] | None = None
+    ) -> Reply:
+        """Send a whole request and wait for the reply's head. on_sent: told when it leaves.
 
         On a connection that the provider had closed meanwhile the request goes out once more, on a
         new one. Raises UpstreamError.
         """
         connection = await self._connection(timeouts, fresh=False)
+        if on_sent is not None:
+            on_sent()
         reply = connection.send(request, timeouts)
         try:
             await self._head(reply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from email.utils import parsedate_to_datetime
 
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import FailureKind
@@ -43,7 +44,8 @@ def lower_names(headers: Headers) -> dict[str, str]:
 
 
 def retry_after_s(headers: dict[str, str]) -> float | None:
-    """Of retry-after-ms, then Retry-After; None for a date, which only a clock could tell."""
+    """Of retry-after-ms, then Retry-After. A date there is told by the reply's own Date, so that no
+    clock is needed; None where there is none."""
     for name, scale in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * scale
@@ -51,4 +53,8 @@ def retry_after_s(headers: dict[str, str]) -> float | None:
             continue
         if math.isfinite(seconds) and seconds >= 0:
             return seconds
-    return None
+    try:
+        until = parsedate_to_datetime(headers["retry-after"])
+        return max(0.0, (until - parsedate_to_datetime(headers["date"])).total_seconds())
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None

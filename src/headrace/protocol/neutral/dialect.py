@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.event import Event
 from headrace.protocol.neutral.failure import Failure
-from headrace.protocol.neutral.reply import ChatReply
+from headrace.protocol.neutral.reply import ChatReply, Finish
+from headrace.protocol.neutral.usage import TokenUsage
 
 Headers = Mapping[str, str]
 
@@ -29,6 +30,13 @@ class Written(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     dropped: tuple[str, ...] = ()
+
+
+class Glance(NamedTuple):
+    """What a bill needs of a whole reply, and all that is read of one that is passed on."""
+
+    usage: TokenUsage
+    finish: Finish
 
 
 class StreamReader(Protocol):
@@ -74,15 +82,12 @@ class ClientSide(Protocol):
         """The body of a reply with `status`, an error in this dialect."""
 
 
-class ProviderSide(Protocol):
-    """A dialect that providers speak."""
+class ReplySide(Protocol):
+    """How a provider's answers are read."""
 
     @property
     def name(self) -> str:
-        """Also the origin of its signatures."""
-
-    def write_call(self, call: ChatCall, model: str) -> Written:
-        """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
+        """Of the dialect."""
 
     def read_reply(self, body: bytes) -> ChatReply:
         """Raises DamagedReplyError if it is none."""
@@ -92,6 +97,13 @@ class ProviderSide(Protocol):
 
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
         """Any body at all: what does not parse gives a Failure by the status alone."""
+
+
+class ProviderSide(ReplySide, Protocol):
+    """A dialect that providers speak. Its name is also the origin of its signatures."""
+
+    def write_call(self, call: ChatCall, model: str) -> Written:
+        """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
 
 
 class DamagedReplyError(ValueError):

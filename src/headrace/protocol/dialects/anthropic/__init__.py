@@ -5,9 +5,12 @@ CLIENT is for who speaks it to us, PROVIDER for whom we speak it to.
 
 from __future__ import annotations
 
-from headrace.protocol.dialects.anthropic.client import AnthropicClient
-from headrace.protocol.dialects.anthropic.model_rules import ModelRules, rules_of
-from headrace.protocol.dialects.anthropic.provider import AnthropicProvider
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.protocol.dialects.anthropic.client import CLIENT, AnthropicClient
+    from headrace.protocol.dialects.anthropic.model_rules import ModelRules, rules_of
+    from headrace.protocol.dialects.anthropic.provider import PROVIDER, AnthropicProvider
 
 __all__ = [
     "CLIENT",
@@ -18,5 +21,21 @@ __all__ = [
     "rules_of",
 ]
 
-CLIENT = AnthropicClient()
-PROVIDER = AnthropicProvider()
+# What clients or providers speak is imported where somebody does.
+_HOMES = {
+    "CLIENT": "client",
+    "PROVIDER": "provider",
+    "AnthropicClient": "client",
+    "AnthropicProvider": "provider",
+    "ModelRules": "model_rules",
+    "rules_of": "model_rules",
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -52,3 +52,6 @@ class AnthropicClient:
 def is_count(path: str) -> bool:
     """Whether a request's path is count_tokens'."""
     return path.partition("?")[0].rstrip("/").endswith("/count_tokens")
+
+
+CLIENT = AnthropicClient()

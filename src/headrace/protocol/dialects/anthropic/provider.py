@@ -59,3 +59,6 @@ class AnthropicProvider:
 
     def _rules(self, model: str) -> ModelRules:
         return rules_of(model) if self.rules is None else self.rules
+
+
+PROVIDER = AnthropicProvider()

@@ -3,18 +3,21 @@
 CLIENT, OllamaClient   what clients say and read; one with a time of its own for each answer
 PROVIDER               what an Ollama server reads and says
 load                   calls without messages, which load a model
-models                 /api/tags, /api/show, /api/version
+models                 /api/tags, /api/ps, /api/show, /api/version
+generate               /api/generate: the same as a chat of one turn
 """
 
-from headrace.protocol.dialects.ollama import load, models
-from headrace.protocol.dialects.ollama.client import OllamaClient
-from headrace.protocol.dialects.ollama.provider import OllamaProvider
-from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
-from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
-from headrace.protocol.dialects.ollama.usage import Durations
+from __future__ import annotations
 
-CLIENT = OllamaClient()
-PROVIDER = OllamaProvider()
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.protocol.dialects.ollama import load, models
+    from headrace.protocol.dialects.ollama.client import CLIENT, OllamaClient
+    from headrace.protocol.dialects.ollama.provider import PROVIDER, OllamaProvider
+    from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
+    from headrace.protocol.dialects.ollama.stream_writer import OllamaStreamWriter
+    from headrace.protocol.dialects.ollama.usage import Durations
 
 __all__ = [
     "CLIENT",
@@ -27,3 +30,25 @@ __all__ = [
     "load",
     "models",
 ]
+
+# What clients or providers speak is imported where somebody does.
+_HOMES = {
+    "CLIENT": "client",
+    "PROVIDER": "provider",
+    "Durations": "usage",
+    "OllamaClient": "client",
+    "OllamaProvider": "provider",
+    "OllamaStreamReader": "stream_reader",
+    "OllamaStreamWriter": "stream_writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in ("load", "models"):
+        return importlib.import_module(f"{__name__}.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

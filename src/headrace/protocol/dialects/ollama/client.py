@@ -54,3 +54,6 @@ class OllamaClient:
     def write_embedding_reply(self, reply: EmbeddingReply, call: EmbeddingCall) -> bytes:
         """The body of a 200."""
         return embeddings.write_embedding_reply(reply, call, self.durations)
+
+
+CLIENT = OllamaClient()

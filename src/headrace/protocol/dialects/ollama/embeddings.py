@@ -79,6 +79,13 @@ def _read(body: bytes) -> _Reply:
     return reply
 
 
+def read_embedding_usage(body: bytes) -> TokenUsage | None:
+    """Of a reply that is passed on. Raises DamagedReplyError."""
+    count = _read(body).prompt_eval_count
+    whole = isinstance(count, int) and not isinstance(count, bool) and count >= 0
+    return TokenUsage(input_tokens=count) if whole else None
+
+
 def read_embedding_call(body: bytes) -> EmbeddingCall:
     """From a body of POST /api/embed; raises RequestError. `input` may be one text or a list."""
     fields = read_fields(body)

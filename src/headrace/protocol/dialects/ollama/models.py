@@ -16,7 +16,14 @@ from headrace.errors import RequestError
 from headrace.protocol.dialects.ollama.fields import read_fields
 from headrace.protocol.dialects.ollama.timestamp import EPOCH
 
+VERSION = "0.12.11"
+"""Of the Ollama whose API this is. Clients turn on by it what they have: this one came with
+`logprobs`, the newest of what is understood here."""
+
 _ARCHITECTURE = "headrace"
+# Some clients (LiteLLM) look for the word to know whether a model takes tools.
+_TEMPLATE = "{{ .System }}{{ .Tools }}{{ .Prompt }}"
+_FOREVER = "9999-12-31T23:59:59Z"
 
 
 def write_tags(names: Sequence[str], modified_at: str = EPOCH) -> bytes:
@@ -51,13 +58,24 @@ def write_show(
     shown = {
         "modelfile": "",
         "parameters": "",
-        "template": "",
+        "template": _TEMPLATE if "tools" in capabilities else "",
         "details": _details(),
         "model_info": info,
         "capabilities": list(capabilities),
         "modified_at": modified_at,
     }
     return msgspec.json.encode(shown)
+
+
+def write_ps(names: Sequence[str]) -> bytes:
+    """The reply to GET /api/ps: what is served elsewhere is always loaded, and nowhere here."""
+    loaded = [
+        {**_summary(name, EPOCH), "expires_at": _FOREVER, "size_vram": 0, "context_length": 0}
+        for name in names
+    ]
+    for one in loaded:
+        del one["modified_at"]
+    return msgspec.json.encode({"models": loaded})
 
 
 def write_version(version: str) -> bytes:

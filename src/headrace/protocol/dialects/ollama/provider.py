@@ -42,3 +42,6 @@ class OllamaProvider:
     def read_embeddings(self, bodies: tuple[bytes, ...]) -> EmbeddingReply:
         """As `embeddings.read_embeddings`."""
         return read_embeddings(bodies)
+
+
+PROVIDER = OllamaProvider()

@@ -32,9 +32,16 @@ def read_call(body: bytes) -> ChatCall:
     model = fields.text("model")
     if not model:
         raise fields.missing("model", "name the model to ask")
+    instructions, messages = _conversation(fields.objects("messages"))
+    return read_asked(fields, model, instructions, messages)
+
+
+def read_asked(
+    fields: Fields, model: str, instructions: tuple[Text, ...], messages: tuple[Message, ...]
+) -> ChatCall:
+    """The fields that /api/chat and /api/generate share. Raises RequestError."""
     options = fields.mapping("options")
     said, rest = read_options(options) if options is not None else ({}, {})
-    instructions, messages = _conversation(fields.objects("messages"))
     stream = fields.flag("stream") is not False
     call: dict[str, Any] = {
         "tools": tuple(_tool(one) for one in fields.objects("tools")),

@@ -125,6 +125,25 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
     )
 
 
+class _Counted(msgspec.Struct):
+    data: list[msgspec.Raw]
+    usage: Any = None
+
+
+_COUNTED = msgspec.json.Decoder(_Counted)
+
+
+def read_embedding_usage(body: bytes) -> TokenUsage | None:
+    """Of a reply that is passed on: its vectors are passed over. Raises DamagedReplyError."""
+    try:
+        found = _COUNTED.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return read_embeddings((body,)).usage  # what is wrong with it
+    if not found.data:
+        raise DamagedReplyError("the reply has no embeddings")
+    return _usage(mapping(found.usage))
+
+
 def _index_of(pair: tuple[int | None, dict[str, Any]]) -> int:
     return pair[0] or 0
 

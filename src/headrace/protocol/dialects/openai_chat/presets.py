@@ -34,16 +34,16 @@ def azure(api_version: str | None = None) -> Variant:
 
     Source: learn.microsoft.com/azure/ai-foundry/openai/reference and .../api-version-lifecycle.
     """
-    chat, embeddings = "/openai/v1/chat/completions", "/openai/v1/embeddings"
+    below, query = "/openai/v1", ""
     if api_version is not None:
         below = "/openai/deployments/{model}"
         query = f"?api-version={quote(api_version, safe='')}"
-        chat, embeddings = f"{below}/chat/completions{query}", f"{below}/embeddings{query}"
     return msgspec.structs.replace(
         OPENAI_API,
         name="azure",
-        chat_path=chat,
-        embeddings_path=embeddings,
+        chat_path=f"{below}/chat/completions{query}",
+        completions_path=f"{below}/completions{query}",
+        embeddings_path=f"{below}/embeddings{query}",
         takes=OPENAI - {"service_tier"},
         cache_marks="none",
     )
@@ -63,6 +63,7 @@ GROQ = Variant(
 # api-docs.deepseek.com: no n, seed, logit_bias, images or json_schema; thinking on or off.
 DEEPSEEK = Variant(
     name="deepseek",
+    completions_path="/beta/completions",
     thoughts="reasoning_content",
     thoughts_with_calls=True,
     effort_style="thinking",

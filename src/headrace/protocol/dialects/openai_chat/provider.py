@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from headrace.protocol.dialects.openai_chat import embeddings, failures, read_reply, write_call
+from headrace.protocol.dialects.openai_chat import (
+    embeddings,
+    failures,
+    glance,
+    read_reply,
+    write_call,
+)
 from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReader
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Headers, Written
+from headrace.protocol.neutral.dialect import Glance, Headers, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
@@ -28,6 +34,10 @@ class OpenAIChatProvider:
     def read_reply(self, body: bytes) -> ChatReply:
         """Raises DamagedReplyError if it is none."""
         return read_reply.read_reply(body, gap_is_thoughts=self.variant.gap_is_thoughts)
+
+    def glance(self, body: bytes) -> Glance | None:
+        """Usage and why it ended; None where only `read_reply` can tell."""
+        return glance.glance(body, gap_is_thoughts=self.variant.gap_is_thoughts)
 
     def stream_reader(self, call: ChatCall) -> ChatStreamReader:
         """A reader for one answer."""

@@ -50,7 +50,8 @@ SAMPLERS = frozenset({"top_k", "min_p", "repetition_penalty"})
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """A service's dialect of OpenAI's. Replies need no settings: all forms known are read.
 
-    chat_path, embeddings_path: after the base URL; `{model}` is replaced by the model, quoted.
+    chat_path, completions_path, embeddings_path: after the base URL; `{model}` is replaced by the
+    model, quoted. Whether a service has the older completions at all is no part of this.
     max_tokens_field: its name for the most tokens to write.
     system_role: "asked" writes "system" or "developer" as the client did, "system" always that.
     one_system_message: texts before the first turn are joined by an empty line into one, since the
@@ -72,6 +73,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     chat_path: str = "/chat/completions"
+    completions_path: str = "/completions"
     embeddings_path: str = "/embeddings"
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     system_role: Literal["asked", "system"] = "system"

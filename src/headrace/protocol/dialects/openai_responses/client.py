@@ -40,3 +40,6 @@ class OpenAIResponsesClient:
     def write_failure(self, failure: Failure, status: int, request_id: str) -> bytes:
         """OpenAI's error object; the request's id goes into a header."""
         return write_failure(failure)
+
+
+CLIENT = OpenAIResponsesClient()

@@ -43,3 +43,6 @@ class OpenAIResponsesProvider:
     def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
         """Any body at all."""
         return read_failure(status, headers, body)
+
+
+PROVIDER = OpenAIResponsesProvider()

@@ -18,12 +18,14 @@ class ReplicateProvider:
     """A ProviderSide whose answers take several requests: drive them by `steps`.
 
     Paths begin with /v1. max_tokens_input: what the models call it, "max_new_tokens" for some.
+    own_origin: see `ReplicateSteps`.
     """
 
     name = "replicate"
 
-    def __init__(self, max_tokens_input: str = "max_tokens") -> None:
+    def __init__(self, max_tokens_input: str = "max_tokens", own_origin: str = "") -> None:
         self.max_tokens_input = max_tokens_input
+        self.own_origin = own_origin
 
     def write_call(self, call: ChatCall, model: str) -> Written:
         """The first request alone."""
@@ -31,7 +33,7 @@ class ReplicateProvider:
 
     def steps(self, call: ChatCall, model: str) -> ReplicateSteps:
         """All requests of one answer; raises RequestError as `write_call` does."""
-        return ReplicateSteps(call, model, self.max_tokens_input)
+        return ReplicateSteps(call, model, self.max_tokens_input, own_origin=self.own_origin)
 
     def read_reply(self, body: bytes) -> ChatReply:
         """A prediction that succeeded."""

@@ -21,8 +21,7 @@ Pure: no clock and no sockets. How long it may take in all is the driver's busin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import urlsplit
 
 from headrace.protocol.dialects.replicate.failures import read_failure
@@ -40,6 +39,7 @@ from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.dialect import DamagedReplyError, Headers
 from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed
 from headrace.protocol.neutral.failure import Failure, FailureKind
+from headrace.protocol.neutral.steps import Ask
 
 STREAM_HOSTS = ("replicate.com", "replicate.net")
 """Whose subdomains a stream may lie at: the key goes along, and a reply says where."""
@@ -54,26 +54,12 @@ _POLL_FAILURES = 3
 _USAGE_PAUSE_S = 0.2
 
 
-class Ask(NamedTuple):
-    """One request. after_s: pause before it. url: a whole address, in place of `path`.
-
-    streams: a reply with status 200 is to be fed as it comes.
-    """
-
-    method: Literal["GET", "POST"]
-    path: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-    url: str | None = None
-    after_s: float = 0.0
-    streams: bool = False
-
-
 _Stage = Literal["create", "stream", "poll", "usage", "over"]
 
 
 class ReplicateSteps:
-    """Drives one answer. dropped: of the call, as in Written."""
+    """Drives one answer. dropped: of the call, as in Written. own_origin: scheme and host of the
+    provider's address, where the key goes anyway."""
 
     def __init__(
         self,
@@ -81,12 +67,14 @@ class ReplicateSteps:
         model: str,
         max_tokens_input: str = "max_tokens",
         stream_hosts: tuple[str, ...] = STREAM_HOSTS,
+        own_origin: str = "",
     ) -> None:
         written = write_call(call, model, max_tokens_input)
         self.dropped = written.dropped
         self._call = call
         self._model = model
         self._stream_hosts = stream_hosts
+        self._own_origin = own_origin
         self._stage: _Stage = "create"
         self._create = Ask("POST", written.path, written.headers, written.body)
         self._prediction: Prediction | None = None
@@ -212,6 +200,8 @@ class ReplicateSteps:
             host, has_user = address.hostname or "", address.username is not None
         except ValueError:
             return False
+        if f"{address.scheme}://{address.netloc}" == self._own_origin:
+            return True
         known = any(host == one or host.endswith(f".{one}") for one in self._stream_hosts)
         return address.scheme == "https" and known and not has_user
 

@@ -1,0 +1,62 @@
+"""GET /api/config and POST /api/reload: what is in force, and reading the file anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from headrace import __version__
+from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.reply import json_reply
+from headrace.gateway.admin.shown_settings import shown_settings
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to look at. store: whether keys can be made here."""
+
+    version: str
+    config_path: str
+    ledger: bool
+    store: bool
+    request_log: bool
+    requires_client_keys: bool
+    workers: int
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """settings: those in force, with defaults, and without secrets that stand in the file."""
+
+    config_path: str
+    settings: dict[str, Any]
+
+
+async def about(call: Call) -> Response:
+    """For the page, which asks for it with the key that it was given."""
+    house = call.house
+    return json_reply(
+        About(
+            version=__version__,
+            config_path=str(house.config_path),
+            ledger=house.ledger_path is not None,
+            store=house.store is not None,
+            request_log=house.request_log is not None,
+            requires_client_keys=house.settings.access.require_key,
+            workers=len(await house.standings()),
+        )
+    )
+
+
+async def config(call: Call) -> Response:
+    """The settings in force."""
+    house = call.house
+    return json_reply(
+        Config(config_path=str(house.config_path), settings=shown_settings(house.settings))
+    )
+
+
+async def reload(call: Call) -> Response:
+    """Take the file anew; one that is not right changes nothing, and is 409 with what is wrong."""
+    told = await call.house.reload()
+    return json_reply(told, 200 if told.error is None else 409)

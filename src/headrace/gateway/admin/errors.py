@@ -1,0 +1,17 @@
+"""What the admin API refuses, and how it is told."""
+
+from __future__ import annotations
+
+from headrace.errors import HeadraceError
+
+
+class AdminError(HeadraceError):
+    """status: of HTTP. code: what programs match on. retry_after_s: when to try again."""
+
+    def __init__(
+        self, status: int, message: str, code: str, *, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.retry_after_s = retry_after_s

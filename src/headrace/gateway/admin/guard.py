@@ -1,0 +1,121 @@
+"""Who reaches the admin API: whoever has its key, through a page of its own.
+
+A page of another site must not reach it through the browser of an administrator: its name has to be
+one that nobody else can point here (`Host`), and what a browser sends has to come from our own page
+(`Origin`, `Sec-Fetch-Site`). There are no cookies, so that nothing is sent by itself. This file
+logs nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.gateway.access import presented_key
+from headrace.gateway.admin.errors import AdminError
+from headrace.gateway.admin.reply import SECURITY, error_reply
+from headrace.gateway.admin.tries import Tries
+from headrace.gateway.settings.secret import Secret
+
+API = "/api/"
+_OWN_SITES = ("same-origin", "none")
+
+
+class Guard:
+    """ASGI app that lets requests through to `app`. key: None where none is asked for. hosts: names
+    it may be reached by, beside addresses."""
+
+    def __init__(
+        self, app: ASGIApp, key: Secret | None, hosts: Iterable[str], tries: Tries
+    ) -> None:
+        self._app = app
+        self._digest = None if key is None else sha256(key.reveal().encode()).digest()
+        self._hosts = {"localhost", *(one.casefold() for one in hosts)}
+        self._tries = tries
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it; all replies get the headers of SECURITY."""
+        if scope["type"] != "http":
+            return
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [(name.encode(), value.encode()) for name, value in SECURITY.items()]
+                message = {**message, "headers": [*message["headers"], *headers]}
+            await send(message)
+
+        try:
+            self._check(scope)
+        except AdminError as error:
+            await error_reply(error)(scope, receive, secured)
+            return
+        await self._app(scope, receive, secured)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        self._check_host(headers.get("host", ""))
+        _check_origin(headers)
+        if self._digest is None or not scope["path"].startswith(API):
+            return
+        address = (scope.get("client") or ("",))[0]
+        if wait_s := self._tries.wait_s(address):
+            raise AdminError(
+                429, f"too many wrong keys came from {address}; nothing from there is heard for "
+                f"{wait_s:.0f} s", "too_many_tries", retry_after_s=wait_s,
+            )  # fmt: skip
+        key = presented_key(headers)
+        if not key:
+            raise AdminError(
+                401, "no key was sent; the admin API needs its own (admin.key of the gateway's "
+                "file): Authorization: Bearer KEY", "no_key",
+            )  # fmt: skip
+        # Digests have one length, so that the time says nothing of the key.
+        given = sha256(key.encode("latin-1", errors="replace")).digest()
+        if not hmac.compare_digest(given, self._digest):
+            self._tries.failed(address)
+            raise AdminError(401, "the key that was sent is not the admin key", "wrong_key")
+
+    def _check_host(self, host: str) -> None:
+        name = _name_of(host)
+        if name in self._hosts or _is_address(name):
+            return
+        raise AdminError(
+            403, f"the admin page is not known by the name {name!r}; open it by its address, or "
+            "add the name to admin.hosts", "unknown_host",
+        )  # fmt: skip
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
+    site = headers.get("sec-fetch-site", "none")
+    origin = headers.get("origin")
+    is_own = origin is None or urlsplit(origin).netloc.casefold() == headers["host"].casefold()
+    # A link on another site may open the page; what it asks for then is told to the page alone.
+    opens = headers.get("sec-fetch-mode") == "navigate"
+    if not is_own or (site not in _OWN_SITES and not opens):
+        raise AdminError(
+            403, "a page of another site asked for this; only the admin page itself may",
+            "foreign_origin",
+        )  # fmt: skip
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").casefold()
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    """Nobody can make a name of theirs point to where the browser goes for an address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

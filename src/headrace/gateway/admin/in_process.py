@@ -1,0 +1,161 @@
+"""The gatehouse of a gateway that is one process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.counters import Reading
+from headrace.gateway.accounts.records import Records
+from headrace.gateway.accounts.store import AccountStore
+from headrace.gateway.admin.feed import Feed
+from headrace.gateway.admin.gatehouse import (
+    Asked,
+    Explained,
+    ExplainedCandidate,
+    ExplainedLeftOut,
+    Reloaded,
+    WorkerStanding,
+)
+from headrace.gateway.admin.in_app import asked_in_app
+from headrace.gateway.building.gateway import Gateway
+from headrace.gateway.request_log.store import RequestLog
+from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.explain import decision_of
+from headrace.gateway.routing.route import Route
+from headrace.gateway.serving.reply_headers import REQUEST_ID
+from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.telemetry.standing import standing
+
+_S_PER_NS = 1e-9
+_PATH = "/v1/chat/completions"
+
+
+class Running(Protocol):
+    """What runs now; a reload puts another gateway there."""
+
+    gateway: Gateway
+
+
+class InProcess:
+    """accounts: None in a gateway that has none. reload: reads the file anew. own_key: what the
+    gateway knows its administrator by on the data port. in_flight: requests under way."""
+
+    def __init__(
+        self,
+        running: Running,
+        *,
+        config_path: Path,
+        ledger_path: Path | None,
+        feed: Feed,
+        accounts: Accounts | None,
+        configured: Callable[[GatewaySettings], Records],
+        reload: Callable[[], Awaitable[Reloaded]],
+        own_key: str,
+        in_flight: Callable[[], int],
+        request_log: RequestLog | None = None,
+    ) -> None:
+        self._running = running
+        self.config_path = config_path
+        self.ledger_path = ledger_path
+        self.feed = feed
+        self._accounts = accounts
+        self._configured = configured
+        self._reload = reload
+        self._own_key = own_key
+        self._in_flight = in_flight
+        self.request_log = request_log
+
+    @property
+    def settings(self) -> GatewaySettings:
+        """See Gatehouse."""
+        return self._running.gateway.settings
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """See Gatehouse."""
+        return self._running.gateway.router.routes
+
+    @property
+    def store(self) -> AccountStore | None:
+        """See Gatehouse."""
+        return None if self._accounts is None else self._accounts.store
+
+    def configured(self) -> Records:
+        """See Gatehouse."""
+        return self._configured(self.settings)
+
+    async def readings(self) -> tuple[Reading, ...]:
+        """See Gatehouse."""
+        return () if self._accounts is None else await self._accounts.all_readings()
+
+    async def keys_changed(self) -> None:
+        """See Gatehouse."""
+        if self._accounts is not None:
+            await self._accounts.tick()
+
+    async def standings(self) -> tuple[WorkerStanding, ...]:
+        """See Gatehouse."""
+        gateway = self._running.gateway
+        now = standing(gateway.router, gateway.providers, gateway.serving.accounts, self._now_s())
+        return (WorkerStanding(worker="", in_flight=self._in_flight(), standing=now),)
+
+    async def explain(self, model: str, body: bytes) -> Explained:
+        """See Gatehouse."""
+        router = self._running.gateway.router
+        return explained(decision_of(router, model, body, now_s=self._now_s()))
+
+    async def take_out(self, target: str, *, out: bool) -> bool:
+        """See Gatehouse."""
+        return take_out(self.routes, target, out=out)
+
+    async def reload(self) -> Reloaded:
+        """See Gatehouse."""
+        return await self._reload()
+
+    def ask(self, body: bytes, request_id: str) -> AbstractAsyncContextManager[Asked]:
+        """See Gatehouse."""
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "authorization": f"Bearer {self._own_key}",
+            REQUEST_ID: request_id,
+        }
+        return asked_in_app(self._running.gateway.app, body, _PATH, headers)
+
+    def _now_s(self) -> float:
+        return self._running.gateway.serving.clock_ns() * _S_PER_NS
+
+
+def explained(decision: Decision) -> Explained:
+    """A decision of the router, as JSON can tell it."""
+    candidates = tuple(
+        ExplainedCandidate(
+            target=one.target.name,
+            provider=one.target.provider.name,
+            model=one.model,
+            score=one.score if math.isfinite(one.score) else None,
+            reasons=one.reasons,
+        )
+        for one in decision.candidates
+    )
+    left_out = tuple(
+        ExplainedLeftOut(target=one.target, model=one.model, reason=one.reason, for_s=one.for_s)
+        for one in decision.left_out
+    )
+    return Explained(candidates=candidates, left_out=left_out)
+
+
+def take_out(routes: Mapping[str, Route], name: str, *, out: bool) -> bool:
+    """In this process. Models that share a target share its health."""
+    found = [one for route in routes.values() for one in route.targets if one.name == name]
+    for one in found:
+        if out:
+            one.health.take_out()
+        else:
+            one.health.put_back()
+    return bool(found)

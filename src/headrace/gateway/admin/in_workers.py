@@ -1,0 +1,47 @@
+"""The gatehouse of a parent of several workers.
+
+What a page tries is answered by the parent itself, on the administrator's account; all else is of
+the workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from headrace.gateway.admin.gatehouse import Explained, WorkerStanding
+from headrace.gateway.admin.in_process import InProcess, take_out
+
+
+class Workers(Protocol):
+    """What is asked of the workers."""
+
+    async def standings(self) -> tuple[WorkerStanding, ...]:
+        """Of each that serves."""
+
+    async def explain(self, model: str, body: bytes) -> Explained | None:
+        """By one of them, as each has its own view of how targets do; None where none answers.
+        Raises RequestError."""
+
+    async def take_out(self, target: str, *, out: bool) -> bool:
+        """In each; whether one of them has the target."""
+
+
+class InWorkers(InProcess):
+    """workers: who answer clients. The rest as InProcess."""
+
+    def __init__(self, *arguments: Any, workers: Workers, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._workers = workers
+
+    async def standings(self) -> tuple[WorkerStanding, ...]:
+        """See Gatehouse."""
+        return await self._workers.standings()
+
+    async def explain(self, model: str, body: bytes) -> Explained:
+        """See Gatehouse."""
+        return await self._workers.explain(model, body) or await super().explain(model, body)
+
+    async def take_out(self, target: str, *, out: bool) -> bool:
+        """See Gatehouse."""
+        take_out(self.routes, target, out=out)
+        return await self._workers.take_out(target, out=out)

@@ -1,0 +1,201 @@
+"""POST and DELETE of /api/keys: what `headrace gateway keys` does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from headrace.errors import ConfigError
+from headrace.gateway.accounts.errors import StoreBusyError, StoreError
+from headrace.gateway.accounts.key import NewKey
+from headrace.gateway.accounts.records import Parent
+from headrace.gateway.accounts.store import AccountStore
+from headrace.gateway.accounts.terms import Budget, Limits, Terms
+from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.errors import AdminError
+from headrace.gateway.admin.keys import records
+from headrace.gateway.admin.reply import json_reply
+from headrace.gateway.settings.access import WindowName
+from headrace.gateway.targets.target import NUSD_PER_USD
+
+_MS_PER_DAY = 86_400_000
+# Ten years; beyond it a key never ends.
+_MOST_DAYS = 3650
+Name = Annotated[str, Meta(min_length=1, max_length=128)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Days = Annotated[float, Meta(ge=0, le=_MOST_DAYS)]
+
+
+class NewBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At most so many US dollars per window. calendar: by UTC's calendar, else rolling."""
+
+    usd: Annotated[float, Meta(ge=0, le=1e9)]
+    per: WindowName = "1M"
+    calendar: bool = False
+
+
+class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to be made. organisation, team, user: what it belongs to, one of them at most. models:
+    names and globs it may use; all if empty. rpm, tpm, concurrency: requests and tokens in any
+    minute, and requests at once. expires_days: until it ends; null: never."""
+
+    label: Annotated[str, Meta(max_length=128)] = ""
+    organisation: Name | None = None
+    team: Name | None = None
+    user: Name | None = None
+    models: Annotated[tuple[Name, ...], Meta(max_length=1000)] = ()
+    budgets: Annotated[tuple[NewBudget, ...], Meta(max_length=16)] = ()
+    rpm: Count | None = None
+    tpm: Count | None = None
+    concurrency: Count | None = None
+    expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | None = None
+
+
+class RotateWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """overlap_days: how long the old key opens it too."""
+
+    overlap_days: Days = 0.0
+
+
+class KeyMade(msgspec.Struct, frozen=True, kw_only=True):
+    """key: the key itself, which is shown this once; what is kept is a digest of it."""
+
+    id: str
+    key: str
+
+
+class KeyChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is now. removed: it is gone."""
+
+    id: str
+    blocked: bool = False
+    removed: bool = False
+
+
+async def create_key(call: Call) -> Response:
+    """Make a key."""
+    store = _store(call)
+    wanted = await call.body(KeyWanted)
+    expires_ms = None
+    if wanted.expires_days is not None:
+        expires_ms = round(call.shared.wall_s() * 1000 + wanted.expires_days * _MS_PER_DAY)
+    try:
+        made = await store.create_key(
+            parent=_parent(wanted), terms=_terms(wanted), label=wanted.label,
+            expires_ms=expires_ms,
+        )  # fmt: skip
+    except (ConfigError, StoreError) as error:
+        raise _refused(error) from error
+    return await _shown_once(call, made)
+
+
+async def rotate_key(call: Call) -> Response:
+    """Make another key of the same id; what was spent stays with it."""
+    store = await _store_of_key(call)
+    wanted = await call.body(RotateWanted)
+    try:
+        made = await store.rotate_key(
+            call.path("id"), overlap_ms=round(wanted.overlap_days * _MS_PER_DAY)
+        )
+    except StoreError as error:
+        raise _refused(error) from error
+    return await _shown_once(call, made)
+
+
+async def block_key(call: Call) -> Response:
+    """Refuse its requests."""
+    return await _block(call, blocked=True)
+
+
+async def unblock_key(call: Call) -> Response:
+    """Serve its requests again."""
+    return await _block(call, blocked=False)
+
+
+async def delete_key(call: Call) -> Response:
+    """Remove it for good; what was spent with it stays in the ledger."""
+    store = await _store_of_key(call)
+    id = call.path("id")
+    try:
+        await store.delete_key(id)
+    except StoreError as error:
+        raise _refused(error) from error
+    await call.house.keys_changed()
+    return json_reply(KeyChanged(id=id, removed=True))
+
+
+async def _block(call: Call, *, blocked: bool) -> Response:
+    store = await _store_of_key(call)
+    id = call.path("id")
+    try:
+        await store.block("key", id, blocked=blocked)
+    except StoreError as error:
+        raise _refused(error) from error
+    await call.house.keys_changed()
+    return json_reply(KeyChanged(id=id, blocked=blocked))
+
+
+async def _shown_once(call: Call, made: NewKey) -> Response:
+    await call.house.keys_changed()
+    return json_reply(KeyMade(id=made.key_id, key=made.reveal()))
+
+
+def _store(call: Call) -> AccountStore:
+    if call.house.store is None:
+        raise AdminError(
+            409, "keys are those of the gateway's file alone: write `access: {store: gateway.db}` "
+            "into it and start it anew to make some here", "no_store",
+        )  # fmt: skip
+    return call.house.store
+
+
+async def _store_of_key(call: Call) -> AccountStore:
+    """The store that has the key of the path."""
+    id = call.path("id")
+    for source, part in await records(call):
+        if any(one.id == id for one in part.keys):
+            if source == "store":
+                return _store(call)
+            raise AdminError(
+                409, "this key stands in the gateway's file; change it there and reload",
+                "key_of_file",
+            )  # fmt: skip
+    raise AdminError(404, "there is no key of this id", "not_found")
+
+
+def _parent(wanted: KeyWanted) -> Parent | None:
+    named = [
+        (level, name)
+        for level, name in (
+            ("organisation", wanted.organisation),
+            ("team", wanted.team),
+            ("user", wanted.user),
+        )
+        if name is not None
+    ]
+    if len(named) > 1:
+        raise AdminError(
+            400, "organisation, team and user: a key belongs to one; give one", "bad_request"
+        )
+    return Parent(*named[0]) if named else None  # type: ignore[arg-type]
+
+
+def _terms(wanted: KeyWanted) -> Terms:
+    limits = Limits(rpm=wanted.rpm, tpm=wanted.tpm, concurrency=wanted.concurrency)
+    return Terms(
+        models=wanted.models,
+        limits=() if limits == Limits() else (limits,),
+        budgets=tuple(
+            Budget(amount=round(one.usd * NUSD_PER_USD), window=one.per, calendar=one.calendar)
+            for one in wanted.budgets
+        ),
+    )
+
+
+def _refused(error: ConfigError | StoreError) -> AdminError:
+    if isinstance(error, StoreBusyError):
+        return AdminError(503, str(error), "store_busy", retry_after_s=1)
+    return AdminError(400, str(error), "not_possible")

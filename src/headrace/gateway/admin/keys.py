@@ -1,0 +1,188 @@
+"""GET /api/keys: keys, the groups above them, and how their budgets and limits stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.gateway.accounts.counters import Reading
+from headrace.gateway.accounts.errors import amount_text
+from headrace.gateway.accounts.meter import LimitName, MeterUnit
+from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
+from headrace.gateway.accounts.terms import Level
+from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.reply import json_reply
+
+_MOST_KEYS = 5000
+Source = Literal["file", "store"]
+
+
+class MeterView(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit or a budget. used, held: by requests that are over, and held back for those that run.
+    Amounts are in `unit` (nusd: 1e-9 dollars); *_text is for people. window: in words."""
+
+    limit_name: LimitName
+    unit: MeterUnit
+    window: str
+    model: str
+    limit: int
+    used: int
+    held: int
+    limit_text: str
+    used_text: str
+    held_text: str
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without what is secret of it. ends: the last characters of what opens it. blocked_by:
+    what above it is blocked. models: () for all that are above it. of_file: whether it stands in
+    the gateway's file, and is changed there."""
+
+    id: str
+    label: str
+    ends: tuple[str, ...]
+    organisation: str | None
+    team: str | None
+    user: str | None
+    models: tuple[str, ...]
+    blocked: bool
+    blocked_by: str | None
+    created_ms: int | None
+    expires_ms: int | None
+    source: Source
+    meters: tuple[MeterView, ...]
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """An organisation, team or user."""
+
+    level: GroupLevel
+    name: str
+    parent: str | None
+    models: tuple[str, ...]
+    blocked: bool
+    source: Source
+    meters: tuple[MeterView, ...]
+
+
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
+    """required: whether clients need one. can_make: whether there is a store to make keys in.
+    total: how many there are that were looked for; `keys` has the first of them."""
+
+    required: bool
+    can_make: bool
+    total: int
+    keys: tuple[KeyView, ...]
+    groups: tuple[GroupView, ...]
+
+
+async def keys(call: Call) -> Response:
+    """All of them, or those with some text in their id, label or group."""
+    text = (call.text("text") or "").casefold()
+    limit = call.number("limit", 500, 1, _MOST_KEYS)
+    parts = await records(call)
+    groups = {(one.level, one.name): one for _, part in parts for one in part.groups}
+    by_whom: dict[tuple[Level, str], list[MeterView]] = {}
+    for reading in await call.house.readings():
+        whose = reading.meter.level, reading.meter.name
+        by_whom.setdefault(whose, []).append(_meter(reading, call.shared.wall_s()))
+
+    def meters(level: Level, name: str) -> tuple[MeterView, ...]:
+        return tuple(by_whom.get((level, name), ()))
+
+    found = [
+        (source, one, above)
+        for source, part in parts
+        for one in part.keys
+        if text in _words(one, above := above_of(one.parent, groups))
+    ]
+    found.sort(key=lambda each: (-(each[1].created_ms or 0), each[1].id))
+    return json_reply(
+        Keys(
+            required=call.house.settings.access.require_key,
+            can_make=call.house.store is not None,
+            total=len(found),
+            keys=tuple(_key(*one, meters("key", one[1].id)) for one in found[:limit]),
+            groups=tuple(
+                _group(source, one, meters(one.level, one.name))
+                for source, part in parts
+                for one in part.groups
+            ),
+        )
+    )
+
+
+async def records(call: Call) -> tuple[tuple[Source, Records], ...]:
+    """Of the file, and of the store where there is one. Raises HeadraceError."""
+    parts: list[tuple[Source, Records]] = [("file", call.house.configured())]
+    if call.house.store is not None:
+        parts.append(("store", await call.house.store.read()))
+    return tuple(parts)
+
+
+def above_of(parent: Parent | None, groups: dict[tuple[GroupLevel, str], Group]) -> list[Group]:
+    """From the nearest up; groups that are gone end it."""
+    found: list[Group] = []
+    while parent is not None and (group := groups.get((parent.level, parent.name))) is not None:
+        found.append(group)
+        parent = group.parent
+    return found
+
+
+def _words(key: KeyRecord, above: Iterable[Group]) -> str:
+    return " ".join((key.id, key.label, *(one.name for one in above))).casefold()
+
+
+def _key(
+    source: Source, key: KeyRecord, above: list[Group], meters: tuple[MeterView, ...]
+) -> KeyView:
+    names = {one.level: one.name for one in above}
+    blocked = next((f"{one.level} {one.name}" for one in above if one.blocked), None)
+    return KeyView(
+        id=key.id,
+        label=key.label,
+        ends=tuple(one.end for one in key.secrets if one.end),
+        organisation=names.get("organisation"),
+        team=names.get("team"),
+        user=names.get("user"),
+        models=key.terms.models,
+        blocked=key.blocked,
+        blocked_by=blocked,
+        created_ms=key.created_ms or None,
+        expires_ms=key.expires_ms,
+        source=source,
+        meters=meters,
+    )
+
+
+def _group(source: Source, group: Group, meters: tuple[MeterView, ...]) -> GroupView:
+    parent = group.parent
+    return GroupView(
+        level=group.level,
+        name=group.name,
+        parent=None if parent is None else f"{parent.level} {parent.name}",
+        models=group.terms.models,
+        blocked=group.blocked,
+        source=source,
+        meters=meters,
+    )
+
+
+def _meter(reading: Reading, now_s: float) -> MeterView:
+    meter = reading.meter
+    limit = meter.limit(round(now_s * 1000))
+    return MeterView(
+        limit_name=meter.limit_name,
+        unit=meter.unit,
+        window="at once" if meter.unit == "running" else meter.window.words,
+        model=meter.model,
+        limit=limit,
+        used=reading.used,
+        held=reading.held,
+        limit_text=amount_text(limit, meter.unit),
+        used_text=amount_text(reading.used, meter.unit),
+        held_text=amount_text(reading.held, meter.unit),
+    )

@@ -1,0 +1,179 @@
+"""GET /api/log: requests that are over, one by one, and what was tried for each."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.errors import ConfigError
+from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.errors import AdminError
+from headrace.gateway.admin.event_stream import Events, EventStream
+from headrace.gateway.admin.reply import json_reply
+from headrace.gateway.ledger.found import Filter, cursor_of, found_page, found_with_id
+from headrace.gateway.ledger.report import dollars
+from headrace.gateway.request_log.errors import RequestLogError
+from headrace.gateway.request_log.record import LogRecord
+from headrace.gateway.request_log.wanted import Wanted
+from headrace.gateway.serving.entry import Entry, Outcome
+from headrace.protocol.neutral.usage import TokenUsage
+
+FILTERS = ("model", "key", "outcome", "text")
+_MOST_LINES = 500
+# A page draws some hundred lines a second at best; what it has no time for it asks for later.
+_MOST_WAITING = 256
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A request. entry: its line of the ledger. cost_usd: its cost as exact text, None where
+    nobody knows it. prompt_tokens, completion_tokens: of all kinds, None where none were told."""
+
+    entry: Entry
+    cost_usd: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest first. cursor: asks for what came before; None where there is nothing more.
+    from_ledger: false where no ledger is kept and these are the last lines in memory."""
+
+    lines: tuple[Line, ...]
+    cursor: str | None
+    from_ledger: bool
+
+
+class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """lines: the request, and what was paid for besides on its way; several where clients gave
+    several requests one id. record: of the request log, with the bodies that it keeps; None where
+    it has none of this id. keeps_bodies: whether there is a request log."""
+
+    lines: tuple[Line, ...]
+    record: LogRecord | None
+    keeps_bodies: bool
+
+
+class LiveLine(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the stream: a line, or how many the page was too slow for since the last."""
+
+    line: Line | None = None
+    lost: int = 0
+
+
+async def log(call: Call) -> Response:
+    """The newest, or those before a cursor."""
+    wanted = filter_of(call)
+    limit = call.number("limit", 50, 1, _MOST_LINES)
+    cursor = call.text("cursor")
+    if call.choice("in", "names", ("names", "bodies")) == "bodies":
+        return json_reply(await _with_bodies(call, wanted, limit, cursor))
+    if call.house.ledger_path is None:
+        kept = [line_of(one) for one in reversed(call.house.feed.newest) if wanted.takes(one)]
+        return json_reply(LogPage(lines=tuple(kept[:limit]), cursor=None, from_ledger=False))
+    try:
+        before = None if cursor is None else cursor_of(cursor)
+    except ConfigError as error:
+        raise AdminError(400, str(error), "bad_request") from error
+    page = await call.read(lambda connection: found_page(connection, wanted, before, limit))
+    following = None if page.next is None else str(page.next)
+    lines = tuple(line_of(one) for one in page.entries)
+    return json_reply(LogPage(lines=lines, cursor=following, from_ledger=True))
+
+
+async def _with_bodies(call: Call, wanted: Filter, limit: int, cursor: str | None) -> LogPage:
+    """Of the request log, which looks for a text in what was said."""
+    kept = call.house.request_log
+    if kept is None:
+        raise AdminError(
+            409, "what was said is not kept: write `request_log: {enabled: true}` into the "
+            "gateway's file and start it anew", "no_request_log",
+        )  # fmt: skip
+    asked = Wanted(
+        model=wanted.model, key=wanted.key, outcome=wanted.outcome, text=wanted.text,
+        after=cursor, limit=limit,
+    )  # fmt: skip
+    try:
+        page = await kept.newest(asked)
+    except RequestLogError as error:
+        raise AdminError(503, str(error), "request_log") from error
+    except ConfigError as error:
+        raise AdminError(400, str(error), "bad_request") from error
+    lines = tuple(_line_of_record(one) for one in page.records)
+    return LogPage(lines=lines, cursor=page.next, from_ledger=False)
+
+
+async def log_detail(call: Call) -> Response:
+    """One request."""
+    id = call.path("id")
+    at_s = call.seconds("at_s")
+    found: tuple[Entry, ...]
+    if call.house.ledger_path is None:
+        found = tuple(one for one in call.house.feed.newest if id in (one.id, one.parent))
+    else:
+        found = await call.read(lambda connection: found_with_id(connection, id, at_s))
+        # The ledger is written a moment after a request is over.
+        found = found or tuple(one for one in call.house.feed.newest if id in (one.id, one.parent))
+    if not found:
+        raise AdminError(404, "there is no request of this id in the ledger", "not_found")
+    lines = tuple(line_of(one) for one in found)
+    kept = call.house.request_log
+    try:
+        record = None if kept is None else await kept.find(id)
+    except RequestLogError as error:
+        raise AdminError(503, str(error), "request_log") from error
+    return json_reply(LogDetail(lines=lines, record=record, keeps_bodies=kept is not None))
+
+
+async def log_stream(call: Call) -> Response:
+    """Lines as requests end."""
+    wanted = filter_of(call)
+    feed = call.house.feed
+
+    async def events() -> Events:
+        with feed.listening(wanted.takes, _MOST_WAITING) as listener:
+            while True:
+                entry = await listener.next()
+                yield LiveLine(line=line_of(entry), lost=listener.take_lost())
+
+    return EventStream(events, call.shared)
+
+
+def filter_of(call: Call) -> Filter:
+    """Of the query."""
+    outcome = call.choice("outcome", None, get_args(Outcome))
+    return Filter(
+        call.text("model"), call.text("key"), cast("Outcome | None", outcome), call.text("text")
+    )
+
+
+def _line_of_record(one: LogRecord) -> Line:
+    """As much of the ledger's line as the request log has; its attempts are not in it."""
+    usage = None
+    if one.input_tokens is not None and one.output_tokens is not None:
+        usage = TokenUsage(input_tokens=one.input_tokens, output_tokens=one.output_tokens)
+    same = {
+        name: getattr(one, name)
+        for name in Entry.__struct_fields__
+        if name in LogRecord.__struct_fields__
+    }
+    entry = Entry(
+        **same,
+        attempts=(),
+        usage=usage,
+        usage_from="none" if usage is None else "provider",
+        overhead_us=0,
+    )
+    return line_of(entry)
+
+
+def line_of(entry: Entry) -> Line:
+    """As pages show it."""
+    usage = entry.usage
+    return Line(
+        entry=entry,
+        cost_usd=None if entry.cost_nusd is None else dollars(entry.cost_nusd),
+        prompt_tokens=None if usage is None else usage.prompt_tokens,
+        completion_tokens=None if usage is None else usage.completion_tokens,
+    )

@@ -1,0 +1,167 @@
+"""What the admin API does, path by path: routes and the OpenAPI document are made from this table,
+so that nothing is served that is not documented."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.responses import Response
+
+from headrace.gateway.admin import key_changes as changes
+from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.config import About, Config, about, config, reload
+from headrace.gateway.admin.gatehouse import Explained, Reloaded
+from headrace.gateway.admin.keys import Keys, keys
+from headrace.gateway.admin.log import LiveLine, LogDetail, LogPage, log, log_detail, log_stream
+from headrace.gateway.admin.overview import Overview, overview
+from headrace.gateway.admin.playground import TryEvent, TryWanted, try_models
+from headrace.gateway.admin.routes import (
+    BreakerSet,
+    BreakerWanted,
+    ExplainWanted,
+    Routes,
+    explain,
+    routes,
+    set_breaker,
+)
+from headrace.gateway.admin.usage import UsageReport, usage
+from headrace.gateway.ledger.usage import GROUPINGS
+
+Struct = type[msgspec.Struct]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """name: of the operation in the document. query, places: parameters of the query and of the
+    path, with their meaning. body: what is sent. reply: what comes, as JSON; events: each event
+    of a stream, in place of it."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    handler: Callable[[Call], Awaitable[Response]]
+    query: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    body: Struct | None = None
+    reply: Struct | None = None
+    events: Struct | None = None
+
+
+_TIME = {
+    "since": "From this time on: 2026-11-01, 2026-11-01T10:00Z, or seconds since 1970.",
+    "until": "Up to this time; a day is part of it.",
+}
+_FILTERS = {
+    "model": "Only of this model, by the name clients ask for.",
+    "key": "Only of the key with this id.",
+    "outcome": "Only what ended so: answered, cut, client_gone, failed or refused.",
+    "text": "Only with these words in its names or failures.",
+}
+_KEY = {"id": "The key's id, which is no secret."}
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        method="GET", path="/api/about", name="about", handler=about, reply=About,
+        summary="What runs, and what there is to look at.",
+    ),
+    Operation(
+        method="GET", path="/api/overview", name="overview", handler=overview, reply=Overview,
+        summary="Requests, errors, tokens, cost and times, over time and in all.",
+        query={**_TIME, "by": "Length of a part of the time: minute, hour or day. Default: hour."},
+    ),
+    Operation(
+        method="GET", path="/api/usage", name="usage", handler=usage, reply=UsageReport,
+        summary="What was used, by what is asked for, as `headrace gateway usage`.",
+        query={
+            "by": f"What to group by, with commas: {', '.join(GROUPINGS)}.",
+            **_TIME,
+            "format": "json, or csv for spreadsheets. Default: json.",
+        },
+    ),
+    Operation(
+        method="GET", path="/api/log", name="log", handler=log, reply=LogPage,
+        summary="Requests that are over, the newest first, a page at a time.",
+        query={
+            **_FILTERS,
+            "in": "Where `text` is looked for: names, or bodies of the request log. Default: "
+            "names.",
+            "limit": "How many at most, up to 500. Default: 50.",
+            "cursor": "What came before the page that named this cursor.",
+        },
+    ),
+    Operation(
+        method="GET", path="/api/log/stream", name="logStream", handler=log_stream,
+        events=LiveLine, query=_FILTERS,
+        summary="Requests as they end. Who reads too slowly loses lines and is told how many.",
+    ),
+    Operation(
+        method="GET", path="/api/log/{id:path}", name="logDetail", handler=log_detail,
+        reply=LogDetail, places={"id": "The request's id, as its `x-request-id` says."},
+        query={"at_s": "Unix time of its arrival, which finds it sooner in a large ledger."},
+        summary="One request with each target that was tried, and what was said where it is kept.",
+    ),
+    Operation(
+        method="GET", path="/api/keys", name="keys", handler=keys, reply=Keys,
+        summary="Keys and the groups above them, with budgets and what is used and held of them.",
+        query={
+            "text": "Only keys with this in their id, label or group.",
+            "limit": "How many keys at most, up to 5,000. Default: 500.",
+        },
+    ),
+    Operation(
+        method="POST", path="/api/keys", name="createKey", handler=changes.create_key,
+        body=changes.KeyWanted, reply=changes.KeyMade,
+        summary="Make a key, which is shown this once.",
+    ),
+    Operation(
+        method="POST", path="/api/keys/{id}/rotate", name="rotateKey", places=_KEY,
+        handler=changes.rotate_key, body=changes.RotateWanted, reply=changes.KeyMade,
+        summary="Make another key of the same id; what was spent stays with it.",
+    ),
+    Operation(
+        method="POST", path="/api/keys/{id}/block", name="blockKey", places=_KEY,
+        handler=changes.block_key, reply=changes.KeyChanged,
+        summary="Refuse every request with this key.",
+    ),
+    Operation(
+        method="POST", path="/api/keys/{id}/unblock", name="unblockKey", places=_KEY,
+        handler=changes.unblock_key, reply=changes.KeyChanged,
+        summary="Serve requests with this key again.",
+    ),
+    Operation(
+        method="DELETE", path="/api/keys/{id}", name="deleteKey", places=_KEY,
+        handler=changes.delete_key, reply=changes.KeyChanged,
+        summary="Remove a key for good; what was spent with it stays in the ledger.",
+    ),
+    Operation(
+        method="GET", path="/api/routes", name="routes", handler=routes, reply=Routes,
+        summary="Models, their targets and prices, and how those do.",
+    ),
+    Operation(
+        method="POST", path="/api/explain", name="explain", handler=explain,
+        body=ExplainWanted, reply=Explained,
+        summary="Who would be asked for a request now, in which order and why. Sends nothing.",
+    ),
+    Operation(
+        method="POST", path="/api/targets/{name:path}/breaker", name="setBreaker",
+        handler=set_breaker, body=BreakerWanted, reply=BreakerSet,
+        places={"name": "The target, as `provider/model`."},
+        summary="Take a target out by hand until the file is read anew, or put it back.",
+    ),
+    Operation(
+        method="GET", path="/api/config", name="config", handler=config, reply=Config,
+        summary="The settings in force, without what is secret.",
+    ),
+    Operation(
+        method="POST", path="/api/reload", name="reload", handler=reload, reply=Reloaded,
+        summary="Read the file anew; 409 with what is wrong with it, and then nothing changes.",
+    ),
+    Operation(
+        method="POST", path="/api/try", name="tryModels", handler=try_models, body=TryWanted,
+        events=TryEvent,
+        summary="Ask several models the same side by side, on the administrator's account.",
+    ),
+)  # fmt: skip

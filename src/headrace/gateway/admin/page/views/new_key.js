@@ -1,0 +1,153 @@
+// Making a key, and showing it the one time that it can be seen.
+
+import { post } from "../api.js";
+import { dialog, field, h, note, select } from "../dom.js";
+
+const WINDOWS = [
+  ["1d", "day"],
+  ["1w", "week"],
+  ["1M", "month"],
+  ["1Y", "year"],
+  ["total", "in all"],
+];
+const number = (attributes) => h("input", { type: "number", inputmode: "decimal", ...attributes });
+
+export function newKey(told, done) {
+  dialog("New key", (close) => {
+    const label = h("input", { maxlength: 128, required: true, autocomplete: "off" });
+    const parents = [
+      ["", "nobody"],
+      ...told.groups.map((one) => [`${one.level}\n${one.name}`, `${one.level} ${one.name}`]),
+    ];
+    const parent = select(parents, "");
+    const models = h("input", { autocomplete: "off", placeholder: "all" });
+    const usd = number({ min: 0, step: "any", placeholder: "none" });
+    const per = select(WINDOWS, "1M");
+    const calendar = h("input", { type: "checkbox", id: "new-key-calendar" });
+    const rpm = number({ min: 0, step: 1, placeholder: "none" });
+    const tpm = number({ min: 0, step: 1, placeholder: "none" });
+    const concurrency = number({ min: 0, step: 1, placeholder: "none" });
+    const expires = number({ min: 0.01, step: "any", placeholder: "never" });
+    const said = h("p", { class: "bad", role: "alert" });
+    const go = h("button", { class: "primary" }, "Make the key");
+
+    const wanted = () => {
+      const found = {
+        label: label.value.trim(),
+        models: models.value.split(/[\s,]+/).filter(Boolean),
+      };
+      if (parent.value) {
+        const [level, name] = parent.value.split("\n");
+        found[level] = name;
+      }
+      if (usd.value !== "")
+        found.budgets = [
+          {
+            usd: Number(usd.value),
+            per: per.value,
+            calendar: calendar.checked && per.value !== "total",
+          },
+        ];
+      for (const [name, input] of Object.entries({ rpm, tpm, concurrency }))
+        if (input.value !== "") found[name] = Number(input.value);
+      if (expires.value !== "") found.expires_days = Number(expires.value);
+      return found;
+    };
+    const submit = async (event) => {
+      event.preventDefault();
+      go.disabled = true;
+      said.textContent = "";
+      try {
+        const made = await post("keys", wanted());
+        close();
+        showKey(made);
+        done();
+      } catch (error) {
+        said.textContent = error.message;
+        go.disabled = false;
+      }
+    };
+    return h(
+      "form",
+      { onsubmit: submit },
+      h(
+        "div",
+        { class: "fields" },
+        field("Label", label, "What people call it."),
+        field("Belongs to", parent, "Its limits and budgets count, too."),
+        field("Models", models, "Names or patterns such as gpt-*, with commas."),
+        field("Ends after (days)", expires),
+      ),
+      h("h3", {}, "Budget"),
+      h(
+        "div",
+        { class: "fields three" },
+        field("US dollars", usd),
+        field("Per", per),
+        h(
+          "div",
+          { class: "field check" },
+          calendar,
+          h("label", { for: calendar.id }, "by the calendar (UTC)"),
+        ),
+      ),
+      h("h3", {}, "Limits"),
+      h(
+        "div",
+        { class: "fields three" },
+        field("Requests a minute", rpm),
+        field("Tokens a minute", tpm),
+        field("Requests at once", concurrency),
+      ),
+      said,
+      h(
+        "div",
+        { class: "row end" },
+        h("button", { type: "button", class: "quiet", onclick: close }, "Cancel"),
+        go,
+      ),
+    );
+  });
+}
+
+export function showKey(made) {
+  dialog(
+    "Copy the key now",
+    (close) => {
+      const shown = h("input", {
+        readonly: true,
+        value: made.key,
+        class: "code",
+        "aria-label": "The key",
+        onfocus: () => shown.select(),
+      });
+      const copy = h(
+        "button",
+        {
+          type: "button",
+          onclick: async () => {
+            shown.select();
+            try {
+              await navigator.clipboard.writeText(made.key);
+              note("Copied.");
+            } catch {
+              note("The browser does not allow it here; it is selected for Ctrl+C.", "warn");
+            }
+          },
+        },
+        "Copy",
+      );
+      return [
+        h("p", {}, "It is shown this once: the gateway keeps only a digest of it."),
+        h("div", { class: "row" }, shown, copy),
+        h("p", { class: "quiet" }, "Id: ", h("span", { class: "code" }, made.id)),
+        h(
+          "div",
+          { class: "row end" },
+          h("button", { type: "button", class: "primary", onclick: close }, "I have it"),
+        ),
+      ];
+    },
+    { kind: "small" },
+  );
+}

@@ -1,0 +1,177 @@
+// One request: what became of it, what was tried, what it took, and what was said where that is kept.
+
+import { h } from "../dom.js";
+import { count, moment, ms, OUTCOMES, tokensPerSecond, usd } from "../format.js";
+
+const USAGE = [
+  ["input_tokens", "Input tokens"],
+  ["cache_read_tokens", "Cached input tokens"],
+  ["cache_write_tokens", "Written to the cache"],
+  ["cache_write_1h_tokens", "Written to it for 1 h"],
+  ["input_audio_tokens", "Audio input tokens"],
+  ["output_tokens", "Output tokens"],
+  ["reasoning_tokens", "Reasoning tokens"],
+  ["output_audio_tokens", "Audio output tokens"],
+  ["images", "Images"],
+];
+const WITHOUT = {
+  settings: "The gateway's file leaves bodies out of the request log.",
+  client: "The client asked for its bodies not to be kept.",
+  zero_retention: "Its key keeps nothing (zero_retention).",
+  unreadable: "Its bodies could not be read.",
+};
+const BESIDES = {
+  hedge: "A second try beside the first",
+  judge: "A judgement",
+  router: "A choice of model",
+  stage: "A stage before",
+  shadow: "A copy, answered to nobody",
+};
+
+const facts = (pairs) =>
+  h(
+    "dl",
+    { class: "facts" },
+    pairs
+      .filter(([, value]) => value !== null && value !== undefined && value !== "")
+      .map(([title, value]) => [h("dt", {}, title), h("dd", {}, value)]),
+  );
+
+function attempts(entry) {
+  if (!entry.attempts.length)
+    return h(
+      "p",
+      { class: "quiet" },
+      entry.cache ? "Answered from the cache: nobody was asked." : "No target was asked.",
+    );
+  const end = Math.max(
+    entry.total_ms,
+    ...entry.attempts.map((one) => one.began_ms + one.lasted_ms),
+    1,
+  );
+  return h(
+    "ol",
+    { class: "attempts" },
+    entry.attempts.map((one) => {
+      const bar = h(
+        "span",
+        { class: `stretch ${one.failure ? "bad" : "good"}`, "aria-hidden": "true" },
+        h("i"),
+      );
+      bar.style.setProperty("--from", one.began_ms / end);
+      bar.style.setProperty("--long", one.lasted_ms / end);
+      const became = one.failure
+        ? `${one.failure.replaceAll("_", " ")}${one.status ? `, HTTP ${one.status}` : ""}`
+        : "answered";
+      return h(
+        "li",
+        {},
+        h(
+          "div",
+          { class: "row" },
+          h("b", {}, one.target),
+          h("span", { class: one.failure ? "bad" : "good" }, became),
+          h("small", { class: "n" }, `after ${ms(one.began_ms)}, for ${ms(one.lasted_ms)}`),
+        ),
+        bar,
+        one.message && h("p", { class: "said" }, one.message),
+      );
+    }),
+  );
+}
+
+function usage(line) {
+  const { entry } = line;
+  if (!entry.usage) return h("p", { class: "quiet" }, "No tokens were counted.");
+  const about = entry.usage_from === "estimated" ? " (estimated: the provider did not say)" : "";
+  return facts([
+    ...USAGE.map(([name, words]) => [words, entry.usage[name] ? count(entry.usage[name]) : null]),
+    [
+      "Cost",
+      entry.cost_nusd === null ? "unknown: the target has no price" : `$${line.cost_usd}${about}`,
+    ],
+    [
+      "Speed",
+      entry.stream
+        ? tokensPerSecond(line.completion_tokens, entry.first_token_ms, entry.total_ms)
+        : null,
+    ],
+  ]);
+}
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function body(title, kept) {
+  if (!kept) return null;
+  const more = [
+    kept.cut && `the beginning of ${count(kept.bytes)} bytes`,
+    kept.redacted && `${count(kept.redacted)} values replaced`,
+    kept.assembled && "put together from a stream",
+  ]
+    .filter(Boolean)
+    .join(", ");
+  return h(
+    "details",
+    { open: true },
+    h("summary", {}, title, more && h("small", {}, ` ${more}`)),
+    h("pre", { class: "body" }, pretty(kept.text)),
+  );
+}
+
+function bodies(told) {
+  if (!told.keeps_bodies)
+    return h("p", { class: "quiet" }, "What was said is not kept: the gateway has no request log.");
+  if (!told.record)
+    return h("p", { class: "quiet" }, "The request log has nothing of this id (any more, or yet).");
+  if (told.record.without_bodies)
+    return h(
+      "p",
+      { class: "quiet" },
+      WITHOUT[told.record.without_bodies] || told.record.without_bodies,
+    );
+  return h("div", {}, body("Request", told.record.request), body("Answer", told.record.reply));
+}
+
+function one(line) {
+  const { entry } = line;
+  const [words, kind] = OUTCOMES[entry.outcome];
+  const account = [entry.organisation, entry.team, entry.user, entry.key]
+    .filter(Boolean)
+    .join(" / ");
+  return [
+    entry.purpose && h("h3", {}, BESIDES[entry.purpose] || entry.purpose),
+    facts([
+      ["Id", h("span", { class: "code" }, entry.id)],
+      ["When", moment(entry.at_s)],
+      ["Outcome", h("span", { class: `mark ${kind}` }, `${words}, HTTP ${entry.status}`)],
+      ["Model", entry.model],
+      ["Target", entry.target || "nobody answered"],
+      ["Account", account || "nobody's"],
+      ["Tags", entry.tags && entry.tags.join(", ")],
+      ["Side of the test", entry.variant],
+      ["API", `${entry.dialect}, ${entry.operation}${entry.stream ? ", streamed" : ""}`],
+      ["Ended with", entry.finish],
+      ["From the cache", entry.cache && "yes"],
+    ]),
+    entry.error && h("p", { class: "said bad" }, entry.error),
+    h("h3", {}, "What was tried"),
+    attempts(entry),
+    h("h3", {}, "Times"),
+    facts([
+      ["First token", entry.stream ? ms(entry.first_token_ms) : null],
+      ["Total", ms(entry.total_ms)],
+      ["Gateway's part of it", ms(entry.overhead_us / 1000)],
+    ]),
+    h("h3", {}, "Tokens and cost"),
+    usage(line),
+  ];
+}
+
+export const requestDetails = (told) =>
+  [...told.lines.flatMap(one), h("h3", {}, "What was said"), bodies(told)].filter(Boolean);

@@ -1,0 +1,69 @@
+"""What a chat completion says, piece by piece, as the playground shows it.
+
+Of fields that providers add only those are read that people look at; what is not there, or is of
+another type, is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from headrace.protocol.sse import DONE_DATA, SSEReader
+
+
+class Said(NamedTuple):
+    """A piece. failure: why nothing more comes; "" if nothing is wrong."""
+
+    kind: Literal["text", "reasoning", "tool_call"] | None = None
+    text: str = ""
+    failure: str = ""
+
+
+async def said_in_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[Said]:
+    """Of a stream's events. Raises ValueError for what is no such stream."""
+    reader = SSEReader()
+    async for piece in pieces:
+        for event in reader.feed(piece):
+            if event.data == DONE_DATA:
+                continue
+            for said in _of_message(msgspec.json.decode(event.data), "delta"):
+                yield said
+
+
+def said_whole(body: bytes) -> Iterator[Said]:
+    """Of an answer without a stream, or of an error. Raises ValueError for what is no JSON."""
+    yield from _of_message(msgspec.json.decode(body), "message")
+
+
+def _of_message(found: Any, name: str) -> Iterator[Said]:
+    if not isinstance(found, dict):
+        return
+    error = found.get("error")
+    if error:
+        message = error.get("message") if isinstance(error, dict) else None
+        yield Said(failure=str(message or error))
+        return
+    choices = found.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        part = choice.get(name) if isinstance(choice, dict) else None
+        if isinstance(part, dict):
+            yield from _of_part(part)
+
+
+def _of_part(part: dict[str, Any]) -> Iterator[Said]:
+    thought = part.get("reasoning_content") or part.get("reasoning")
+    if isinstance(thought, str) and thought:
+        yield Said("reasoning", thought)
+    for name in ("content", "refusal"):
+        text = part.get(name)
+        if isinstance(text, str) and text:
+            yield Said("text", text)
+    calls = part.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            words = [str(function.get(one) or "") for one in ("name", "arguments")]
+            yield Said("tool_call", " ".join(filter(None, words)))

@@ -1,0 +1,242 @@
+"""GET /api/routes: models, their targets, how those do; POST /api/explain and the breakers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from headrace.errors import RequestError
+from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.errors import AdminError
+from headrace.gateway.admin.gatehouse import WorkerStanding
+from headrace.gateway.admin.reply import json_reply
+from headrace.gateway.routing.route import Route
+from headrace.gateway.settings.model import Strategy
+from headrace.gateway.targets.health import State
+from headrace.gateway.targets.target import Price, Target
+from headrace.gateway.telemetry.standing import ProviderStanding, TargetStanding
+
+
+class PriceView(msgspec.Struct, frozen=True, kw_only=True):
+    """Nano-dollars (1e-9) per million tokens; None: as input or output. source, as_of: where it is
+    from and of when, "" where nobody says it. above_tokens: longer prompts cost more.
+    """
+
+    input: int
+    output: int
+    cache_read: int | None
+    cache_write: int | None
+    source: str
+    as_of: str
+    above_tokens: int | None
+
+
+class TargetView(msgspec.Struct, frozen=True, kw_only=True):
+    """A target of a model. usable: whether a request would be let through, in at least one process.
+    breaker: the worst of all processes; taken_out: by an administrator. for_s: until it is usable.
+    first_token_s, tokens_per_s: means of late, None where nothing was measured. price: None where
+    nobody knows it. worker_count: in how many processes it is as bad as `breaker` says."""
+
+    target: str
+    provider: str
+    weight: float
+    order: int
+    usable: bool
+    breaker: State
+    taken_out: bool
+    for_s: float | None
+    in_flight: int
+    most_in_flight: int | None
+    context_tokens: int | None
+    quantization: str
+    first_token_s: float | None
+    tokens_per_s: float | None
+    last_failure: str | None
+    price: PriceView | None
+    worker_count: int
+
+
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients ask for. aliases: its other names."""
+
+    name: str
+    aliases: tuple[str, ...]
+    strategy: Strategy
+    sticky: Literal["none", "session", "prefix"]
+    fallbacks: tuple[str, ...]
+    usable: bool
+    targets: tuple[TargetView, ...]
+
+
+class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
+    """keys: used in turn, 0 where none are needed; resting_keys: in the process where most rest.
+    connections: of all processes."""
+
+    name: str
+    keys: int
+    resting_keys: int
+    connections: int
+    local: bool
+
+
+class Routes(msgspec.Struct, frozen=True, kw_only=True):
+    """workers: how many processes answer requests. in_flight: requests under way in all of them."""
+
+    workers: int
+    in_flight: int
+    models: tuple[ModelView, ...]
+    providers: tuple[ProviderView, ...]
+
+
+class ExplainWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as a client would send it: `model` has to be there; messages, max_tokens, provider
+    and models count as they would. Nothing is sent."""
+
+    body: Annotated[dict[str, Any], Meta(description="The request's JSON.")]
+
+
+class BreakerWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """open: the target gets nothing until the file is read anew. closed: it gets requests again,
+    whatever failed before."""
+
+    state: Literal["open", "closed"]
+
+
+class BreakerSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A target as it was set."""
+
+    target: str
+    state: Literal["open", "closed"]
+
+
+async def routes(call: Call) -> Response:
+    """As they are now."""
+    standings = await call.house.standings()
+    aliases = call.house.settings.aliases
+    models = tuple(
+        _model(route, tuple(one for one, of in aliases.items() if of == name), standings)
+        for name, route in call.house.routes.items()
+    )
+    local = {
+        target.provider.name: target.provider.local
+        for route in call.house.routes.values()
+        for target in route.targets
+    }
+    names = list(dict.fromkeys(name for one in standings for name in one.standing.providers))
+    return json_reply(
+        Routes(
+            workers=len(standings),
+            in_flight=sum(one.in_flight for one in standings),
+            models=models,
+            providers=tuple(
+                _provider(
+                    name,
+                    [one.standing.providers[name] for one in standings
+                     if name in one.standing.providers],
+                    local=local.get(name, False),
+                )
+                for name in names
+            ),
+        )
+    )  # fmt: skip
+
+
+async def explain(call: Call) -> Response:
+    """Who would be asked, in which order and why, and who would not."""
+    wanted = await call.body(ExplainWanted)
+    model = wanted.body.get("model")
+    if not isinstance(model, str) or not model:
+        raise AdminError(400, "body.model: a name is required", "missing_model")
+    try:
+        found = await call.house.explain(model, msgspec.json.encode(wanted.body))
+    except RequestError as error:
+        status = 404 if error.code == "model_not_found" else 400
+        raise AdminError(status, str(error), error.code or "bad_request") from error
+    return json_reply(found)
+
+
+async def set_breaker(call: Call) -> Response:
+    """Take a target out by hand, or let it have requests again."""
+    target = call.path("name")
+    wanted = await call.body(BreakerWanted)
+    if not await call.house.take_out(target, out=wanted.state == "open"):
+        raise AdminError(404, f"no model of the file has a target {target!r}", "not_found")
+    return json_reply(BreakerSet(target=target, state=wanted.state))
+
+
+_BADNESS: dict[State, int] = {"closed": 0, "probing": 1, "open": 2}
+
+
+def _model(
+    route: Route, aliases: tuple[str, ...], standings: Iterable[WorkerStanding]
+) -> ModelView:
+    by_target: dict[str, list[TargetStanding]] = {}
+    for worker in standings:
+        model = worker.standing.models.get(route.name)
+        for one in () if model is None else model.targets:
+            by_target.setdefault(one.target, []).append(one)
+    targets = tuple(_target(one, by_target.get(one.name, [])) for one in route.targets)
+    return ModelView(
+        name=route.name,
+        aliases=aliases,
+        strategy=route.strategy,
+        sticky=route.sticky,
+        fallbacks=route.fallbacks,
+        usable=any(one.usable for one in targets),
+        targets=targets,
+    )
+
+
+def _target(target: Target, told: list[TargetStanding]) -> TargetView:
+    closed: State = "closed"
+    worst = max((one.breaker for one in told), key=_BADNESS.__getitem__, default=closed)
+    alike = [one for one in told if one.breaker == worst]
+    usable = any(one.usable for one in told)
+    waits = [one.for_s for one in told if one.for_s is not None]
+    failures = [one.last_failure for one in (*alike, *told) if one.last_failure]
+    return TargetView(
+        target=target.name,
+        provider=target.provider.name,
+        weight=target.weight,
+        order=target.order,
+        usable=usable,
+        breaker=worst,
+        taken_out=any(one.taken_out for one in told),
+        for_s=min(waits) if waits and not usable else None,
+        in_flight=sum(one.in_flight for one in told),
+        most_in_flight=target.most_in_flight,
+        context_tokens=target.context_tokens,
+        quantization=target.quantization,
+        first_token_s=_mean(one.first_token_s for one in told),
+        tokens_per_s=_mean(one.tokens_per_s for one in told),
+        last_failure=failures[0] if failures else None,
+        price=None if target.price is None else _price(target.price),
+        worker_count=len(alike),
+    )
+
+
+def _price(price: Price) -> PriceView:
+    return PriceView(
+        input=price.input, output=price.output, cache_read=price.cache_read,
+        cache_write=price.cache_write, source=price.source, as_of=price.as_of,
+        above_tokens=price.above_tokens,
+    )  # fmt: skip
+
+
+def _provider(name: str, told: list[ProviderStanding], *, local: bool) -> ProviderView:
+    return ProviderView(
+        name=name,
+        keys=max(one.keys for one in told),
+        resting_keys=max(one.resting_keys for one in told),
+        connections=sum(one.connections for one in told),
+        local=local,
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,54 @@
+"""Who may ask, and with what limits where there is no key."""
+
+from __future__ import annotations
+
+from headrace.gateway.access import Access
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.terms import Limits
+from headrace.gateway.client_address import ClientAddresses
+from headrace.gateway.guests import Guests
+from headrace.gateway.serving.free_tier import FreeTier
+from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.secret import Sources, read_secret
+
+
+def access_of(
+    settings: GatewaySettings, accounts: Accounts | None, sources: Sources, own_key: str | None
+) -> Access:
+    """Raises ConfigError for a master key that is not there."""
+    own = settings.access
+    guests = None
+    if not own.require_key and own.anonymous is not None:
+        limits = own.anonymous.limits
+        guests = Guests(
+            tuple(
+                Limits(rpm=one.rpm, tpm=one.tpm, concurrency=one.concurrency, model=one.models)
+                for one in limits
+            )
+        )
+    return Access(
+        accounts if own.require_key else None,
+        None if own.master_key is None else read_secret(own.master_key, sources),
+        own_key,
+        guests,
+    )
+
+
+def counted_in(settings: GatewaySettings, accounts: Accounts | None) -> Accounts | None:
+    """Where requests are counted; None where nobody has limits."""
+    own = settings.access
+    return accounts if own.require_key or own.anonymous is not None else None
+
+
+def free_tier_of(settings: GatewaySettings, accounts: Accounts | None) -> FreeTier | None:
+    """None where what costs nothing has no limits."""
+    if settings.free_tier is None or accounts is None:
+        return None
+    return FreeTier(settings.free_tier, accounts)
+
+
+def addresses_of(settings: GatewaySettings) -> ClientAddresses | None:
+    """None where addresses do not matter. Raises ConfigError for a proxy that has none."""
+    found = ClientAddresses(settings.listen.trusted_proxies)
+    anonymous = not settings.access.require_key and settings.access.anonymous is not None
+    return found if anonymous or settings.free_tier is not None else None

@@ -1,0 +1,97 @@
+"""Patterns in RE2's syntax: looking for them takes time linear in the text, whatever they are.
+
+Python's own `re` may take years for a pattern and a text that were made for it, holding the
+interpreter's lock meanwhile, so that no time limit could end it. RE2 has no lookaround and no
+backreferences in exchange.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.errors import ConfigError, shown
+from headrace.gateway.guards.guard import Match
+
+REDACTED = "[REDACTED]"
+
+# Matches of patterns without a bound are looked for within this much before what is new: RE2 needs
+# the one character before for \b and ^.
+_LOOK_BACK_CHARS = 1
+
+
+class Patterns:
+    """Looks for several; of matches that overlap the one that begins first stays, then that of the
+    pattern named first. window_chars: for patterns whose matches may be of any length.
+
+    Raises ConfigError for what RE2 does not read, and for a pattern that finds the empty text.
+    """
+
+    look_back_chars = _LOOK_BACK_CHARS
+
+    def __init__(self, patterns: tuple[str, ...], replacement: str, window_chars: int) -> None:
+        self._replacement = replacement
+        self._compiled = [_compiled(one) for one in patterns]
+        longest = [longest_match_chars(one) for one in patterns]
+        self.window_chars = max(window_chars if one is None else one for one in longest)
+
+    def find(self, text: str, start: int) -> list[Match]:
+        """See Finder."""
+        found: list[tuple[int, int, int]] = []
+        for number, pattern in enumerate(self._compiled):
+            for one in pattern.finditer(text, start):
+                begin, end = one.span()
+                if end > begin:
+                    found.append((begin, number, end))
+        if len(self._compiled) > 1:
+            found.sort()
+        matches: list[Match] = []
+        at = start
+        for begin, number, end in found:
+            if begin >= at:
+                matches.append(Match(begin, end, self._replacement, f"pattern {number + 1}"))
+                at = end
+        return matches
+
+
+def longest_match_chars(pattern: str) -> int | None:
+    """None where there is no bound, or none is known.
+
+    Python's reader of patterns is asked, which agrees with RE2 on all that both of them read, but
+    for `{,n}` and classes such as [:alpha:].
+    """
+    if "{," in pattern or "[:" in pattern:
+        return None
+    try:
+        from re import _parser  # type: ignore[attr-defined]
+
+        _, longest = _parser.parse(pattern).getwidth()
+    except (ImportError, AttributeError, re.error, OverflowError, RecursionError):
+        return None
+    return int(longest) if 0 < longest <= _MOST_WINDOW_CHARS else None
+
+
+# Beyond it a stream would hardly be one.
+_MOST_WINDOW_CHARS = 4096
+
+
+def _compiled(pattern: str) -> Any:
+    try:
+        import re2
+    except ImportError:
+        raise ConfigError(
+            "patterns need RE2, whose time is bounded: pip install 'headrace[guardrails]'"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        found = re2.compile(pattern, options)
+    except re2.error as error:
+        told = error.args[0] if error.args else ""
+        told = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+        raise ConfigError(
+            f"{shown(pattern)}: {told}; RE2's syntax has no lookaround and no backreferences"
+        ) from None
+    if found.search("") is not None:
+        raise ConfigError(f"{shown(pattern)}: it finds the empty text, which is everywhere")
+    return found

@@ -1,0 +1,238 @@
+"""A stream in a client's dialect as pieces: events with the texts that are in them.
+
+A channel is a text that grows from event to event: the content of a choice, a tool call's
+arguments. Texts that are told once more as a whole (Responses' `done` events) are channels of their
+own, which begin and end in one event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from headrace.gateway.guards.asked_tools import called_tools
+from headrace.gateway.guards.passage import (
+    Kind,
+    Passage,
+    kind_of,
+    readable,
+    texts_of,
+)
+from headrace.protocol.json_spans import Path, replaced
+from headrace.protocol.sse import DONE_DATA, one_line
+
+Channel: TypeAlias = tuple[str | int, ...]
+"""Begins with the number of the choice."""
+
+_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE = re.compile(rb"\r\n|\n|\r")
+_DATA = b"data:"
+
+
+@dataclass(slots=True)
+class Growth:
+    """A piece of a channel's text. whole: the channel is this piece alone."""
+
+    channel: Channel
+    path: Path
+    kind: Kind
+    text: str
+    whole: bool = False
+
+
+@dataclass(slots=True)
+class Piece:
+    """raw: one event with what ends it. ends: channels that are whole after it; one stands for all
+    that begin as it does. changed: paths whose texts are other ones now."""
+
+    raw: bytes
+    growths: list[Growth] = field(default_factory=list)
+    ends: tuple[Channel, ...] = ()
+    tools: tuple[str, ...] = ()
+    changed: set[Path] = field(default_factory=lambda: set[Path]())
+
+
+Read: TypeAlias = Callable[[Any], tuple[list[Growth], tuple[Channel, ...]]]
+
+
+class Pieces:
+    """Feed it bytes as they come; it gives the events they complete."""
+
+    def __init__(self, dialect: str) -> None:
+        self._read: Read = _READERS.get(dialect, _chat)
+        self._lines = dialect in ("ollama", "ollama-generate")
+        self._held = b""
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """Whole events."""
+        data = self._held + data
+        pieces: list[Piece] = []
+        at = 0
+        for found in (_LINE if self._lines else _END).finditer(data):
+            pieces += self._made(data[at : found.end()])
+            at = found.end()
+        self._held = data[at:]
+        return pieces
+
+    def end(self) -> list[Piece]:
+        """A last event that nothing ends, if it is whole."""
+        left, self._held = self._held, b""
+        return self._made(left) if left else []
+
+    def _made(self, raw: bytes) -> list[Piece]:
+        """None of what nobody can read, as of an event that was cut: it may say anything."""
+        text = raw if self._lines else _data_of(raw)
+        if text.strip() in (b"", DONE_DATA.encode()):
+            return [Piece(raw)]
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return []
+        if not isinstance(value, dict):
+            return []
+        growths, ends = self._read(value)
+        return [Piece(raw, growths, ends, tuple(called_tools(value)))]
+
+    def written(self, piece: Piece) -> bytes:
+        """As it came, but for the texts that have changed and what repeats them."""
+        if not piece.changed:
+            return piece.raw
+        values = {
+            one.path: msgspec.json.encode(one.text)
+            for one in piece.growths
+            if one.path in piece.changed
+        }
+        if self._lines:
+            return replaced(piece.raw, values)
+        data = _data_of(piece.raw)
+        # The tokens of a text tell it once more.
+        values |= dict.fromkeys(_logprobs(json.loads(data), ()), b"null")
+        head = b"".join(
+            line + b"\n" for line in _LINE.split(piece.raw) if line and not line.startswith(_DATA)
+        )
+        told = b"".join(
+            b"data: " + one_line(line) + b"\n" for line in _LINE.split(replaced(data, values))
+        )
+        return head + told + b"\n"
+
+
+def _data_of(raw: bytes) -> bytes:
+    lines = [line for line in _LINE.split(raw) if line.startswith(_DATA)]
+    return b"\n".join(line[len(_DATA) :].removeprefix(b" ") for line in lines)
+
+
+def _logprobs(value: Any, path: Path) -> Iterator[Path]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "logprobs" and inner:
+                yield (*path, name)
+            else:
+                yield from _logprobs(inner, (*path, name))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _logprobs(inner, (*path, at))
+
+
+def _channel(choice: int, value: Any, path: Path) -> Channel:
+    """A path within `value` with the numbers that parts have in place of where they stand."""
+    found: list[str | int] = [choice]
+    for step in path:
+        value = value[step]
+        if isinstance(step, int) and isinstance(value, dict):
+            step = value.get("index", step)
+        found.append(step if isinstance(step, str | int) else 0)
+    return tuple(found)
+
+
+def _growth(choice: int, value: Any, one: Passage, before: Path) -> Growth:
+    return Growth(_channel(choice, value, one.path), (*before, *one.path), one.kind, one.text)
+
+
+def _chat(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, ...]]:
+    growths: list[Growth] = []
+    ends: list[Channel] = []
+    choices = event.get("choices")
+    for at, choice in enumerate(choices if isinstance(choices, list) else ()):
+        if not isinstance(choice, dict):
+            continue
+        index = choice.get("index", at)
+        number = index if isinstance(index, int) else at
+        for one in texts_of(choice, (), "assistant"):
+            growths.append(_growth(number, choice, one, ("choices", at)))
+        if choice.get("finish_reason") is not None:
+            ends.append((number,))
+    return growths, tuple(ends)
+
+
+def _anthropic(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, ...]]:
+    typed, index = event.get("type"), event.get("index")
+    number = index if isinstance(index, int) else 0
+    if typed == "content_block_stop":
+        return [], ((0, number),)
+    name = {"content_block_start": "content_block", "content_block_delta": "delta"}.get(str(typed))
+    if name is None or not isinstance(event.get(name), dict):
+        return [], ()
+    growths = []
+    for one in texts_of(event[name], (), "assistant"):
+        channel: Channel = (0, number, *one.path)
+        growths.append(Growth(channel, (name, *one.path), one.kind, one.text))
+    return growths, ()
+
+
+def _responses(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, ...]]:
+    typed = str(event.get("type", ""))
+    base, _, last = typed.rpartition(".")
+    places = tuple(
+        value if isinstance(value := event.get(name), int) else -1
+        for name in ("output_index", "content_index", "summary_index")
+    )
+    channel: Channel = (0, base, *places)
+    if last == "delta":
+        delta = event.get("delta")
+        if not isinstance(delta, str) or not delta or base == "response.audio":
+            return [], ()
+        return [Growth(channel, ("delta",), _kind_of_event(base), readable(delta))], ()
+    growths = []
+    for name in ("text", "arguments", "refusal", "input", "transcript", "part", "item", "response"):
+        value = event.get(name)
+        path: Path = (name,)
+        if name == "response":
+            value, path = (value or {}).get("output"), (name, "output")
+        kind = kind_of(name, _kind_of_event(base))
+        for one in texts_of(value, path, "assistant", kind):
+            growths.append(Growth((0, *one.path), one.path, one.kind, one.text, whole=True))
+    return growths, (channel,) if last == "done" else ()
+
+
+def _kind_of_event(base: str) -> Kind:
+    if "arguments" in base or base.endswith("_input"):
+        return "arguments"
+    if "reasoning" in base:
+        return "thinking"
+    return "refusal" if "refusal" in base else "text"
+
+
+def _ollama(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, ...]]:
+    growths = []
+    for name in ("message", "thinking", "response"):
+        for one in texts_of(event.get(name), (), "assistant"):
+            if one.kind == "argument":  # Ollama tells a tool call whole
+                growths.append(Growth((0, name), (name, *one.path), one.kind, one.text, whole=True))
+            else:
+                growths.append(Growth((0, name, *one.path), (name, *one.path), one.kind, one.text))
+    return growths, ((0,),) if event.get("done") is True else ()
+
+
+_READERS: Mapping[str, Read] = {
+    "openai-chat": _chat,
+    "openai-completions": _chat,
+    "openai-responses": _responses,
+    "anthropic": _anthropic,
+    "ollama": _ollama,
+    "ollama-generate": _ollama,
+}

@@ -1,0 +1,215 @@
+"""How a model made of others did: who answered, what was paid on the way, how long it took.
+
+Times are by nearest rank, costs exact sums of whole nano-dollars; what nobody knows the price of is
+counted beside them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.gateway.ledger.days import Days
+from headrace.gateway.serving.entry import AttemptEntry
+from headrace.protocol.neutral.usage import TokenUsage
+
+_LINES = (
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+)
+_COLUMNS = ", ".join(
+    ("id", "variant", "outcome", "cost_nusd", "total_ms", "usage_from", "attempts", *_LINES)
+)
+_attempts = msgspec.json.Decoder(tuple[AttemptEntry, ...])
+# Enough for a median that holds; older ones tell of other days.
+_NEWEST = 1000
+
+
+class StageCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that was asked for it. asked: how often it answered; told: how often that was what
+    the client got. cost_nusd: of all its answers. lasted_ms_p50: of one of them."""
+
+    model: str
+    asked: int
+    told: int
+    cost_nusd: int
+    unknown_cost: int
+    lasted_ms_p50: float | None
+
+    @property
+    def share(self) -> float | None:
+        """Of its answers, those that were told."""
+        return self.told / self.asked if self.asked else None
+
+
+class BesidesCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions of the gateway's own: to judges and routers."""
+
+    purpose: str
+    answers: int
+    cost_nusd: int
+    unknown_cost: int
+    lasted_ms_p50: float | None
+
+
+class Stages(msgspec.Struct, frozen=True, kw_only=True):
+    """requests: for the model, without those the gateway's own cache answered; answered: those of
+    them with an answer. cost_nusd: all that was paid for them. baseline_nusd: about what they had
+    cost if `baseline` alone had answered them with as many tokens; None where its price or tokens
+    are not known."""
+
+    model: str
+    requests: int
+    answered: int
+    cost_nusd: int
+    unknown_cost: int
+    total_ms_p50: float | None
+    total_ms_p95: float | None
+    stages: tuple[StageCount, ...]
+    besides: tuple[BesidesCount, ...]
+    baseline: str
+    baseline_nusd: int | None
+
+    @property
+    def cost_per_request_nusd(self) -> float | None:
+        """Of those that took something."""
+        return self.cost_nusd / self.answered if self.answered else None
+
+
+class _Group:
+    """Answers of one kind while they are counted."""
+
+    def __init__(self) -> None:
+        self.count = self.told = self.cost_nusd = self.unknown = 0
+        self.lasted_ms: list[float] = []
+
+    def take(self, cost_nusd: int | None, lasted_ms: float, *, told: bool) -> None:
+        self.count += 1
+        self.told += told
+        self.cost_nusd += cost_nusd or 0
+        self.unknown += cost_nusd is None
+        self.lasted_ms.append(lasted_ms)
+
+
+def stages_of(
+    connection: sqlite3.Connection,
+    model: str,
+    stages: Sequence[str],
+    baseline: str,
+    baseline_cost: Callable[[TokenUsage], int | None],
+    days: Days | None = None,
+) -> Stages:
+    """stages: the models it is made of, in the order they are told of. baseline_cost: what an
+    answer costs of the model `baseline`. Raises sqlite3.Error."""
+    within = days or Days()
+    since, before = within.since_ms or 0, within.before_ms or 2**62
+    by_stage: dict[str, _Group] = {name: _Group() for name in stages}
+    besides: dict[str, _Group] = {}
+    ids: set[str] = set()
+    total_ms: list[float] = []
+    answered = cost = unknown = requests = 0
+    would_cost: int | None = 0
+    query = (
+        f"SELECT {_COLUMNS} FROM requests WHERE model = ? AND purpose = '' AND cache = '' "
+        "AND operation = 'chat' AND at_ms >= ? AND at_ms < ?"
+    )
+    for row in connection.execute(query, (model, since, before)):
+        one = dict(zip(_COLUMNS.split(", "), row, strict=True))
+        requests += 1
+        ids.add(one["id"])
+        if one["usage_from"] == "none":
+            continue
+        answered += one["outcome"] == "answered"
+        total_ms.append(one["total_ms"])
+        cost += one["cost_nusd"] or 0
+        unknown += one["cost_nusd"] is None
+        group = by_stage.setdefault(one["variant"], _Group())
+        group.take(one["cost_nusd"], _lasted_ms(one["attempts"], one["total_ms"]), told=True)
+        spent = baseline_cost(TokenUsage(**{name: one[name] or 0 for name in _LINES}))
+        would_cost = None if spent is None or would_cost is None else would_cost + spent
+    query = (
+        "SELECT parent, model, purpose, cost_nusd, total_ms, outcome FROM requests "
+        "WHERE purpose <> '' AND at_ms >= ? AND at_ms < ?"
+    )
+    for parent, asked, purpose, cost_nusd, lasted_ms, outcome in connection.execute(
+        query, (since, before)
+    ):
+        if parent not in ids or purpose == "shadow":
+            continue
+        cost += cost_nusd or 0
+        unknown += cost_nusd is None
+        is_stage = purpose == "stage" and outcome == "answered"
+        group = by_stage.setdefault(asked, _Group()) if is_stage else besides.setdefault(
+            "cut" if purpose == "stage" else purpose, _Group()
+        )  # fmt: skip
+        group.take(cost_nusd, lasted_ms, told=False)
+    return Stages(
+        model=model,
+        requests=requests,
+        answered=answered,
+        cost_nusd=cost,
+        unknown_cost=unknown,
+        total_ms_p50=rank(total_ms, 50),
+        total_ms_p95=rank(total_ms, 95),
+        stages=tuple(
+            StageCount(
+                model=name,
+                asked=one.count,
+                told=one.told,
+                cost_nusd=one.cost_nusd,
+                unknown_cost=one.unknown,
+                lasted_ms_p50=rank(one.lasted_ms, 50),
+            )
+            for name, one in by_stage.items()
+        ),
+        besides=tuple(
+            BesidesCount(
+                purpose=name,
+                answers=one.count,
+                cost_nusd=one.cost_nusd,
+                unknown_cost=one.unknown,
+                lasted_ms_p50=rank(one.lasted_ms, 50),
+            )
+            for name, one in sorted(besides.items())
+        ),
+        baseline=baseline,
+        baseline_nusd=would_cost if answered else None,
+    )
+
+
+def lasted_s(connection: sqlite3.Connection, targets: Sequence[str]) -> float | None:
+    """The median time of answers of any of `targets`, of the newest; None where there are none."""
+    marks = ", ".join("?" for _ in targets)
+    query = (
+        f"SELECT attempts, total_ms FROM requests WHERE target IN ({marks}) AND cache = '' "
+        "AND outcome = 'answered' AND operation = 'chat' ORDER BY number DESC LIMIT ?"
+    )
+    found = [
+        _lasted_ms(attempts, total_ms)
+        for attempts, total_ms in connection.execute(query, (*targets, _NEWEST))
+    ]
+    middle = rank(found, 50)
+    return None if middle is None else middle / 1000
+
+
+def rank(values: list[float], percent: int) -> float | None:
+    """The smallest value that so many per cent do not exceed."""
+    if not values:
+        return None
+    return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+def _lasted_ms(attempts: str, total_ms: float) -> float:
+    """Of the answer alone, without what was asked before it."""
+    try:
+        listed: Sequence[Any] = _attempts.decode(attempts)
+    except msgspec.MsgspecError:
+        return total_ms
+    return listed[-1].lasted_ms if listed else total_ms

@@ -1,0 +1,165 @@
+"""A gateway made of its file, and the one that answers now."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from headrace.catalog import Catalog
+from headrace.catalog.user_folder import folders
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.building.gateway import Gateway, gateway_of
+from headrace.gateway.own_answers import Everywhere
+from headrace.gateway.request_log.written_log import WrittenLog
+from headrace.gateway.routing.sticky import Sticky
+from headrace.gateway.routing.variants import TakenOut
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.read import read_text, settings_of_text
+from headrace.gateway.settings.secret import Sources
+from headrace.gateway.targets.health import OnBreaker
+from headrace.gateway.telemetry.access_log import AccessLog
+from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.http.request_id import RandomIds
+
+logger = logging.getLogger(__name__)
+
+
+class Given(NamedTuple):
+    """What the command line says in place of the file. None: what the file says."""
+
+    host: str | None = None
+    port: int | None = None
+    workers: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What goes on from a configuration to the next. takers: hear each line of the ledger and must
+    not wait. parts: what /health tells of others, by name. everywhere: who tells of all processes,
+    None for one process. on_breaker: hears when a target's breaker opens or closes. request_log:
+    None where none is kept. own_key: what the admin page asks with on the data port."""
+
+    telemetry: Telemetry | None = None
+    takers: tuple[Callable[[Entry], None], ...] = ()
+    parts: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    everywhere: Everywhere | None = None
+    sticky: Sticky | None = None
+    on_breaker: OnBreaker | None = None
+    on_taken_out: Callable[[TakenOut], None] | None = None
+    request_log: WrittenLog | None = None
+    own_key: str | None = None
+
+
+class Current:
+    """The gateway that answers now; another takes its place between two requests."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        # As long as they do something beside answers.
+        self._past: list[Gateway] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """By the gateway of this moment; requests under way keep theirs."""
+        await self.gateway.app(scope, receive, send)
+
+    def replace(self, fresh: Gateway) -> None:
+        """Another answers from now on."""
+        before, self.gateway = self.gateway, fresh
+        fresh.take_over()
+        fresh.start()
+        before.close()
+        self._past = [one for one in (*self._past, before) if one.is_busy]
+
+    async def drain(self, within_s: float) -> None:
+        """Wait so long for what is done beside answers, and end the rest."""
+        await asyncio.gather(*(one.drain(within_s) for one in (*self._past, self.gateway)))
+
+
+def settings_from(path: Path, given: Given) -> GatewaySettings:
+    """Of the file as it is now. Raises ConfigError."""
+    return settings_given(read_text(path), path, given)
+
+
+def settings_given(text: str, path: Path, given: Given) -> GatewaySettings:
+    """Of the file's text. Raises ConfigError."""
+    settings = settings_of_text(text, str(path))
+    listen = settings.listen
+    own = msgspec.structs.replace(
+        listen,
+        host=listen.host if given.host is None else given.host,
+        port=listen.port if given.port is None else given.port,
+        workers=listen.workers if given.workers is None else given.workers,
+    )
+    return msgspec.structs.replace(settings, listen=own)
+
+
+def warn_of_later(before: GatewaySettings, now: GatewaySettings) -> None:
+    """What of a file that was read anew is taken at the next start alone."""
+    if now.ledger.path != before.ledger.path:
+        logger.warning("ledger.path: another file is taken at the next start")
+    stores = [
+        (one.enabled, one.store, one.path, one.url, one.max_waiting, one.max_waiting_bytes)
+        for one in (before.request_log, now.request_log)
+    ]
+    if now.request_log.enabled and stores[0] != stores[1]:
+        logger.warning("request_log: where it is kept is taken at the next start")
+    if now.listen.workers != before.listen.workers:
+        logger.warning("listen.workers: another number is taken at the next start")
+
+
+def with_request_log(around: Surroundings, path: Path, settings: GatewaySettings) -> Surroundings:
+    """With the log that the file asks for; who ends the process closes it. Raises HeadraceError."""
+    if not settings.request_log.enabled:
+        return around
+    from headrace.gateway.building.request_log import request_log_of
+
+    log = request_log_of(settings.request_log, Sources(os.environ, path.parent), time.time)
+    return replace(around, request_log=log)
+
+
+def made(
+    path: Path,
+    settings: GatewaySettings,
+    accounts: Accounts | None,
+    around: Surroundings | None = None,
+) -> Gateway:
+    """The gateway of a file that was read. Raises HeadraceError."""
+    around = around or Surroundings()
+    takers = (AccessLog(sys.stderr, settings.log.format).take, *around.takers)
+
+    def on_entry(entry: Entry) -> None:
+        for take in takers:
+            take(entry)
+
+    named = tuple(str(path.parent / one) for one in settings.catalog)
+    return gateway_of(
+        settings,
+        Catalog.load(folders(os.environ, named)),
+        Sources(os.environ, path.parent),
+        accounts=accounts,
+        on_entry=on_entry,
+        clock_ns=time.monotonic_ns,
+        wall_s=time.time,
+        source=random.Random(),
+        new_id=RandomIds(),
+        parts=around.parts,
+        telemetry=around.telemetry,
+        everywhere=around.everywhere,
+        sticky=around.sticky,
+        on_breaker=around.on_breaker,
+        on_taken_out=around.on_taken_out,
+        request_log=around.request_log,
+        own_key=around.own_key,
+    )

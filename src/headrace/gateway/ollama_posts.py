@@ -1,0 +1,40 @@
+"""What an Ollama client asks of a model's name: POST /api/show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.gateway.access import Access
+from headrace.gateway.routing.router import Router
+from headrace.gateway.serving.entry import Operation
+from headrace.protocol.dialects.ollama import models
+from headrace.protocol.neutral.dialect import ClientSide
+
+# What a model lacks of these its provider says when it is asked.
+_CHAT = ("completion", "tools")
+
+
+class ShowPost:
+    """side: what errors are written in."""
+
+    operation: Operation | None = None
+
+    def __init__(self, router: Router, access: Access, side: ClientSide) -> None:
+        self._router = router
+        self._access = access
+        self.side = side
+
+    async def __call__(
+        self, body: bytes, path: str, headers: Mapping[str, str], request_id: str, received_ns: int
+    ) -> tuple[bytes, list[tuple[str, str]]]:
+        """See `headrace.gateway.app.Post`."""
+        caller = self._access.caller(headers)
+        name = models.read_show(body)
+        route = self._router.route(name)
+        if route is None or (caller is not None and not caller.may_use(name)):
+            raise models.no_model(name)
+        contexts = [one.context_tokens for one in route.targets if one.context_tokens is not None]
+        told = models.write_show(
+            name, capabilities=_CHAT, context_length=max(contexts, default=None)
+        )
+        return told, []

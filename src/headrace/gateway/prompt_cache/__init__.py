@@ -1,0 +1,1 @@
+"""What keeps providers from reading the beginning of a prompt from their caches."""

@@ -1,0 +1,71 @@
+"""Requests that were kept: lines of a file, or records of the request log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import ConfigError
+from headrace.gateway.prompt_cache.prompt import Prompt, prompt_of
+from headrace.gateway.request_log.store import RequestLog
+from headrace.gateway.request_log.wanted import Wanted
+
+# The largest body that a gateway takes by default.
+_MOST_LINE_BYTES = 32 * 2**20
+_PAGE = 100
+
+
+def prompts_of_file(path: Path, most: int) -> Iterator[tuple[Prompt, str]]:
+    """Of a file with a request's body on each line, the first `most`; each with "" for its key.
+
+    Raises ConfigError naming the line for what is no JSON; what is no chat is passed over.
+    """
+    try:
+        with path.open("rb") as lines:
+            for number in range(1, most + 1):
+                line = lines.readline(_MOST_LINE_BYTES + 1)
+                if not line:
+                    return
+                if len(line) > _MOST_LINE_BYTES:
+                    raise ConfigError(
+                        f"{path}:{number}: the line has more than {_MOST_LINE_BYTES:,} bytes"
+                    )
+                if line.strip() and (prompt := prompt_of(_decoded(line, path, number))):
+                    yield prompt, ""
+    except OSError as error:
+        raise ConfigError(f"--file: {path}: {error.strerror}") from error
+
+
+async def prompts_of_log(log: RequestLog, most: int) -> list[tuple[Prompt, str]]:
+    """Of the newest records in the order in which they came, each with the id of its key; those
+    without a body, or with one that was cut, are passed over. Raises RequestLogError."""
+    found: list[tuple[Prompt, str]] = []
+    wanted = Wanted(limit=min(_PAGE, most), bodies=True)
+    seen = 0
+    while seen < most:
+        page = await log.newest(wanted)
+        seen += len(page.records)
+        for record in page.records:
+            if record.request is None or record.request.cut:
+                continue
+            try:
+                body = json.loads(record.request.text)
+            except (ValueError, RecursionError):
+                continue
+            if (prompt := prompt_of(body)) is not None:
+                found.append((prompt, record.key))
+        if page.next is None or not page.records:
+            break
+        wanted = wanted._replace(after=page.next, limit=min(_PAGE, most - seen))
+    return found[::-1]
+
+
+def _decoded(line: bytes, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{path}:{number}: is no JSON ({error}); a request's body is expected on each line"
+        ) from None

@@ -1,0 +1,205 @@
+"""What moves in the part of a prompt that an application sends each time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from headrace.gateway.prompt_cache.prompt import Prompt, Segment, tokens_of
+
+Moving = Literal[
+    "timestamp", "time", "date", "uuid", "request id", "counter", "name", "number",
+    "order of tools", "order of JSON keys", "white space", "tools", "text",
+]  # fmt: skip
+
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE = (
+    r"(?:\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4}"
+    rf"|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{1,2}}\.? {_MONTH},? \d{{4}})"
+)
+_TIME = r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\s?[ap]m\b)?"
+_ID = r"(?:[a-z]{2,8}[-_])?(?=[0-9a-z]*\d)(?=[0-9a-z]*[a-z])[0-9a-z]{10,64}"
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_KINDS: tuple[tuple[Moving, re.Pattern[str]], ...] = (
+    ("timestamp", re.compile(rf"{_DATE}(?:T|,? (?:at )?){_TIME}(?:Z|[+-]\d\d:?\d\d)?", re.I)),
+    # Seconds or milliseconds since 1970, of the years 2001 to 2286.
+    ("timestamp", re.compile(r"(?<!\d)[1-9]\d{9}(?:\d{3}|\.\d+)?(?!\d)")),
+    ("date", re.compile(rf"{_DATE}|(?:mon|tues|wednes|thurs|fri|satur|sun)day", re.I)),
+    ("time", re.compile(rf"(?<!\d){_TIME}(?![\d:])", re.I)),
+    ("uuid", re.compile(_UUID, re.I)),
+    ("request id", re.compile(_ID, re.I)),
+)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NAMED = re.compile(
+    r"(?:\b(?:user|customer|name|named|called|assistant of|talking to|speaking (?:to|with)|hello|"
+    r"dear|hi)\b[^\n]{0,20}|e-?mail[^\n]{0,20})$",
+    re.I,
+)
+_WORD_CHARS = re.compile(r"[\w@.+'-]")
+# Around a difference: a date or an id that it lies in.
+_AROUND_CHARS = 64
+
+
+class Difference(NamedTuple):
+    """Where requests of one application first differ before their first turn.
+
+    path: of the segment. what: that moves. one, other: how it is in two of them. prefix_tokens:
+    before it. behind_tokens: of what comes after it and is the same each time, so that it could be
+    read from the cache if what moves stood at the end; of a conversation also the turns that a
+    request shares with an earlier one.
+    """
+
+    path: str
+    what: Moving
+    one: str
+    other: str
+    prefix_tokens: int
+    behind_tokens: int
+
+
+def difference_of(prompts: Sequence[Prompt]) -> Difference | None:
+    """None where all are the same up to their first turn, or only one has anything there."""
+    fixed = [one.fixed for one in prompts]
+    if len(fixed) < 2 or not all(fixed):
+        return None
+    shortest = min(len(one) for one in fixed)
+    first = fixed[0]
+    before = 0
+    for at in range(shortest):
+        other = next((one for one in fixed if one[at].text != first[at].text), None)
+        if other is None:
+            before += len(first[at].text)
+            continue
+        return _at(fixed, at, other, before)
+    if any(len(one) != shortest for one in fixed):
+        longer = next(one for one in fixed if len(one) > shortest)
+        added = longer[shortest]
+        return Difference(added.path, _structure(fixed) or "text", "", _short(added.text),
+                          tokens_of(before), 0)  # fmt: skip
+    return None
+
+
+def _at(
+    fixed: list[tuple[Segment, ...]], at: int, other: tuple[Segment, ...], before: int
+) -> Difference:
+    one = fixed[0]
+    texts = [each[at].text for each in fixed]
+    begin = _common(texts)
+    end = _common([text[begin:][::-1] for text in texts])
+    what = _structure(fixed) if any(each[at].kind == "tool" for each in fixed) else None
+    shown = (_short(one[at].text), _short(other[at].text))
+    if what is None:
+        what, *shown_list = _classified(one[at].text, other[at].text, begin, end)
+        shown = (shown_list[0], shown_list[1])
+    behind = end
+    if what == "order of tools":
+        names = [sorted(seg.text for seg in each if seg.kind == "tool") for each in fixed]
+        behind = sum(map(len, names[0])) - before
+        behind += _same_after(fixed, sum(seg.kind == "tool" for seg in one))
+    else:
+        if what == "order of JSON keys":
+            behind = min(map(len, texts)) - begin
+        behind += _same_after(fixed, at + 1)
+    return Difference(
+        one[at].path, what, *shown, tokens_of(before + begin), tokens_of(max(0, behind))
+    )
+
+
+def shared_turns_tokens(prompts: Sequence[Prompt]) -> int:
+    """Of a request, on average: turns that an earlier one of the same conversation had too."""
+    earlier: dict[str, list[str]] = {}
+    shared = 0
+    for prompt in prompts:
+        turns = [one.text for one in prompt.segments if one.kind == "turn"]
+        before = earlier.get(turns[0], []) if turns else []
+        for one, other in zip(turns, before, strict=False):
+            if one != other:
+                break
+            shared += len(one)
+        if turns:
+            earlier[turns[0]] = turns
+    return tokens_of(shared // len(prompts)) if prompts else 0
+
+
+def _same_after(fixed: list[tuple[Segment, ...]], begin: int) -> int:
+    """Characters of the segments from there on that are the same in all."""
+    found = 0
+    for each in zip(*(one[begin:] for one in fixed), strict=False):
+        if all(segment.text == each[0].text for segment in each):
+            found += len(each[0].text)
+    return found
+
+
+def _structure(fixed: list[tuple[Segment, ...]]) -> Moving | None:
+    """What is wrong with tools as such; None where a text in one differs."""
+    tools = [[seg.text for seg in one if seg.kind == "tool"] for one in fixed]
+    if all(one == tools[0] for one in tools):
+        return None
+    if all(sorted(one) == sorted(tools[0]) for one in tools):
+        return "order of tools"
+    if all(
+        [_sorted(text) for text in one] == [_sorted(text) for text in tools[0]] for one in tools
+    ):
+        return "order of JSON keys"
+    return "tools" if any(len(one) != len(tools[0]) for one in tools) else None
+
+
+def _classified(one: str, other: str, begin: int, end: int) -> tuple[Moving, str, str]:
+    """What the texts differ in, and the piece of each that it is."""
+    if one.split() == other.split():
+        return "white space", _short(one[begin:]), _short(other[begin:])
+    for what, pattern in _KINDS:
+        first, second = _around(pattern, one, begin), _around(pattern, other, begin)
+        if first is not None and second is not None and first != second:
+            return what, first, second
+    pieces = _word(one, begin, end), _word(other, begin, end)
+    if all(_NUMBER.fullmatch(piece) for piece in pieces):
+        whole = all("." not in piece and "," not in piece for piece in pieces)
+        return ("counter" if whole else "number"), *pieces
+    left = _word_begin(one, begin)
+    if _NAMED.search(one[max(0, left - 60) : left]) or all("@" in piece for piece in pieces):
+        return "name", *pieces
+    return "text", *pieces
+
+
+def _around(pattern: re.Pattern[str], text: str, at: int) -> str | None:
+    """The match that holds a position, or ends right there."""
+    begin = max(0, at - _AROUND_CHARS)
+    for match in pattern.finditer(text, begin, at + 2 * _AROUND_CHARS):
+        if match.start() <= at <= match.end():
+            return match[0]
+    return None
+
+
+def _word(text: str, begin: int, end: int) -> str:
+    """From the first difference to the last, on both sides up to the end of a word."""
+    left, right = _word_begin(text, begin), max(begin, len(text) - end)
+    while right < len(text) and _WORD_CHARS.match(text[right]):
+        right += 1
+    return _short(text[left:right].strip(".,'+-"))
+
+
+def _word_begin(text: str, begin: int) -> int:
+    while begin > 0 and _WORD_CHARS.match(text[begin - 1]):
+        begin -= 1
+    return begin
+
+
+def _common(texts: Sequence[str]) -> int:
+    """How many characters all begin with."""
+    low, high = min(texts), max(texts)
+    each = enumerate(zip(low, high, strict=False))
+    return next((at for at, (one, other) in each if one != other), min(len(low), len(high)))
+
+
+def _sorted(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return text
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,1 @@
+"""Prompt templates of the file: versions, labels, and what a request makes of them."""

@@ -1,0 +1,1 @@
+"""Logged requests sent once more, to other models, and what came beside what came then."""

@@ -1,0 +1,108 @@
+"""A logged request sent once more: nothing of it changes but the model, and that it wants no
+stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import httpx2
+import msgspec
+
+from headrace.errors import HeadraceError, RequestError
+from headrace.gateway.request_log.record import LogRecord
+from headrace.protocol.json_object import JsonObject
+
+# An answer of a slow model without a stream takes minutes.
+_TIMEOUT_S = 600.0
+_NUSD_PER_USD = 1e9
+
+
+class ReplayError(HeadraceError):
+    """The request cannot be sent as it was, or the gateway cannot be reached."""
+
+
+class Sent(NamedTuple):
+    """What came of a request. body: as it was told. target: "" where the gateway names none.
+    cost_nusd: None where nobody knows it. total_ms: as it was heard here."""
+
+    status: int
+    body: bytes
+    target: str
+    cost_nusd: int | None
+    total_ms: float
+
+
+# path, body, session: what is sent; to a gateway that is running.
+Post = Callable[[str, bytes, str], Sent]
+# Replays are logged as well; by their session they are known, and not replayed with the rest.
+SESSION = "replay:"
+
+
+def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False) -> bytes:
+    """The body to send. Raises ReplayError where it is not kept, is not whole, or is not what was
+    sent (unless `even_if_redacted`)."""
+    request = record.request
+    if request is None:
+        why = record.without_bodies or "settings"
+        raise ReplayError(f"{record.id}: its body was not kept ({why})")
+    if request.cut:
+        raise ReplayError(
+            f"{record.id}: its body was cut after {len(request.text.encode()):,} of "
+            f"{request.bytes:,} bytes; raise request_log.max_body_bytes for those to come"
+        )
+    if request.redacted and not even_if_redacted:
+        raise ReplayError(
+            f"{record.id}: {request.redacted} values of its body were replaced before it was kept, "
+            "so that another model would be asked something else; --even-if-redacted sends it all "
+            "the same"
+        )
+    try:
+        body = JsonObject.read(request.text.encode())
+    except RequestError as error:
+        raise ReplayError(f"{record.id}: its body cannot be read: {error}") from error
+    changes: dict[str, bytes | None] = {"model": msgspec.json.encode(model), "stream": b"false"}
+    if "stream_options" in body:
+        changes["stream_options"] = None
+    return body.edited(changes)
+
+
+def poster(url: str, key: str | None) -> Post:
+    """url: of the gateway, without a path. The gateway's cache is not asked, and is told nothing.
+
+    The post raises ReplayError where the gateway cannot be reached.
+    """
+    headers = {"content-type": "application/json", "cache-control": "no-store"}
+    if key is not None:
+        headers["authorization"] = f"Bearer {key}"
+    base = url.rstrip("/").removesuffix("/v1")
+
+    def post(path: str, body: bytes, session: str) -> Sent:
+        began_s = time.perf_counter()
+        try:
+            told = httpx2.post(
+                base + path,
+                content=body,
+                headers={**headers, "x-session-id": session},
+                timeout=_TIMEOUT_S,
+            )
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise ReplayError(f"{base}: the gateway cannot be reached: {error}") from error
+        total_ms = (time.perf_counter() - began_s) * 1000
+        return Sent(
+            told.status_code,
+            told.content,
+            told.headers.get("x-headrace-target", ""),
+            _nusd(told.headers.get("x-headrace-cost-usd", "")),
+            total_ms,
+        )
+
+    return post
+
+
+def _nusd(usd: str) -> int | None:
+    try:
+        return round(float(usd) * _NUSD_PER_USD)
+    except ValueError:  # "unknown"
+        return None

@@ -1,0 +1,40 @@
+"""A finished request on its way to the log, before anything is looked at or replaced in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.gateway.request_log.record import WithoutBodies
+from headrace.gateway.serving.entry import Entry
+
+
+class Heard(NamedTuple):
+    """The body of an answer as the client got it. bytes: of all of it; cut: `pieces` are only its
+    beginning."""
+
+    pieces: Sequence[bytes]
+    bytes: int
+    cut: bool
+
+
+class Line(NamedTuple):
+    """entry: the ledger's. request, reply: None where bodies are not kept."""
+
+    entry: Entry
+    path: str
+    session: str
+    trace_id: str
+    without_bodies: WithoutBodies
+    request: bytes | None
+    reply: Heard | None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it keeps in memory, about."""
+        own = 2048
+        if self.request is not None:
+            own += len(self.request)
+        if self.reply is not None:
+            own += sum(map(len, self.reply.pieces))
+        return own

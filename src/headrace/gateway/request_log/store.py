@@ -1,0 +1,25 @@
+"""What the request log is to those who write to it and read from it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.gateway.request_log.line import Line
+from headrace.gateway.request_log.record import LogRecord
+from headrace.gateway.request_log.wanted import Page, Wanted
+
+
+class RequestLog(Protocol):
+    """Of one gateway; reads see what others write as well."""
+
+    def take(self, line: Line) -> None:
+        """Keep it. Never waits and never raises; from the event loop's thread only."""
+
+    async def newest(self, wanted: Wanted) -> Page:
+        """Raises RequestLogError while the store cannot be read."""
+
+    async def find(self, request_id: str) -> LogRecord | None:
+        """The newest with this id of a request, or the one with this `line`; with its bodies.
+
+        Raises RequestLogError while the store cannot be read.
+        """

@@ -1,0 +1,159 @@
+"""A request at the log: whether it is kept, with or without bodies, and what is kept in the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from headrace.errors import RequestError
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.request_log.line import Line
+from headrace.gateway.request_log.record import WithoutBodies
+from headrace.gateway.request_log.recording_sink import RecordingSink
+from headrace.gateway.request_log.store import RequestLog
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.serving.incoming import Incoming, Sink
+from headrace.gateway.settings.request_log import RequestLogSettings
+from headrace.gateway.telemetry.tracing import trace_headers
+
+# A token of a stream has some four characters and is told in some two hundred bytes.
+_STREAM_BYTES_PER_KEPT = 16
+_SESSION_HEADERS = ("x-session-id", "x-headrace-session", "helicone-session-id")
+_MOST_SESSION_CHARS = 256
+# What clients of others send to keep their words out of logs, and what it says then. Sources:
+# docs.helicone.ai "Omit Logs"; portkey.ai/docs "Do not track"; docs.litellm.ai "Redact messages".
+_LEAVES_BODIES_OUT = (
+    ("x-headrace-log", ("off", "false", "0", "no")),
+    ("helicone-omit-request", ("true",)),
+    ("helicone-omit-response", ("true",)),
+    ("x-portkey-debug", ("false",)),
+    ("x-litellm-enable-message-redaction", ("true",)),
+)
+_HASHES = 2**64
+
+
+class RequestLogging:
+    """Which requests are kept, as the settings say, and the log that they go to."""
+
+    def __init__(self, settings: RequestLogSettings, log: RequestLog) -> None:
+        self._settings = settings
+        self._log = log
+
+    def visit(self, incoming: Incoming, sink: Sink) -> LogVisit | None:
+        """None for one that is not kept."""
+        settings, caller = self._settings, incoming.caller
+        wanted = (
+            _matches(incoming.model, settings.models)
+            and is_of(caller, settings.keys, settings.teams)
+            and is_sampled(incoming.id, settings.sample)
+        )
+        if not wanted:
+            return None
+        without = without_bodies(settings, incoming)
+        return LogVisit(settings, self._log, incoming, sink, without)
+
+
+class LogVisit:
+    """sink: what is answered through, so that it is heard."""
+
+    def __init__(
+        self,
+        settings: RequestLogSettings,
+        log: RequestLog,
+        incoming: Incoming,
+        sink: Sink,
+        without: WithoutBodies,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._incoming = incoming
+        self._without = without
+        self._recording: RecordingSink | None = None
+        self.sink = sink
+        if not without:
+            # A whole answer is in memory as it is; it is cut when it was looked through.
+            most = _STREAM_BYTES_PER_KEPT * settings.max_body_bytes
+            self._recording = RecordingSink(sink, most if incoming.stream else _HASHES)
+            self.sink = self._recording
+
+    def asks(self, incoming: Incoming) -> None:
+        """What is asked in place of what came: guardrails took something out."""
+        self._incoming = incoming
+
+    def ended(self, entry: Entry) -> None:
+        """Give it to the log."""
+        incoming, recording, without = self._incoming, self._recording, self._without
+        if self._settings.bodies == "errors" and entry.outcome == "answered":
+            recording, without = None, without or "settings"
+        has_bodies = recording is not None
+        self._log.take(
+            Line(
+                entry=entry,
+                path=incoming.path,
+                session=_session(incoming),
+                trace_id=_trace_id(incoming.headers),
+                without_bodies=without,
+                request=incoming.body.body if has_bodies else None,
+                reply=None if recording is None else recording.heard,
+            )
+        )
+
+
+def is_of(
+    caller: Caller | None, keys: tuple[str, ...] | None, teams: tuple[str, ...] | None
+) -> bool:
+    """Whether it is one of the keys or the teams; of all where none are named."""
+    if keys is None and teams is None:
+        return True
+    if caller is None:
+        return False
+    return _matches(caller.key_id, keys or ()) or _matches(caller.team or "", teams or ())
+
+
+def is_sampled(request_id: str, sample: float) -> bool:
+    """By a hash of the id, the same in every process."""
+    if sample >= 1:
+        return True
+    digest = hashlib.blake2b(request_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < sample * _HASHES
+
+
+def without_bodies(settings: RequestLogSettings, incoming: Incoming) -> WithoutBodies:
+    """Why its bodies are not kept; "" where they are."""
+    caller = incoming.caller
+    if (caller is not None and caller.data_policy.zero_retention) or _wants_no_retention(incoming):
+        return "zero_retention"
+    if settings.bodies == "none":
+        return "settings"
+    for name, values in _LEAVES_BODIES_OUT:
+        if incoming.headers.get(name, "").strip().lower() in values:
+            return "client"
+    return ""
+
+
+def _wants_no_retention(incoming: Incoming) -> bool:
+    if "provider" not in incoming.body:
+        return False
+    try:
+        preferences = incoming.body.decoded("provider")
+    except RequestError:
+        return True  # nobody can say what it asks for
+    return isinstance(preferences, Mapping) and preferences.get("zdr") not in (None, False)
+
+
+def _matches(name: str, globs: tuple[str, ...]) -> bool:
+    return any(one in ("*", name) or fnmatchcase(name, one) for one in globs)
+
+
+def _session(incoming: Incoming) -> str:
+    for name in _SESSION_HEADERS:
+        if told := incoming.headers.get(name, ""):
+            return told[:_MOST_SESSION_CHARS]
+    return ""
+
+
+def _trace_id(headers: Mapping[str, str]) -> str:
+    """Of the client's trace."""
+    told = trace_headers(headers)
+    return told[0][1].split("-")[1] if told else ""

@@ -1,0 +1,1 @@
+"""Which model a request is hard enough for."""

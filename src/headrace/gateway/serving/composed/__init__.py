@@ -1,0 +1,1 @@
+"""Models made of other models: chosen by complexity, asked in turn, or drafted and finished."""

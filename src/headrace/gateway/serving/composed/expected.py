@@ -1,0 +1,239 @@
+"""What a model made of others may cost and how long it may take, path by path.
+
+From prices times expected tokens, from how long answers lasted and how many were accepted by the
+ledger, and where that does not say, from what the file states. Each figure says where it is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from headrace.gateway.ledger.stages import Stages
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.strategies import expected_nusd
+from headrace.gateway.serving.composed.inside import OWN_TOKENS
+from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
+from headrace.gateway.settings.complexity import ChooseSettings
+from headrace.gateway.settings.model import ModelSettings
+
+# Fewer answers than that tell little of a share.
+LEAST_ASKED = 20
+_ASSUMED_SHARE = 0.5
+# Of an answer nobody bounds, as the router's own estimate of prices.
+_OUTPUT_TOKENS = 500
+From = Literal["measured", "stated", "assumed"]
+
+
+class Path(msgspec.Struct, frozen=True, kw_only=True):
+    """One way it may go. share: how often, and share_from where that is from. cost_nusd, lasts_s:
+    None where a price or a time on it is not known."""
+
+    answered_by: str
+    asks: tuple[str, ...]
+    share: float
+    share_from: From
+    cost_nusd: float | None
+    lasts_s: float | None
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a request with these tokens. baseline_nusd: of `baseline` alone."""
+
+    input_tokens: int
+    output_tokens: int
+    paths: tuple[Path, ...]
+    cost_nusd: float | None
+    lasts_s: float | None
+    baseline: str
+    baseline_nusd: float | None
+    notes: tuple[str, ...]
+
+
+class _Step(NamedTuple):
+    name: str
+    cost_nusd: float | None
+    lasts_s: float | None
+
+    def then(self, other: _Step) -> _Step:
+        return _Step("", _sum(self.cost_nusd, other.cost_nusd), _sum(self.lasts_s, other.lasts_s))
+
+
+_NO_STEP = _Step("", 0.0, 0.0)
+
+
+class Estimator:
+    """lasted_s: the median time of a target's answers by the ledger, None where it has none. seen:
+    how the model did, None without a ledger."""
+
+    def __init__(
+        self,
+        router: Router,
+        ask: Ask,
+        lasted_s: Callable[[tuple[str, ...]], float | None],
+        seen: Stages | None,
+    ) -> None:
+        self._router = router
+        self._ask = ask
+        self._output = ask.most_output_tokens or _OUTPUT_TOKENS
+        self._lasted_s = lasted_s
+        self._seen = {} if seen is None else {one.model: one for one in seen.stages}
+        self._answered = 0 if seen is None else seen.answered
+        self._notes: list[str] = []
+
+    def of(self, model: ModelSettings) -> Expected:
+        """Of a model that is made of others."""
+        if model.choose is not None:
+            paths = self._of_choose(model.choose)
+        elif model.cascade is not None:
+            *first, last = model.cascade.stages
+            paths = self._of_stages(tuple(first), last, model.cascade.accept, beside=False)
+        else:
+            pipeline = model.pipeline
+            assert pipeline is not None
+            beside = pipeline.speculative
+            paths = self._of_stages((pipeline.draft,), pipeline.final, pipeline.decide, beside)
+        composed = model.choose or model.cascade or model.pipeline
+        assert composed is not None
+        baseline = composed.models[-1] if model.choose is not None else composed.models[0]
+        return Expected(
+            input_tokens=self._ask.input_tokens,
+            output_tokens=self._output,
+            paths=paths,
+            cost_nusd=_mean([(one.share, one.cost_nusd) for one in paths]),
+            lasts_s=_mean([(one.share, one.lasts_s) for one in paths]),
+            baseline=baseline,
+            baseline_nusd=self._step(baseline, is_timed=False).cost_nusd,
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def _of_choose(self, choose: ChooseSettings) -> tuple[Path, ...]:
+        before = _NO_STEP
+        if choose.model is not None:
+            tokens = OWN_TOKENS + self._ask.input_tokens
+            before = self._step(
+                choose.model.ask, tokens, choose.model.max_tokens, choose.model.expected_s
+            )
+        told = {name: one.told for name, one in self._seen.items()}
+        total = sum(told.get(name, 0) for name in choose.models)
+        measured = total >= LEAST_ASKED
+        if not measured:
+            self._notes.append("shares are assumed equal: the ledger has too few requests")
+        paths = []
+        for name in choose.models:
+            step = before.then(self._step(name))
+            share = told.get(name, 0) / total if measured else 1 / len(choose.models)
+            paths.append(
+                Path(
+                    answered_by=name,
+                    asks=(*((before.name,) if before.name else ()), name),
+                    share=share,
+                    share_from="measured" if measured else "assumed",
+                    cost_nusd=step.cost_nusd,
+                    lasts_s=step.lasts_s,
+                )
+            )
+        return tuple(paths)
+
+    def _of_stages(
+        self,
+        stages: tuple[StageSettings, ...],
+        last: StageSettings,
+        accept: AcceptSettings,
+        beside: bool,
+    ) -> tuple[Path, ...]:
+        paths: list[Path] = []
+        left, so_far, asks = 1.0, _NO_STEP, list[str]()
+        final = self._step(last.model, stated_s=last.expected_s)
+        for stage in stages:
+            so_far = so_far.then(self._step(stage.model, stated_s=stage.expected_s))
+            asks.append(stage.model)
+            if accept.by in ("judge", "verifier"):
+                judge = accept.judge.model or stage.model
+                tokens = self._ask.input_tokens + self._output + OWN_TOKENS
+                so_far = so_far.then(
+                    self._step(judge, tokens, accept.judge.max_tokens, accept.judge.expected_s)
+                )
+                asks.append(judge)
+            share, share_from = self._share(stage)
+            told = so_far
+            if beside:  # its prompt was read by then, and some of its answer written
+                cut = self._step(last.model, output_tokens=0, is_timed=False).cost_nusd
+                told = told._replace(cost_nusd=_sum(so_far.cost_nusd, cut))
+            paths.append(self._path(stage.model, asks, left * share, share_from, told))
+            left *= 1 - share
+        both = so_far.then(final)
+        if beside and so_far.lasts_s is not None and final.lasts_s is not None:
+            both = both._replace(lasts_s=max(so_far.lasts_s, final.lasts_s))
+        share_from = paths[-1].share_from
+        paths.append(self._path(last.model, [*asks, last.model], left, share_from, both))
+        return tuple(paths)
+
+    def _path(
+        self, model: str, asks: list[str], share: float, share_from: From, step: _Step
+    ) -> Path:
+        return Path(
+            answered_by=model,
+            asks=tuple(asks),
+            share=share,
+            share_from=share_from,
+            cost_nusd=step.cost_nusd,
+            lasts_s=step.lasts_s,
+        )
+
+    def _share(self, stage: StageSettings) -> tuple[float, From]:
+        seen = self._seen.get(stage.model)
+        if seen is not None and seen.asked >= LEAST_ASKED and seen.share is not None:
+            return seen.share, "measured"
+        if stage.accepted is not None:
+            return stage.accepted, "stated"
+        self._notes.append(
+            f"half of {stage.model}'s answers are assumed to be accepted: fewer than "
+            f"{LEAST_ASKED} are in the ledger and the file states no `accepted`"
+        )
+        return _ASSUMED_SHARE, "assumed"
+
+    def _step(
+        self,
+        name: str,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        stated_s: float | None = None,
+        *,
+        is_timed: bool = True,
+    ) -> _Step:
+        """A model that is asked: by the target that would be asked first."""
+        output = self._output if output_tokens is None else output_tokens
+        asked = self._ask._replace(
+            wanted=msgspec.structs.replace(self._ask.wanted, models=(name,)),
+            input_tokens=self._ask.input_tokens if input_tokens is None else input_tokens,
+            most_output_tokens=max(1, output),
+        )
+        candidates = self._router.decide(asked, 0.0).candidates
+        if not candidates:
+            self._notes.append(f"nobody would be asked for {name}")
+            return _Step(name, None, None)
+        price = expected_nusd(candidates[0].target, asked)
+        if price is None:
+            self._notes.append(f"the price of {candidates[0].target.name} is not known")
+        cost = None if price is None else float(price)
+        if not is_timed:
+            return _Step(name, cost, None)
+        lasts_s = self._lasted_s(tuple(one.target.name for one in candidates))
+        if lasts_s is None:
+            lasts_s = stated_s
+            told = "expected_s is taken" if stated_s is not None else "no `expected_s` is stated"
+            self._notes.append(f"the ledger has no answers of {name}: {told}")
+        return _Step(name, cost, lasts_s)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+def _mean(each: list[tuple[float, float | None]]) -> float | None:
+    known = [share * value for share, value in each if value is not None]
+    return sum(known) if len(known) == len(each) else None

@@ -1,0 +1,261 @@
+"""A model asked on the way of a request: a judge, a router, a stage whose answer may be told."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.router import Router
+from headrace.gateway.serving.after_failure import Tried
+from headrace.gateway.serving.aside import Aside
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.bill import cost_nusd
+from headrace.gateway.serving.composed.stage_prepared import StagePrepared
+from headrace.gateway.serving.dispatch import Dispatch
+from headrace.gateway.serving.entry import Purpose
+from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.tally import Tally
+from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.dialect import ClientSide, DamagedReplyError
+from headrace.protocol.neutral.part import Text
+from headrace.protocol.neutral.reply import ChatReply, Finish
+from headrace.protocol.neutral.usage import TokenUsage
+
+_S_PER_NS = 1e-9
+_CHAT_PATH = "/v1/chat/completions"
+# Instructions, and what surrounds a question: about how many tokens of ours a judge reads.
+OWN_TOKENS = 250
+
+
+class Answered(NamedTuple):
+    """A whole answer. usage_from, cost_nusd: as of an Aside."""
+
+    model: str
+    dispatch: Dispatch
+    opened: Opened
+    reply: ChatReply
+    usage: TokenUsage
+    usage_from: Literal["provider", "estimated"]
+    cost_nusd: int | None
+    finish: Finish | None
+    ended_ns: int
+
+    @property
+    def text(self) -> str:
+        """Of its first choice."""
+        return text_of(self.reply)
+
+
+@dataclass(kw_only=True, slots=True)
+class Inside:
+    """chat: the dialect that own questions are written in. asides: what was paid for besides the
+    answer that is told; tried: who failed. waited_ns: for providers.
+    last: asks who answers in any case."""
+
+    router: Router
+    chat: ClientSide
+    incoming: Incoming
+    ask: Ask
+    drop_unsupported: bool
+    most_reply_bytes: int
+    clock_ns: Callable[[], int]
+    source: random.Random
+    asides: list[Aside] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
+    waited_ns: int = 0
+    last: Dispatch | None = None
+
+    async def answer(
+        self,
+        model: str,
+        prepared: Prepared,
+        timeout_s: float | None,
+        *,
+        input_tokens: int,
+        is_ours: bool = False,
+    ) -> Answered:
+        """A whole answer of `model`.
+
+        It is on nobody's bill yet: give it to `aside`, or tell it. is_ours: the question is the
+        gateway's own; what of it a provider cannot be told is left out. Raises
+        NobodyAnsweredError, RequestError, DamagedReplyError and TimeoutError.
+        """
+        wanted = msgspec.structs.replace(self.ask.wanted, models=(model,))
+        ask = self.ask._replace(wanted=wanted, input_tokens=input_tokens)
+        began_ns = self.clock_ns()
+        decision = self.router.decide(ask, began_ns * _S_PER_NS)
+        route = self.router.route(model)
+        assert route is not None
+        dispatch = Dispatch(
+            router=self.router,
+            ask=ask,
+            prepared=prepared,
+            stream=False,
+            drop_unsupported=self.drop_unsupported or is_ours,
+            most_reply_bytes=self.most_reply_bytes,
+            clock_ns=self.clock_ns,
+            source=self.source,
+            tried=self.tried,
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                opened = await dispatch.open(decision, route)
+        finally:
+            self.waited_ns += self.clock_ns() - began_ns
+            dispatch.waited_ns = self.waited_ns
+        return self._answered(dispatch, opened, ask)
+
+    def _answered(self, dispatch: Dispatch, opened: Opened, ask: Ask) -> Answered:
+        target, ended_ns = opened.candidate.target, self.clock_ns()
+        now_s = ended_ns * _S_PER_NS
+        target.health.succeeded(now_s)
+        target.health.had_first_token((opened.first_ns - opened.sent_ns) * _S_PER_NS, now_s)
+        self.router.served(opened.candidate.model, ask, target, now_s)
+        try:
+            reply = opened.read()
+        except DamagedReplyError:
+            opened.reply.abort()
+            target.health.ended()
+            raise
+        tally = Tally(ask.input_tokens)
+        tally.take_reply(reply)
+        usage, usage_from = tally.usage
+        cost = cost_nusd(usage, target.price)
+        return Answered(
+            model=ask.wanted.models[0],
+            dispatch=dispatch,
+            opened=opened,
+            reply=reply,
+            usage=usage,
+            usage_from=usage_from,
+            cost_nusd=cost,
+            finish=tally.finish,
+            ended_ns=ended_ns,
+        )
+
+    def aside(self, answered: Answered, purpose: Purpose, error: str = "") -> None:
+        """It is paid for and told to nobody."""
+        opened = answered.opened
+        opened.reply.abort()  # the answer is whole and has left it
+        opened.candidate.target.health.ended()
+        self.asides.append(
+            Aside(
+                purpose=purpose,
+                model=answered.model,
+                target=opened.candidate.target,
+                usage=answered.usage,
+                usage_from=answered.usage_from,
+                cost_nusd=answered.cost_nusd,
+                sent_ns=opened.sent_ns,
+                first_ns=opened.first_ns,
+                ended_ns=answered.ended_ns,
+                finish=answered.finish,
+                error=error,
+            )
+        )
+
+    def goes_on(self, dispatch: Dispatch) -> None:
+        """Who answers in any case is asked by it; it goes on with what was tried before."""
+        dispatch.tried = self.tried
+        dispatch.waited_ns = self.waited_ns
+        self.last = dispatch
+
+    def cut(self, opened: Opened, model: str) -> None:
+        """An answer that has begun and that nobody wants any more."""
+        now_ns = self.clock_ns()
+        target = opened.candidate.target
+        opened.reply.abort()
+        target.health.ended()
+        target.health.did_not_count(now_ns * _S_PER_NS)
+        tally = Tally(self.ask.input_tokens)
+        if opened.body is not None:
+            tally.take_reply(opened.read())
+        for event in () if opened.body is not None else opened.events:
+            tally.take(event)
+        usage, usage_from = tally.usage
+        self.asides.append(
+            Aside(
+                purpose="stage",
+                model=model,
+                target=target,
+                usage=usage,
+                usage_from=usage_from,
+                cost_nusd=cost_nusd(usage, target.price),
+                sent_ns=opened.sent_ns,
+                first_ns=opened.first_ns,
+                ended_ns=now_ns,
+                outcome="answered" if opened.body is not None else "cut",
+                stream=opened.reader is not None,
+                finish=tally.finish,
+                error="another answer was accepted",
+            )
+        )
+
+    def cut_unanswered(self, dispatch: Dispatch, model: str) -> None:
+        """A request that was sent, and that nobody waits for: its prompt may be billed."""
+        if dispatch.asking is None:
+            return
+        candidate, sent_ns = dispatch.asking
+        usage = TokenUsage(input_tokens=self.ask.input_tokens)
+        self.asides.append(
+            Aside(
+                purpose="stage",
+                model=model,
+                target=candidate.target,
+                usage=usage,
+                usage_from="estimated",
+                cost_nusd=cost_nusd(usage, candidate.target.price),
+                sent_ns=sent_ns,
+                first_ns=None,
+                ended_ns=self.clock_ns(),
+                outcome="cut",
+                stream=dispatch.stream,
+                error="another answer was accepted",
+            )
+        )
+
+    async def question(
+        self,
+        model: str,
+        messages: Sequence[tuple[str, str]],
+        *,
+        max_tokens: int,
+        timeout_s: float,
+        purpose: Purpose,
+        logprobs: int = 0,
+    ) -> Answered:
+        """What a model says to a question of ours: (role, text) each; on the bill as `purpose`.
+
+        logprobs: how many alternatives are wanted, from providers that tell them. Raises as
+        `answer`.
+        """
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [{"role": role, "content": text} for role, text in messages],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+        }
+        raw = JsonObject.read(msgspec.json.encode(body))
+        incoming = dataclasses.replace(
+            self.incoming, side=self.chat, path=_CHAT_PATH, headers={}, body=raw, model=model,
+            stream=False,
+        )  # fmt: skip
+        prepared = StagePrepared(incoming, logprobs)
+        tokens = OWN_TOKENS + sum(len(text) for _, text in messages) // 3
+        answered = await self.answer(model, prepared, timeout_s, input_tokens=tokens, is_ours=True)
+        self.aside(answered, purpose)
+        return answered
+
+
+def text_of(reply: ChatReply) -> str:
+    """What the first choice says."""
+    parts = reply.choices[0].parts if reply.choices else ()
+    return "".join(part.text for part in parts if isinstance(part, Text))

@@ -1,0 +1,247 @@
+"""The way of a request for a model made of others: who is asked before the answer, and after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from headrace.gateway.accounts.caller import Demand
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.complexity.choice import Classifier
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.composed.accept import NO_ANSWER, verdict_of
+from headrace.gateway.serving.composed.heartbeat import Heartbeats
+from headrace.gateway.serving.composed.inside import Answered, Inside
+from headrace.gateway.serving.composed.logprobs import alternatives_wanted
+from headrace.gateway.serving.composed.note import draft_note, with_note
+from headrace.gateway.serving.composed.stage_prepared import StagePrepared, hidden
+from headrace.gateway.serving.dispatch import Dispatch
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.serving.incoming import Sink
+from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.reply_headers import PREFIX, REQUEST_ID, visible
+from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.collect import replayed
+
+
+class Most(NamedTuple):
+    """What may be taken besides the answer that is told. cost_nusd: None where nobody knows."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nusd: int | None = 0
+
+    def __add__(self, other: object) -> Most:
+        """Both."""
+        assert isinstance(other, Most)
+        known = self.cost_nusd is not None and other.cost_nusd is not None
+        return Most(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            (self.cost_nusd or 0) + (other.cost_nusd or 0) if known else None,
+        )
+
+
+NOTHING = Most()
+
+
+class Find(Protocol):
+    """Asks targets as for any request."""
+
+    def __call__(self, ask: Ask, prepared: Prepared | None) -> Awaitable[tuple[Opened, Dispatch]]:
+        """prepared: None for the client's own. Raises as `Dispatch.open`."""
+
+
+@dataclass(slots=True)
+class Way:
+    """asked: by the client; ask: by whom it is answered in the end. told: what was decided, for a
+    header. heartbeat_s: how often a stream that waits is told so, None where nothing is held back.
+    """
+
+    asked: Ask
+    ask: Ask
+    inside: Inside
+    told: list[str] = field(default_factory=list)
+    besides: Most = NOTHING
+    heartbeat_s: float | None = None
+
+    def demand(self, last: Demand) -> Demand:
+        """What is held back for all of it, where `last` is for the answer alone."""
+        cost = None
+        if last.most_cost_nusd is not None and self.besides.cost_nusd is not None:
+            cost = last.most_cost_nusd + self.besides.cost_nusd
+        return msgspec.structs.replace(
+            last,
+            model=self.asked.wanted.models[0],
+            input_tokens=last.input_tokens + self.besides.input_tokens,
+            most_output_tokens=last.most_output_tokens + self.besides.output_tokens,
+            most_cost_nusd=cost,
+        )
+
+    async def open(self, find: Find) -> tuple[Opened, Dispatch]:
+        """The answer that is told, and who found it. Raises as `Dispatch.open`."""
+        return await find(self.ask, None)
+
+    async def answer(self, find: Find, sink: Sink) -> tuple[Opened, Dispatch]:
+        """As `open`, with heartbeats on a sink that has them."""
+        if not isinstance(sink, Heartbeats):
+            return await self.open(find)
+        async with sink:
+            return await self.open(find)
+
+    def heartbeats(self, sink: Sink, prepared: Prepared) -> Sink:
+        """The sink of a stream that may have to wait."""
+        incoming = self.inside.incoming
+        if self.heartbeat_s is None or not incoming.stream:
+            return sink
+        head = [
+            ("content-type", incoming.side.stream_type()),
+            ("cache-control", "no-cache"),
+            ("x-accel-buffering", "no"),
+            (REQUEST_ID, incoming.id),
+        ]
+        beat = incoming.side.stream_writer(prepared.stub).keep_alive()
+        return Heartbeats(sink, head, beat, self.heartbeat_s)
+
+    def entry(self, entry: Entry, opened: Opened | None) -> Entry:
+        """The ledger's line with the model that answered, where it is on no side of a test."""
+        if opened is None or entry.variant:
+            return entry
+        return msgspec.structs.replace(entry, variant=opened.candidate.model)
+
+    def headers(self) -> list[tuple[str, str]]:
+        """What was decided, for the client."""
+        return [(PREFIX + "route", visible("; ".join(self.told)))] if self.told else []
+
+
+@dataclass(slots=True)
+class RoutedWay(Way):
+    """A router model is asked first. route: asks it, and gives the way it names."""
+
+    route: Callable[[], Awaitable[Way]] | None = None
+
+    async def open(self, find: Find) -> tuple[Opened, Dispatch]:
+        """See Way."""
+        assert self.route is not None
+        found = await self.route()
+        self.told += found.told
+        found.told = self.told
+        self.ask = found.ask
+        return await found.open(find)
+
+
+@dataclass(slots=True)
+class StagedWay(Way):
+    """Stages are asked before the one that is asked in any case. call: the request; number: of
+    stages, the last included."""
+
+    stages: tuple[StageSettings, ...] = ()
+    accept: AcceptSettings | None = None
+    call: ChatCall | None = None
+    classifier: Classifier | None = None
+    gives_draft: bool = False
+    speculative: bool = False
+
+    async def open(self, find: Find) -> tuple[Opened, Dispatch]:
+        """See Way."""
+        if self.speculative:
+            return await self._beside(find)
+        prepared: Prepared | None = None
+        for stage in self.stages:
+            answered, accepted = await self._stage(stage)
+            if answered is None:
+                continue
+            if accepted:
+                return self._told(answered), answered.dispatch
+            self.inside.aside(answered, "stage", self.told[-1])
+            if self.gives_draft and answered.text:
+                noted = with_note(self.inside.incoming, draft_note(answered.text))
+                prepared = Prepared(noted)
+        return await find(self.ask, prepared)
+
+    async def _beside(self, find: Find) -> tuple[Opened, Dispatch]:
+        """The last one is asked at once; a draft that is accepted ends it."""
+        last = asyncio.ensure_future(find(self.ask, None))
+        accepted: Answered | None = None
+        told = False
+        try:
+            for stage in self.stages:
+                answered, is_good = await self._stage(stage)
+                if answered is not None and is_good:
+                    accepted = answered
+                    break
+                if answered is not None:
+                    self.inside.aside(answered, "stage", self.told[-1])
+            if accepted is None:
+                found = await asyncio.shield(last)
+                told = True
+                return found
+            await self._cut(last)
+            told = True
+            return self._told(accepted), accepted.dispatch
+        finally:
+            if not told:
+                await self._cut(last)
+                if accepted is not None:
+                    self.inside.aside(accepted, "stage", "nobody waited for it")
+
+    async def _cut(self, last: asyncio.Future[tuple[Opened, Dispatch]]) -> None:
+        model = self.ask.wanted.models[0]
+        was_running = not last.done()
+        last.cancel()
+        try:
+            opened, _ = await last
+        except asyncio.CancelledError:
+            if was_running and self.inside.last is not None:
+                self.inside.cut_unanswered(self.inside.last, model)
+        except Exception as error:  # it failed, and is not wanted any more
+            _ = error
+        else:
+            self.inside.cut(opened, model)
+
+    async def _stage(self, stage: StageSettings) -> tuple[Answered | None, bool]:
+        accept, call = self.accept, self.call
+        assert accept is not None
+        assert call is not None
+        wanted = alternatives_wanted(accept.logprobs) if accept.by == "logprobs" else 0
+        prepared = StagePrepared(self.inside.incoming, wanted)
+        try:
+            answered = await self.inside.answer(
+                stage.model, prepared, stage.timeout_s, input_tokens=self.ask.input_tokens
+            )
+        except TimeoutError:
+            self.told.append(f"{stage.model}: no answer in {stage.timeout_s:g} s")
+            return None, False
+        except NO_ANSWER:
+            self.told.append(f"{stage.model}: no answer")
+            return None, False
+        try:
+            verdict = await verdict_of(answered, call, self.inside, accept, self.classifier)
+        except BaseException:  # the client has gone, or the time for all of it is over
+            self.inside.aside(answered, "stage", "nobody waited for it")
+            raise
+        self.told.append(f"{stage.model}: {verdict.said}")
+        return answered, verdict.accepted
+
+    def _told(self, answered: Answered) -> Opened:
+        """As the client is told it: without what it did not ask for, as a stream if it wants."""
+        opened, incoming = answered.opened, self.inside.incoming
+        accept = self.accept
+        assert accept is not None
+        if accept.by == "logprobs" and hidden(self.call, 1):
+            bare = msgspec.structs.replace(
+                answered.reply,
+                choices=tuple(
+                    msgspec.structs.replace(one, logprobs=None) for one in answered.reply.choices
+                ),
+            )
+            opened.answer, opened.glance = bare, None
+            opened.ready = opened.ready._replace(passed_on=False)
+        if incoming.stream:
+            opened.events = list(replayed(opened.read()))
+        return opened

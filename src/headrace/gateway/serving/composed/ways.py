@@ -1,0 +1,273 @@
+"""Which way a request goes that asks for a model made of others."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.complexity.choice import Choice, Classifier, choice_of
+from headrace.gateway.routing.complexity.view import View, view_of
+from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.side_effects import acts_at_provider
+from headrace.gateway.routing.sticky import Sticky
+from headrace.gateway.serving.aside import Aside
+from headrace.gateway.serving.bill import most_nusd
+from headrace.gateway.serving.composed.choosing import routed
+from headrace.gateway.serving.composed.inside import OWN_TOKENS, Inside
+from headrace.gateway.serving.composed.way import NOTHING, Most, RoutedWay, StagedWay, Way
+from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
+from headrace.gateway.settings.complexity import MOST_ROUTER_CHARS, ChooseSettings
+from headrace.gateway.settings.model import ModelSettings
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import ClientSide
+
+_S_PER_NS = 1e-9
+# Where the client does not say: as what is held for any answer.
+_OUTPUT_TOKENS = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ways:
+    """models: those of the file that are made of others. chosen: what a conversation was given.
+    classifier: None where no model of the file uses it."""
+
+    models: Mapping[str, ModelSettings]
+    aliases: Mapping[str, str]
+    router: Router
+    chat: ClientSide
+    chosen: Sticky
+    drop_unsupported: bool
+    most_reply_bytes: int
+    clock_ns: Callable[[], int]
+    source: random.Random
+    classifier: Classifier | None = None
+
+    def model(self, name: str) -> ModelSettings | None:
+        """None for one that has targets, or that nobody has."""
+        return self.models.get(self.aliases.get(name, name))
+
+    def way(
+        self, ask: Ask, prepared: Prepared, incoming: Incoming, asides: list[Aside]
+    ) -> Way | None:
+        """None where the model asked for is not made of others. Asks nobody. asides: where goes
+        what is paid for besides the answer."""
+        name = ask.wanted.models[0]
+        if self.model(name) is None:
+            return None
+        inside = Inside(
+            router=self.router,
+            chat=self.chat,
+            incoming=incoming,
+            ask=ask,
+            drop_unsupported=self.drop_unsupported,
+            most_reply_bytes=self.most_reply_bytes,
+            clock_ns=self.clock_ns,
+            source=self.source,
+            asides=asides,
+        )
+        try:
+            call = prepared.call
+        except RequestError:
+            # A provider that is passed the body may read it; nothing can be told by it here.
+            call = None
+        return self._of(name, ask, inside, call, None if call is None else view_of(call), [])
+
+    def _of(
+        self,
+        name: str,
+        asked: Ask,
+        inside: Inside,
+        call: ChatCall | None,
+        view: View | None,
+        told: list[str],
+    ) -> Way:
+        model = self.model(name)
+        if model is None:
+            return Way(asked, self._for(name, asked), inside, told)
+        if model.choose is not None:
+            return self._choosing(name, model.choose, asked, inside, call, view, told)
+        stages: tuple[StageSettings, ...] = ()
+        if model.cascade is not None:
+            *first, last = model.cascade.stages
+            stages, accept, beat_s = tuple(first), model.cascade.accept, model.cascade.heartbeat_s
+        else:
+            pipeline = model.pipeline
+            assert pipeline is not None
+            stages, last = (pipeline.draft,), pipeline.final
+            accept, beat_s = pipeline.decide, pipeline.heartbeat_s
+        ask = self._for(last.model, asked, model.fallbacks)
+        if call is None:
+            return Way(asked, ask, inside, [*told, f"{last.model}: the request cannot be read"])
+        if acts_at_provider(inside.incoming.body):
+            return Way(asked, ask, inside, [*told, f"{last.model}: it must not be done twice"])
+        return StagedWay(
+            asked=asked,
+            ask=ask,
+            inside=inside,
+            told=told,
+            besides=self._of_stages(stages, accept, ask),
+            heartbeat_s=beat_s,
+            stages=stages,
+            accept=accept,
+            call=call,
+            classifier=self.classifier,
+            gives_draft=model.pipeline is not None and model.pipeline.give.draft,
+            speculative=model.pipeline is not None and model.pipeline.speculative,
+        )
+
+    def _choosing(
+        self,
+        name: str,
+        choose: ChooseSettings,
+        asked: Ask,
+        inside: Inside,
+        call: ChatCall | None,
+        view: View | None,
+        told: list[str],
+    ) -> Way:
+        if view is None or call is None:
+            told = [*told, "the request cannot be read"]
+            return self._of(choose.otherwise, asked, inside, call, view, told)
+        found = choice_of(choose, view, self.classifier)
+        key = None
+        if not choose.per_turn:
+            conversation = _conversation(asked, inside.incoming, call)
+            key = conversation.now
+            kept = self._kept(name, conversation)
+            if kept in choose.models and (found is None or found.is_default):
+                found = Choice(kept, "as before in this conversation")
+        if found is not None:
+            self._keep(name, key, found)
+            return self._of(found.model, asked, inside, call, view, [*told, found.said])
+
+        async def route() -> Way:
+            chosen = await routed(choose, view, inside)
+            self._keep(name, key, chosen)
+            return self._of(chosen.model, asked, inside, call, view, [chosen.said])
+
+        inner = [self._most_besides(one, asked) for one in choose.models]
+        return RoutedWay(
+            asked=asked,
+            ask=asked,
+            inside=inside,
+            told=told,
+            besides=self._of_router(choose, asked) + _dearest(inner),
+            heartbeat_s=self._heartbeat_s(choose),
+            route=route,
+        )
+
+    def _heartbeat_s(self, choose: ChooseSettings) -> float | None:
+        """The shortest of models that hold an answer back; None where none may be chosen."""
+        inner = [model for one in choose.models if (model := self.model(one)) is not None]
+        staged = [one.cascade or one.pipeline for one in inner]
+        return min((one.heartbeat_s for one in staged if one is not None), default=None)
+
+    def _kept(self, name: str, conversation: _Conversation) -> str:
+        now_s = self.clock_ns() * _S_PER_NS
+        each = (self.chosen.target(name, one, now_s) for one in conversation.before)
+        return next((one for one in each if one is not None), "")
+
+    def _keep(self, name: str, key: str | None, choice: Choice) -> None:
+        # What nothing spoke for is no decision: the next turn may have one.
+        if key is not None and not choice.is_default:
+            self.chosen.had(name, key, choice.model, self.clock_ns() * _S_PER_NS)
+
+    def _for(self, name: str, asked: Ask, fallbacks: tuple[str, ...] = ()) -> Ask:
+        """The request, for `name` and then as the client and the file say."""
+        route = self.router.route(name)
+        own = () if route is None else route.fallbacks
+        first = self.router.route(asked.wanted.models[0])
+        more = () if first is None else first.fallbacks
+        models = dict.fromkeys((name, *own, *asked.wanted.models[1:], *fallbacks, *more))
+        return asked._replace(wanted=msgspec.structs.replace(asked.wanted, models=tuple(models)))
+
+    def _most_besides(self, name: str, ask: Ask) -> Most:
+        """What `name` may take besides its answer."""
+        model = self.model(name)
+        if model is None:
+            return NOTHING
+        if model.choose is not None:
+            inner = _dearest([self._most_besides(one, ask) for one in model.choose.models])
+            return inner + self._of_router(model.choose, ask)
+        if model.cascade is not None:
+            return self._of_stages(model.cascade.stages[:-1], model.cascade.accept, ask)
+        assert model.pipeline is not None
+        return self._of_stages((model.pipeline.draft,), model.pipeline.decide, ask)
+
+    def _of_stages(
+        self, stages: tuple[StageSettings, ...], accept: AcceptSettings, ask: Ask
+    ) -> Most:
+        output = ask.most_output_tokens or _OUTPUT_TOKENS
+        total = NOTHING
+        for stage in stages:
+            total += self._most(stage.model, ask, ask.input_tokens, output)
+            if accept.by in ("judge", "verifier"):
+                judge = accept.judge
+                tokens = ask.input_tokens + output + OWN_TOKENS
+                total += self._most(judge.model or stage.model, ask, tokens, judge.max_tokens)
+        return total
+
+    def _of_router(self, choose: ChooseSettings, ask: Ask) -> Most:
+        if choose.model is None:
+            return NOTHING
+        tokens = OWN_TOKENS + MOST_ROUTER_CHARS
+        return self._most(choose.model.ask, ask, tokens, choose.model.max_tokens)
+
+    def _most(self, name: str, ask: Ask, input_tokens: int, output_tokens: int) -> Most:
+        wanted = msgspec.structs.replace(ask.wanted, models=(name,))
+        decision = self.router.decide(ask._replace(wanted=wanted), self.clock_ns() * _S_PER_NS)
+        costs = [
+            most_nusd(one.target.price, input_tokens, output_tokens) for one in decision.candidates
+        ]
+        known = [one for one in costs if one is not None]
+        cost = max(known, default=0) if len(known) == len(costs) else None
+        return Most(input_tokens, output_tokens, cost)
+
+
+def _dearest(each: list[Most]) -> Most:
+    """What covers any one of them."""
+    costs = [one.cost_nusd for one in each]
+    known = [one for one in costs if one is not None]
+    return Most(
+        max((one.input_tokens for one in each), default=0),
+        max((one.output_tokens for one in each), default=0),
+        max(known, default=0) if len(known) == len(costs) else None,
+    )
+
+
+class _Conversation(NamedTuple):
+    """before: what its last turn was kept under; now: what this one is."""
+
+    before: tuple[str, ...]
+    now: str
+
+
+def _conversation(ask: Ask, incoming: Incoming, call: ChatCall) -> _Conversation:
+    """By its session; without one by all that was said, so that only a conversation that goes on
+    from the same turn is the same. Of the same key."""
+    owner = "" if incoming.caller is None else incoming.caller.key_id
+    if ask.session is not None:
+        name = f"{owner}\n{ask.session}"
+        return _Conversation((name,), name)
+    digest = hashlib.blake2b(owner.encode(), digest_size=12)
+    for text in call.instructions:
+        digest.update(text.text.encode(errors="replace"))
+    turns: list[str] = []
+    for message in call.messages:
+        digest.update(f"\n{message.role}\n".encode())
+        for part in message.parts:
+            said = getattr(part, "text", "") or getattr(part, "arguments", "")
+            digest.update(said.encode(errors="replace"))
+        if message.role == "user":
+            turns.append(digest.hexdigest())
+    now = digest.hexdigest()
+    return _Conversation((now, *turns[-2:-1]), now)

@@ -1,0 +1,132 @@
+"""The tokens of a prompt, counted by the target that would answer it, or estimated.
+
+Nothing is billed and no line of the ledger is written; limits on requests count it. Who cannot
+count, fails or takes long is not waited for: an estimate is an answer too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.gateway.access import check_models
+from headrace.gateway.accounts.caller import Actual, Caller, Demand
+from headrace.gateway.accounts.terms import DataPolicy
+from headrace.gateway.routing.ask import ask_of, estimated_tokens
+from headrace.gateway.serving.prepared import without_ours
+from headrace.gateway.serving.serve import Serving
+from headrace.gateway.targets.auth import Outgoing
+from headrace.gateway.targets.counting import Counting
+from headrace.gateway.targets.target import Target
+from headrace.gateway.upstream.errors import UpstreamError
+from headrace.gateway.upstream.limits import Timeouts
+from headrace.gateway.upstream.request import request_bytes
+from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import DamagedReplyError
+
+logger = logging.getLogger(__name__)
+
+_S_PER_NS = 1e-9
+# Clients count before each turn: an estimate now is better than a count later.
+_MOST_S = 3.0
+_TIMEOUTS = Timeouts(1.5, _MOST_S, _MOST_S)
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CountAsked:
+    """A request to count. dialect: of the client. call: the body in neutral form, without the
+    words to the gateway. headers: of the client's, those that go on where its body does."""
+
+    dialect: str
+    model: str
+    body: JsonObject
+    call: Callable[[bytes], ChatCall]
+    headers: Headers
+    caller: Caller | None
+
+
+class TokenCount(NamedTuple):
+    """target: who counted, None for an estimate."""
+
+    tokens: int
+    target: Target | None
+
+
+async def count(serving: Serving, asked: CountAsked) -> TokenCount:
+    """Raises RequestError and AccountsError."""
+    ask = ask_of(asked.body, asked.model)
+    policy = DataPolicy() if asked.caller is None else asked.caller.data_policy
+    ask = ask._replace(
+        regions=policy.regions,
+        no_retention=policy.zero_retention,
+        keeps_no_data=policy.data_collection == "deny",
+    )
+    check_models(asked.caller, ask.wanted.models)
+    call = asked.call(without_ours(asked.body))
+    decision = serving.router.decide(ask, serving.clock_ns() * _S_PER_NS)
+    await _note(serving, asked.caller, ask.wanted.models[0])
+    target = decision.candidates[0].target if decision.candidates else None
+    if target is not None and target.provider.counting is not None:
+        try:
+            async with asyncio.timeout(_MOST_S):
+                return TokenCount(await _ask(serving, asked, call, target), target)
+        except (UpstreamError, DamagedReplyError, RequestError, TimeoutError) as error:
+            logger.info("%s did not count: %s", target.name, error or "it took too long")
+    return TokenCount(estimated_tokens(call), None)
+
+
+async def _note(serving: Serving, caller: Caller | None, model: str) -> None:
+    """It counts as a request, and as nothing else."""
+    if serving.accounts is None or caller is None:
+        return
+    rates = tuple(one for one in caller.meters if one.limit_name == "rpm")
+    demand = Demand(model=model, most_cost_nusd=0)
+    held = await serving.accounts.reserve(msgspec.structs.replace(caller, meters=rates), demand)
+    await held.settle(Actual(cost_nusd=0))
+
+
+async def _ask(serving: Serving, asked: CountAsked, call: ChatCall, target: Target) -> int:
+    provider, counting = target.provider, target.provider.counting
+    assert counting is not None
+    credential = provider.auth.pick(serving.clock_ns() * _S_PER_NS)
+    if credential is None:
+        raise UpstreamError("busy", f"all keys of {provider.name} rest", unsent=True)
+    path, headers, body = _written(asked, call, counting, target.model)
+    base = provider.base
+    path = base.path.removesuffix("/v1") + path if counting.at_root else base.joined(path)
+    headers = (*headers, *provider.headers)
+    headers += await credential.headers(
+        Outgoing("POST", base.origin.host_header, path, headers, body)
+    )
+    reply = await provider.pool.send(
+        request_bytes("POST", base.origin, path, headers, body), _TIMEOUTS
+    )
+    try:
+        told = await reply.body(serving.most_reply_bytes)
+    finally:
+        reply.abort()
+    if reply.status != 200:
+        raise DamagedReplyError(f"status {reply.status}")
+    if call.tools and "tools" in reply.headers.get("x-ignored-params", ""):
+        raise DamagedReplyError("tools were left out of the count")
+    return counting.counter.read_token_count(told)
+
+
+def _written(
+    asked: CountAsked, call: ChatCall, counting: Counting, model: str
+) -> tuple[str, Headers, bytes]:
+    path = counting.passes.get(asked.dialect)
+    if path is not None:
+        headers = (("content-type", "application/json"), *asked.headers)
+        return path, headers, without_ours(asked.body, model)
+    written = counting.counter.write_count(call, model)
+    return written.path, tuple(written.headers.items()), written.body

@@ -1,0 +1,68 @@
+"""Questions of the semantic cache, embedded as clients' texts are: routed, timed out and billed.
+
+It goes on the account of who asks: budgets and limits on tokens hold, and the ledger has a line of
+it. Limits on requests do not count it, and the key need not be allowed the embedding model: it was
+the gateway that asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.errors import AccountsError
+from headrace.gateway.cache.semantic.arithmetic import normalised
+from headrace.gateway.cache.semantic.cache import Embedded, EmbedderFailedError
+from headrace.gateway.serving.dispatch import NobodyAnsweredError
+from headrace.gateway.serving.embed import embed, embeddings_of
+from headrace.gateway.serving.embedding_asked import Asked
+from headrace.gateway.serving.serve import Serving
+from headrace.protocol.neutral.embedding import EmbeddingCall
+
+_DIALECT = "openai-chat"
+# Of a text that the model does not take; others it takes.
+_REFUSED = (400, 413, 422)
+_OF_REQUESTS = ("rpm", "concurrency")
+
+
+class QuestionEmbedder:
+    """An Embedder. serving: of the gateway whose cache it is. model: as a client would name it."""
+
+    def __init__(self, serving: Callable[[], Serving], model: str) -> None:
+        self._serving = serving
+        self._model = model
+
+    async def __call__(self, text: str, caller: Caller | None, request_id: str) -> Embedded:
+        """See Embedder."""
+        serving = self._serving()
+        asked = Asked(
+            id=f"{request_id}/question",
+            parent=request_id,
+            purpose="cache",
+            dialect=_DIALECT,
+            call=EmbeddingCall(dialect=_DIALECT, model=self._model, inputs=(text,)),
+            caller=None if caller is None else _for_embedding(caller),
+            received_ns=serving.clock_ns(),
+        )
+        try:
+            found = await embed(serving, asked, embeddings_of)
+        except AccountsError as error:
+            raise EmbedderFailedError(str(error), is_callers=True) from error
+        except RequestError as error:  # nobody who may see this caller's data, or nobody at all
+            raise EmbedderFailedError(str(error), is_callers=True) from error
+        except NobodyAnsweredError as error:
+            refused = error.status in _REFUSED
+            raise EmbedderFailedError(str(error), is_callers=refused) from error
+        vector = normalised(found.reply.vectors[0]) if len(found.reply.vectors) == 1 else None
+        if vector is None:
+            told = f"{found.target.name} gave no vector for a text"
+            raise EmbedderFailedError(told, is_callers=False)
+        return Embedded(vector, found.target.name)
+
+
+def _for_embedding(caller: Caller) -> Caller:
+    meters = tuple(one for one in caller.meters if one.limit_name not in _OF_REQUESTS)
+    return msgspec.structs.replace(caller, allowed_models=(), meters=meters)

@@ -1,0 +1,61 @@
+"""A request for embeddings, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from headrace.errors import RequestError
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.serving.entry import Purpose
+from headrace.gateway.targets.target import Target
+from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
+from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.dialect import Headers
+from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
+
+
+class EmbeddingClient(Protocol):
+    """How clients of a dialect ask for embeddings."""
+
+    @property
+    def name(self) -> str:
+        """Of the dialect."""
+
+    def read_embedding_call(self, body: bytes, path: str, headers: Headers) -> EmbeddingCall:
+        """Raises RequestError naming the field at fault."""
+
+    def write_embedding_reply(self, reply: EmbeddingReply, call: EmbeddingCall) -> bytes:
+        """The body of a 200."""
+
+
+class Embedded(NamedTuple):
+    """An answer, and who gave it after how many attempts. body: of a provider of the client's
+    dialect, to be passed on; the reply has usage alone then. None where it is to be written."""
+
+    reply: EmbeddingReply
+    target: Target
+    model: str
+    attempts: int
+    cost_nusd: int | None
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A request for embeddings. received_ns: of the monotonic clock. body: as the client sent it,
+    for providers of its dialect; None if there is none. purpose, parent: as in the ledger, of what
+    the gateway itself wants embedded. guardrails: what they did; refusal: why they want no
+    answer."""
+
+    id: str
+    dialect: str
+    call: EmbeddingCall
+    caller: Caller | None
+    received_ns: int
+    body: JsonObject | None = None
+    trace: RequestTrace = UNTRACED
+    purpose: Purpose = ""
+    parent: str = ""
+    guardrails: tuple[str, ...] = ()
+    refusal: RequestError | None = None

@@ -1,0 +1,238 @@
+"""One answer of several targets: who is slow is not waited for alone.
+
+The first target with content wins. The others are cut at once, and nothing is held against them:
+that they were slower than another says nothing of their health.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
+
+from headrace.errors import RequestError
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.routing.hedging import Hedging
+from headrace.gateway.serving.after_failure import class_of
+from headrace.gateway.serving.aside import Aside
+from headrace.gateway.serving.attempt import AttemptFailedError, Opened
+from headrace.gateway.serving.bill import cost_nusd
+from headrace.gateway.serving.tally import Tally
+
+_S_PER_NS = 1e-9
+
+
+class Sent:
+    """When a request's bytes left for a provider: from then on its prompt may be billed."""
+
+    __slots__ = ("_clock_ns", "at_ns")
+
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self._clock_ns = clock_ns
+        self.at_ns: int | None = None
+
+    def mark(self) -> None:
+        """They leave now."""
+        self.at_ns = self._clock_ns()
+
+
+class Runner(NamedTuple):
+    """A target that was asked. `task` gives None where it cannot honour the request."""
+
+    candidate: Candidate
+    sent: Sent
+    task: asyncio.Task[Opened | None]
+
+
+class Race(NamedTuple):
+    """opened: None if nobody answered. failures: of those that did not, in their order.
+    left_out: how many could not honour the request. asides: of those that were cut."""
+
+    opened: Opened | None
+    failures: list[tuple[Candidate, AttemptFailedError]]
+    asides: list[Aside]
+    hedges: int
+    hedge_won: bool
+
+
+async def race(
+    first: Candidate,
+    another: Callable[[list[Candidate]], Candidate | None],
+    ask: Callable[[Candidate, Sent], Coroutine[Any, Any, Opened | None]],
+    hedging: Hedging,
+    *,
+    input_tokens: int,
+    stream: bool,
+    clock_ns: Callable[[], int],
+    on_asides: Callable[[list[Aside]], None],
+) -> Race:
+    """another: the next target that may be asked besides those, None if there is none.
+
+    on_asides is called in any case, also where this is cancelled; nothing runs on after it.
+    Raises what `ask` raises but for AttemptFailedError.
+    """
+    runners: list[Runner] = []
+
+    def start(candidate: Candidate) -> None:
+        sent = Sent(clock_ns)
+        made = besides(candidate, sent) if runners else ask(candidate, sent)
+        runners.append(Runner(candidate, sent, asyncio.ensure_future(made)))
+
+    async def besides(candidate: Candidate, sent: Sent) -> Opened | None:
+        try:
+            return await ask(candidate, sent)
+        except RequestError:  # it cannot be told to this one, and the first may answer yet
+            return None
+
+    after_s = hedging.after_s(stream=stream)
+    winner: Runner | None = None
+    start(first)
+    try:
+        while winner is None:
+            running = {one.task for one in runners if not one.task.done()}
+            if not running or _ends_it(runners[0]):
+                break
+            may_more = after_s is not None and len(runners) <= hedging.most
+            done, _ = await asyncio.wait(
+                running,
+                timeout=after_s if may_more else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not done:
+                after_s = after_s if _hedge(runners, another, hedging, clock_ns, start) else None
+            winner = next((one for one in runners if _answer(one) is not None), None)
+    finally:
+        is_cancelled = await _end(one.task for one in runners if one is not winner)
+        if is_cancelled:  # while those that lost were ended: the client has gone, too
+            winner = None
+        asides = _lost(runners, winner, hedging, input_tokens, stream, clock_ns)
+        on_asides(asides)
+        if is_cancelled:
+            raise asyncio.CancelledError
+    failures = [(one.candidate, error) for one in runners if (error := _failure(one)) is not None]
+    hedge_won = winner is not None and winner is not runners[0]
+    if hedge_won:
+        hedging.won()
+    opened = None if winner is None else _answer(winner)
+    return Race(opened, failures, asides, len(runners) - 1, hedge_won)
+
+
+def _hedge(
+    runners: list[Runner],
+    another: Callable[[list[Candidate]], Candidate | None],
+    hedging: Hedging,
+    clock_ns: Callable[[], int],
+    start: Callable[[Candidate], None],
+) -> bool:
+    """Ask one more, if there is one and so many may be; whether there may be yet another."""
+    candidate = another([one.candidate for one in runners])
+    if candidate is None or not hedging.take(clock_ns() * _S_PER_NS):
+        return False
+    start(candidate)
+    return True
+
+
+def _answer(runner: Runner) -> Opened | None:
+    """Raises what went wrong, but for an attempt that failed."""
+    task = runner.task
+    if not task.done() or task.cancelled() or _failure(runner) is not None:
+        return None
+    return task.result()
+
+
+def _failure(runner: Runner) -> AttemptFailedError | None:
+    task = runner.task
+    if not task.done() or task.cancelled():
+        return None
+    error = task.exception()
+    return error if isinstance(error, AttemptFailedError) else None
+
+
+def _ends_it(runner: Runner) -> bool:
+    """Of the first, a client's own fault. What another refuses, the first may take yet."""
+    error = _failure(runner)
+    return error is not None and class_of(error.failure).next == "stop"
+
+
+async def _end(tasks: Iterable[asyncio.Task[Opened | None]]) -> bool:
+    """Cancel them and wait until they are over; whether this was cancelled meanwhile."""
+    every = list(tasks)
+    for task in every:
+        task.cancel()
+    is_cancelled = False
+    while running := [one for one in every if not one.done()]:
+        try:
+            await asyncio.wait(running)
+        except asyncio.CancelledError:
+            is_cancelled = True
+    return is_cancelled
+
+
+def _lost(
+    runners: list[Runner],
+    winner: Runner | None,
+    hedging: Hedging,
+    input_tokens: int,
+    stream: bool,
+    clock_ns: Callable[[], int],
+) -> list[Aside]:
+    """Let go of what is not wanted; what each may have cost. Where nobody won, the first is the
+    request's own and its line tells of it."""
+    now_ns = clock_ns()
+    asides = []
+    for one in runners:
+        if one is winner:
+            continue
+        task = one.task
+        answered = None
+        if not task.cancelled() and task.exception() is None:
+            answered = task.result()
+        if answered is not None:
+            answered.reply.abort()
+            health = answered.candidate.target.health
+            health.ended()
+            health.did_not_count(now_ns * _S_PER_NS)
+        elif not task.cancelled():
+            continue  # it failed, which is told elsewhere, or was not asked
+        if one.sent.at_ns is None:
+            continue  # nothing was sent
+        if winner is not None:
+            hedging.had_first_token((now_ns - one.sent.at_ns) * _S_PER_NS, stream=stream)
+        if winner is not None or one is not runners[0]:
+            asides.append(_aside(one, one.sent.at_ns, answered, input_tokens, stream, now_ns))
+    return asides
+
+
+def _aside(
+    runner: Runner,
+    sent_ns: int,
+    answered: Opened | None,
+    input_tokens: int,
+    stream: bool,
+    now_ns: int,
+) -> Aside:
+    tally = Tally(input_tokens)
+    if answered is not None and answered.glance is not None:
+        tally.take_glance(answered.glance)
+    elif answered is not None and answered.body is not None:
+        tally.take_reply(answered.read())
+    elif answered is not None:
+        for event in answered.events:
+            tally.take(event)
+    usage, usage_from = tally.usage
+    target = runner.candidate.target
+    return Aside(
+        purpose="hedge",
+        model=runner.candidate.model,
+        target=target,
+        usage=usage,
+        usage_from=usage_from,
+        cost_nusd=cost_nusd(usage, target.price),
+        sent_ns=sent_ns,
+        first_ns=None if answered is None else answered.first_ns,
+        ended_ns=now_ns,
+        outcome="client_gone",
+        stream=stream,
+        finish=tally.finish,
+        error="another target answered first",
+    )

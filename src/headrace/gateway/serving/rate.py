@@ -1,0 +1,20 @@
+"""How fast a stream came, for who is asked next."""
+
+from __future__ import annotations
+
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.tally import Tally
+
+_S_PER_NS = 1e-9
+# What came at once tells of the network's pieces and not of the model.
+_LEAST_S = 0.01
+
+
+def note_rate(opened: Opened, tally: Tally, ended_ns: int) -> None:
+    """Its target learns of the tokens after the first one, where the provider counted them."""
+    usage, told = tally.usage
+    lasted_s = (ended_ns - opened.first_ns) * _S_PER_NS
+    tokens = usage.completion_tokens - 1
+    if told == "provider" and lasted_s > _LEAST_S and tokens > 0:
+        health = opened.candidate.target.health
+        health.had_rate(tokens / lasted_s, ended_ns * _S_PER_NS)

@@ -1,0 +1,239 @@
+"""Copies of answered requests for a shadow: nobody waits for them, and nobody is told.
+
+A copy goes out once the real answer is told, so it delays nothing. Its answer is paid for by who
+runs the gateway: it is a line of the ledger under the key `shadow`, on nobody's budget. Its failure
+is nobody's: the target's breaker and its keys do not hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.gateway.request_log.visit import RequestLogging
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.shadow import Shadow
+from headrace.gateway.routing.side_effects import acts_at_provider
+from headrace.gateway.serving.answering import answer_stream, answer_whole
+from headrace.gateway.serving.aside import Aside, aside_entry
+from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
+from headrace.gateway.serving.bill import cost_nusd
+from headrace.gateway.serving.entry import Entry, Outcome
+from headrace.gateway.serving.hedge import Sent
+from headrace.gateway.serving.incoming import Incoming, Sink
+from headrace.gateway.serving.named import Names
+from headrace.gateway.serving.prepared import Prepared, Ready
+from headrace.gateway.serving.tally import Tally
+from headrace.gateway.settings.check_traffic import SHADOW_KEY
+
+logger = logging.getLogger(__name__)
+
+_S_PER_NS = 1e-9
+
+
+class Told(NamedTuple):
+    """A request that was answered. number: of the line that its copy gets."""
+
+    ask: Ask
+    prepared: Prepared
+    incoming: Incoming
+    entry: Entry
+    number: int
+
+
+class Shadows:
+    """All copies of a gateway that are under way."""
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        most_reply_bytes: int,
+        drop_unsupported: bool,
+        clock_ns: Callable[[], int],
+        source: random.Random,
+        on_entry: Callable[[Entry], None],
+        request_log: RequestLogging | None,
+    ) -> None:
+        self._router = router
+        self._most_reply_bytes = most_reply_bytes
+        self._drop_unsupported = drop_unsupported
+        self._clock_ns = clock_ns
+        self._source = source
+        self._on_entry = on_entry
+        self._request_log = request_log
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, shadow: Shadow, told: Told) -> None:
+        """Send a copy, if chance wants it and the target may have it. Never waits."""
+        if told.entry.outcome != "answered" or told.entry.cache:
+            return
+        if shadow.share < 1 and self._source.random() >= shadow.share:
+            return
+        now_s = self._clock_ns() * _S_PER_NS
+        refused = self._router.refuses(shadow.target, told.ask, now_s)
+        ready = None if refused else self._ready(shadow, told)
+        if ready is None:
+            shadow.leave_out()
+        elif shadow.begin():
+            task = asyncio.ensure_future(self._run(shadow, told, ready))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    @property
+    def under_way(self) -> int:
+        """How many are."""
+        return len(self._tasks)
+
+    async def drain(self, within_s: float) -> None:
+        """Wait so long for those under way, and end the rest; what they cost until then is told."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+        left = list(self._tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _ready(self, shadow: Shadow, told: Told) -> Ready | None:
+        """None for what must not be done twice, and what the target cannot be told."""
+        if acts_at_provider(told.incoming.body):
+            return None
+        try:
+            ready = told.prepared.for_target(shadow.target)
+        except RequestError:
+            return None
+        missing = any(not one.startswith("extra.") for one in ready.dropped)
+        return None if missing and not self._drop_unsupported else ready
+
+    async def _run(self, shadow: Shadow, told: Told, ready: Ready) -> None:
+        copy = _Copy(shadow, told, ready, self._clock_ns)
+        log = self._request_log
+        # As the real one: who is not logged is not logged here either.
+        visit = None if log is None else log.visit(told.incoming, _Nowhere())
+        try:
+            await copy.run(self._most_reply_bytes, _Nowhere() if visit is None else visit.sink)
+        except asyncio.CancelledError:
+            copy.error = "the gateway was stopped"
+            raise
+        except Exception:
+            copy.error = "a fault of the gateway"
+            logger.exception("the shadow of request %s failed", told.entry.id)
+        finally:
+            shadow.ended(answered=copy.outcome == "answered")
+            entry = copy.entry()
+            if entry is not None:
+                self._on_entry(entry)
+                if visit is not None:
+                    visit.ended(entry)
+
+
+class _Copy:
+    """One request at the shadow."""
+
+    def __init__(
+        self, shadow: Shadow, told: Told, ready: Ready, clock_ns: Callable[[], int]
+    ) -> None:
+        self._shadow = shadow
+        self._told = told
+        self._ready = ready
+        self._clock_ns = clock_ns
+        self._sent = Sent(clock_ns)
+        self._tally = Tally(told.ask.input_tokens)
+        self._opened: Opened | None = None
+        self._failed = False
+        self.outcome: Outcome = "client_gone"
+        self.error = ""
+
+    async def run(self, most_reply_bytes: int, sink: Sink) -> None:
+        shadow, told = self._shadow, self._told
+        candidate = Candidate(shadow.target, told.ask.wanted.models[0], 0.0, ())
+        try:
+            async with asyncio.timeout(shadow.timeout_s):
+                opened = self._opened = await attempt(
+                    candidate,
+                    told.prepared,
+                    self._ready,
+                    stream=told.incoming.stream,
+                    most_reply_bytes=most_reply_bytes,
+                    clock_ns=self._clock_ns,
+                    now_s=self._clock_ns() * _S_PER_NS,
+                    on_sent=self._sent.mark,
+                )
+                await self._read(opened, sink)
+                whole = self._tally.ended and self._tally.failure is None
+                self.outcome = "answered" if whole else "cut"
+        except TimeoutError:
+            self.error = f"no whole answer within {shadow.timeout_s:g} s"
+        except AttemptFailedError as error:
+            self._failed = True
+            logger.info("the shadow of request %s failed: %s", told.entry.id, error.failure.kind)
+        finally:
+            if self._opened is not None:
+                self._opened.reply.abort()
+
+    async def _read(self, opened: Opened, sink: Sink) -> None:
+        """To its end, in the client's dialect: so the log has both answers alike."""
+        prepared, incoming = self._told.prepared, self._told.incoming
+        names = Names(self._shadow.target.model, incoming.id, int(self._told.entry.at_s))
+        if incoming.stream:
+            await answer_stream(
+                opened, prepared, incoming, sink, self._tally, [], names, self._clock_ns
+            )
+            return
+        if opened.glance is not None:
+            self._tally.take_glance(opened.glance)
+        else:
+            self._tally.take_reply(opened.read())
+        await answer_whole(opened, prepared, incoming, sink, [], None, names)
+
+    def entry(self) -> Entry | None:
+        """None for a copy that cost nothing: it was not sent, or was refused."""
+        sent_ns, opened, told = self._sent.at_ns, self._opened, self._told
+        if sent_ns is None or self._failed:
+            return None
+        usage, usage_from = self._tally.usage
+        target = self._shadow.target
+        aside = Aside(
+            purpose="shadow",
+            model=told.entry.model,
+            target=target,
+            usage=usage,
+            usage_from=usage_from,
+            cost_nusd=cost_nusd(usage, target.price),
+            sent_ns=sent_ns,
+            first_ns=None if opened is None else opened.first_ns,
+            ended_ns=self._clock_ns(),
+            outcome=self.outcome,
+            stream=told.incoming.stream,
+            finish=self._tally.finish,
+            error=self.error,
+        )
+        entry = aside_entry(told.entry, aside, told.number, told.incoming.received_ns)
+        return msgspec.structs.replace(
+            entry, organisation="", team="", user="", key=SHADOW_KEY, tags=(), variant="",
+            assigned="",
+        )  # fmt: skip
+
+
+class _Nowhere:
+    """A sink that nobody reads from."""
+
+    async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
+        pass
+
+    async def write(self, piece: bytes) -> None:
+        pass
+
+    async def last(self, piece: bytes) -> None:
+        pass
+
+    async def end(self) -> None:
+        pass

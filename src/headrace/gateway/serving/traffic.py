@@ -1,0 +1,85 @@
+"""What becomes of one request besides its answer: its side of an A/B test, hedges, its shadow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.hedging import Hedging
+from headrace.gateway.routing.route import Route
+from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.shadow import Shadow
+from headrace.gateway.routing.side_effects import acts_at_provider
+from headrace.gateway.routing.variants import Variants
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.dispatch import Dispatch
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.reply_headers import HEDGED, variant_headers
+from headrace.gateway.serving.shadowing import Shadows, Told
+from headrace.gateway.serving.sides import note_side
+
+
+class RequestTraffic:
+    """assigned: the side of an A/B test that the request was given to, "" without one."""
+
+    __slots__ = ("_shadowed", "_variants", "assigned")
+
+    def __init__(self) -> None:
+        self.assigned = ""
+        self._variants: Variants | None = None
+        self._shadowed: tuple[Shadow, Ask] | None = None
+
+    def takes_side(self, ask: Ask, decision: Decision, router: Router) -> Ask:
+        """Of an A/B test; it is decided."""
+        if not decision.sides:
+            return ask
+        if decision.assigned:
+            self.assigned = decision.assigned
+            route = router.route(decision.sides[0][0])
+            self._variants = None if route is None else route.variants
+        return ask._replace(sides=decision.sides)
+
+    def goes(self, route: Route, ask: Ask) -> None:
+        """A target will be asked."""
+        if route.shadow is not None:
+            self._shadowed = route.shadow, ask
+
+    def headers(self, opened: Opened, dispatch: Dispatch) -> Sequence[tuple[str, str]]:
+        """Of its answer."""
+        found = [HEDGED] if dispatch.hedge_won else []
+        if self.assigned:
+            found += variant_headers(self.assigned, opened.candidate.variant)
+        return found
+
+    def ended(
+        self,
+        entry: Entry,
+        incoming: Incoming,
+        prepared: Prepared,
+        shadows: Shadows | None,
+        asides: int,
+    ) -> None:
+        """Its line is written. asides: how many lines it has besides."""
+        if self._variants is not None:
+            note_side(self._variants, entry, incoming)
+        if self._shadowed is not None and shadows is not None:
+            shadow, ask = self._shadowed
+            shadows.send(shadow, Told(ask, prepared, incoming, entry, asides + 1))
+
+
+def hedging_of(route: Route | None, incoming: Incoming, now_s: float) -> Hedging | None:
+    """None for a model that is not hedged, and for what must not be done twice."""
+    hedging = None if route is None else route.hedging
+    if hedging is None:
+        return None
+    hedging.began(now_s)
+    return None if acts_at_provider(incoming.body) else hedging
+
+
+def most_hedges(router: Router, ask: Ask) -> int:
+    """How many may be asked besides the first."""
+    route = router.route(ask.wanted.models[0])
+    return 0 if route is None or route.hedging is None else route.hedging.most

@@ -1,0 +1,44 @@
+"""What is different between two readings of the file: names of settings, never their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+# What a running gateway keeps until it is started anew.
+_AT_NEXT_START = ("listen.host", "listen.port", "ledger.path", "access.store", "access.redis",
+                  "admin", "listen.workers")  # fmt: skip
+
+
+def changes(before: msgspec.Struct, after: msgspec.Struct) -> tuple[str, ...]:
+    """Paths of what was added, taken out or changed: "models.chat", "log.level"."""
+    return tuple(sorted(_changes(before, after, "")))
+
+
+def wait_for_start(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the paths that only a start takes."""
+    return tuple(
+        one
+        for one in paths
+        if any(one == name or one.startswith(f"{name}.") for name in _AT_NEXT_START)
+    )
+
+
+def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
+    if before == after:
+        return
+    if isinstance(before, msgspec.Struct) and type(before) is type(after) and path.count(".") < 1:
+        for name in before.__struct_fields__:
+            yield from _changes(getattr(before, name), getattr(after, name), _join(path, name))
+    elif isinstance(before, dict) and isinstance(after, dict):
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                yield _join(path, name)
+    else:
+        yield path
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,236 @@
+"""SQLite files that the gateway keeps lines in: whether one is ours and whole, and opening it.
+
+Nothing is written to a file that is damaged, newer or of another program.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.gateway.batch_writer import Verdict
+
+# Another process may be writing; a write takes milliseconds.
+_BUSY_S = 5.0
+_WAL_ATTEMPTS = 100
+# What a value that no column takes raises.
+_BAD_ROWS = (ArithmeticError, TypeError, ValueError, sqlite3.DataError, sqlite3.IntegrityError,
+             sqlite3.InterfaceError, sqlite3.ProgrammingError)  # fmt: skip
+# All of a file is looked at where that is a matter of tenths of a second; of a larger one the head.
+_WHOLE_CHECK_BYTES = 64 * 2**20
+
+
+def _nothing_to_add(connection: sqlite3.Connection, version: int) -> None:
+    """Of a kind that has had one version so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileKind:
+    """application_id: tells our files from other programs' (PRAGMA application_id). columns_of: of
+    the table `requests`, by version. statements: make an empty file one of `version`. upgrade:
+    brings a file of an older version up to date, in a transaction of its own. purpose, setting: in
+    words, "the ledger" and what names its file. error: what is raised."""
+
+    application_id: int
+    version: int
+    columns_of: Callable[[int], list[str]]
+    statements: tuple[str, ...]
+    purpose: str
+    setting: str
+    error: type[HeadraceError]
+    upgrade: Callable[[sqlite3.Connection, int], None] = _nothing_to_add
+
+    def open_for_writing(self, path: Path) -> sqlite3.Connection:
+        """A connection that one thread at a time may use; transactions are begun by hand.
+
+        A file that is not there is made, for its owner's eyes only. Raises `error` for one that
+        cannot be used, before anything is written to it, and for what the system refuses.
+        """
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            connection = sqlite3.connect(
+                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+        except FileNotFoundError as error:
+            raise self._no_folder(path) from error
+        except (OSError, sqlite3.Error) as error:
+            raise self._refused(path, error) from error
+        try:
+            is_new = self._check_at_once(connection, path)
+            _use_write_ahead_log(connection)
+            # A crash of the gateway loses nothing that was written; one of the machine may lose the
+            # last batches, which is the price of no fsync for each.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if is_new:
+                self._make(connection, path)
+            self._bring_up_to_date(connection)
+        except (OSError, sqlite3.Error) as error:
+            connection.close()
+            raise self._refused(path, error) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def check_file(self, path: Path) -> None:
+        """Raises `error` where a gateway would not start with it; makes and writes nothing."""
+        if not path.parent.is_dir():
+            raise self._no_folder(path)
+        if path.exists() and path.stat().st_size > 0:
+            with self.reading(path):
+                return
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[sqlite3.Connection]:
+        """The file as it stands at this moment, while others may go on writing to it.
+
+        Raises `error` for a file that is missing or cannot be used.
+        """
+        if not path.is_file():
+            raise self.error(
+                f"{path}: there is no such file; a gateway whose {self.setting} names it makes it"
+            )
+        try:
+            connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro",
+                uri=True,
+                timeout=_BUSY_S,
+                isolation_level=None,
+            )
+        except sqlite3.Error as error:
+            raise self._refused(path, error) from error
+        try:
+            connection.execute("BEGIN")
+            if self._check(connection, path):
+                raise self.error(f"{path}: nothing was ever written to it")
+            if _version(connection) < self.version:
+                raise self.error(
+                    f"{path}: its schema is of an older headrace; a gateway that starts with it "
+                    "brings it up to date"
+                )
+            yield connection
+        except sqlite3.Error as error:
+            raise self._refused(path, error) from error
+        finally:
+            connection.close()
+
+    def _check_at_once(self, connection: sqlite3.Connection, path: Path) -> bool:
+        """As `_check`, of one moment: another process may be making the file."""
+        connection.execute("BEGIN")
+        try:
+            is_new = self._check(connection, path)
+            if not is_new and path.stat().st_size <= _WHOLE_CHECK_BYTES:
+                (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                if verdict != "ok":
+                    raise self._damaged(path, verdict)
+            return is_new
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _check(self, connection: sqlite3.Connection, path: Path) -> bool:
+        """Whether the file is empty; `error` where it is not one to work with."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        version = _version(connection)
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (application, version, tables) == (0, 0, 0):
+            return True
+        if application != self.application_id:
+            raise self.error(
+                f"{path}: it is a database of another program; name another file for {self.purpose}"
+            )
+        if version > self.version:
+            raise self.error(
+                f"{path}: its schema has version {version} and this headrace knows up to "
+                f"{self.version}; use the newer headrace that wrote it, or name another file"
+            )
+        found = [row[1] for row in connection.execute("PRAGMA table_info(requests)")]
+        if found != self.columns_of(version):
+            raise self._damaged(path, "its columns are not those of its version")
+        return False
+
+    def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
+        """All of it or nothing."""
+        if _version(connection) == self.version:
+            return
+        with transaction(connection):
+            version = _version(connection)
+            if version < self.version:  # another process may have been quicker
+                self.upgrade(connection, version)
+                connection.execute(f"PRAGMA user_version = {self.version}")
+
+    def _make(self, connection: sqlite3.Connection, path: Path) -> None:
+        with transaction(connection):
+            # Another process may have been quicker.
+            if self._check(connection, path):
+                for statement in self.statements:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {self.application_id}")
+                connection.execute(f"PRAGMA user_version = {self.version}")
+
+    def _no_folder(self, path: Path) -> HeadraceError:
+        return self.error(f"{path}: there is no folder {path.parent}; make it first")
+
+    def _damaged(self, path: Path, why: str) -> HeadraceError:
+        return self.error(
+            f"{path}: it is damaged or no SQLite file ({why}); nothing was written to it, so move "
+            "it away, restore it from a copy, or name another file"
+        )
+
+    def _refused(self, path: Path, error: Exception) -> HeadraceError:
+        if is_damage(error):
+            return self._damaged(path, str(error))
+        return self.error(f"{path}: {error}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is done in it is done whole or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite found the file itself wrong, which trying again does not mend."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return (code & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def judged(error: Exception) -> Verdict | None:
+    """What an error means to who writes lines; None where it is none of SQLite's."""
+    if isinstance(error, _BAD_ROWS):
+        return "bad_line"
+    if isinstance(error, sqlite3.Error | OSError):
+        return "damaged" if is_damage(error) else "later"
+    return None
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait for this lock by itself, and processes may start together."""
+    for _ in range(_WAL_ATTEMPTS):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            time.sleep(_BUSY_S / _WAL_ATTEMPTS)
+    connection.execute("PRAGMA journal_mode = WAL")

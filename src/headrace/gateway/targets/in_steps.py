@@ -1,0 +1,77 @@
+"""What a provider needs whose answers take more than one request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+
+from headrace.gateway.upstream.errors import UpstreamError
+from headrace.gateway.upstream.limits import PoolLimits
+from headrace.gateway.upstream.origin import Origin
+from headrace.gateway.upstream.pool import Pool
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.steps import AnswerSteps
+
+logger = logging.getLogger(__name__)
+
+# Streams lie at a few hosts of the provider's; a reply says at which.
+_MOST_POOLS = 8
+_ERRAND_S = 75.0
+
+
+class InSteps:
+    """steps: all requests of one answer, of a call and the provider's model; raises RequestError.
+    tls: for addresses that a reply names. sleep: how it is waited between two requests."""
+
+    def __init__(
+        self,
+        steps: Callable[[ChatCall, str], AnswerSteps],
+        limits: PoolLimits,
+        tls: ssl.SSLContext | None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.steps = steps
+        self.sleep = sleep
+        self._limits = limits
+        self._tls = tls
+        self._pools: dict[Origin, Pool] = {}
+        self._errands: set[asyncio.Task[None]] = set()
+
+    def pool(self, origin: Origin) -> Pool:
+        """Connections to somewhere else than the provider's own address."""
+        pool = self._pools.get(origin)
+        if pool is None:
+            if len(self._pools) >= _MOST_POOLS:
+                self._pools.pop(next(iter(self._pools))).close()
+            pool = self._pools[origin] = Pool(origin, self._limits, tls=self._tls)
+        return pool
+
+    def errand(self, what: Coroutine[None, None, None]) -> None:
+        """Do it after the request it is for has ended; what goes wrong is logged."""
+        task = asyncio.get_running_loop().create_task(self._run(what))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    @property
+    def errands(self) -> int:
+        """How many are under way."""
+        return len(self._errands)
+
+    async def drain(self, within_s: float) -> None:
+        """Wait so long for the errands that are under way."""
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=within_s)
+
+    def close(self) -> None:
+        """End connections at rest."""
+        for pool in self._pools.values():
+            pool.close()
+
+    async def _run(self, what: Coroutine[None, None, None]) -> None:
+        try:
+            async with asyncio.timeout(_ERRAND_S):
+                await what
+        except (UpstreamError, TimeoutError) as error:
+            logger.warning("an answer nobody wants could not be cancelled: %s", error)

@@ -1,0 +1,111 @@
+"""The admin port of a parent: what it shows is of the workers, what it tries it asks itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+from headrace.errors import RequestError
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.admin.gatehouse import Explained, WorkerStanding
+from headrace.gateway.building.admin import AdminPlace, admin_here
+from headrace.gateway.making import Current, Surroundings, made, with_request_log
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.settings.admin import AdminSettings
+from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.secret import Sources
+from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.gateway.workers import messages
+from headrace.gateway.workers.link import LinkLostError
+from headrace.gateway.workers.shared import Shared
+from headrace.gateway.workers.supervisor import Supervisor
+
+
+class ParentAdmin:
+    """Listens once made. takers: hear each line of the ledger that the parent's own requests leave.
+    reload: reads the file anew in all processes, and says what stood against it."""
+
+    def __init__(
+        self,
+        path: Path,
+        settings: GatewaySettings,
+        admin: AdminSettings,
+        accounts: Accounts,
+        shared: Shared,
+        supervisor: Supervisor,
+        reload: Callable[[], Awaitable[str]],
+        takers: Iterable[Callable[[Entry], None]],
+    ) -> None:
+        """Raises ConfigError for an address that is taken."""
+        self._path = path
+        self._accounts = accounts
+        place = AdminPlace.of(admin, Sources(os.environ, path.parent))
+        self._telemetry = Telemetry()
+        around = Surroundings(telemetry=self._telemetry, takers=tuple(takers))
+        self._around = with_request_log(place.within(around), path, settings)
+        self._current = Current(made(path, settings, accounts, self._around))
+        self._current.gateway.take_over()
+        self._server = admin_here(
+            place, self._current, path, accounts, self._around, reload, Asked(shared, supervisor)
+        )
+        shared.hear(place.feed.take)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return self._server.url
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+
+    def take(self, settings: GatewaySettings) -> None:
+        """Another configuration, which was checked, is in force."""
+        self._current.replace(made(self._path, settings, self._accounts, self._around))
+
+    async def end(self) -> None:
+        """Nobody is answered any more."""
+        await self._server.end()
+        self._current.gateway.close()
+        if self._around.request_log is not None:
+            self._around.request_log.close()
+        self._telemetry.close()
+
+
+class Asked:
+    """Workers of the admin API, asked over their links."""
+
+    def __init__(self, shared: Shared, supervisor: Supervisor) -> None:
+        self._shared = shared
+        self._supervisor = supervisor
+
+    async def standings(self) -> tuple[WorkerStanding, ...]:
+        """See in_workers.Workers."""
+        told = await self._shared.figures()
+        return tuple(
+            WorkerStanding(
+                worker=str(member.number), in_flight=figures.in_flight, standing=figures.standing
+            )
+            for member, figures in told
+        )
+
+    async def explain(self, model: str, body: bytes) -> Explained | None:
+        """See in_workers.Workers."""
+        for member in self._shared.serving():
+            if member.link is None:
+                continue
+            try:
+                told = await member.link.ask(messages.AskExplain(model, body))
+            except LinkLostError:
+                continue
+            if isinstance(told, messages.Explanation):
+                if told.explained is None:
+                    raise RequestError(told.problem, code=told.code)
+                return told.explained
+        return None
+
+    async def take_out(self, target: str, *, out: bool) -> bool:
+        """See in_workers.Workers."""
+        told = await self._supervisor.ask_all(messages.TakeOut(target, out))
+        return any(not problem for problem in told)

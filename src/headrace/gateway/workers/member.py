@@ -1,0 +1,56 @@
+"""A worker as its parent knows it: its link, what it holds, what it said last of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from headrace.gateway.workers import messages
+from headrace.gateway.workers.link import Link
+from headrace.gateway.workers.messages import Message
+
+if TYPE_CHECKING:
+    from headrace.gateway.workers.shared import Shared
+
+
+class Member:
+    """Handler of one worker's link. number: of its place, which its successors take over.
+
+    held: reservations that it has not ended. open_breakers: targets it leaves alone.
+    """
+
+    def __init__(self, number: int, pid: int, shared: Shared) -> None:
+        self.number = number
+        self.pid = pid
+        self.link: Link | None = None
+        self.held: dict[str, None] = {}
+        self.open_breakers: set[str] = set()
+        self.figures: messages.Figures | None = None
+        self.serves: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._shared = shared
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it answers requests, as far as anybody knows."""
+        return self.serves.done() and self.link is not None and not self.link.lost
+
+    def on_news(self, message: Message) -> None:
+        """See link.Handler."""
+        if isinstance(message, messages.Serves):
+            if not self.serves.done():
+                self.serves.set_result(None)
+        elif isinstance(message, messages.Figures):
+            self.figures = message
+        else:
+            self._shared.on_news(self, message)
+
+    def on_question(self, message: Message) -> Message | Awaitable[Message]:
+        """See link.Handler."""
+        return self._shared.on_question(self, message)
+
+    def on_lost(self) -> None:
+        """See link.Handler."""
+        if not self.serves.done():
+            self.serves.cancel()
+        self._shared.on_gone(self)

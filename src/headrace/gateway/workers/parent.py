@@ -1,0 +1,209 @@
+"""The parent of several workers: from a file to a port they all serve on, until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.errors import HeadraceError
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.building.accounts import accounts_of, records_of
+from headrace.gateway.ledger.store import LedgerStore
+from headrace.gateway.listening import GRACE_S
+from headrace.gateway.making import Given, Surroundings, made, settings_given, warn_of_later
+from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.read import read_text
+from headrace.gateway.settings.secret import Sources
+from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.gateway.workers.shared import Shared
+from headrace.gateway.workers.supervisor import Supervisor
+from headrace.http.listen import listen
+from headrace.http.signals import signals
+
+if TYPE_CHECKING:
+    from headrace.gateway.workers.admin import ParentAdmin
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 1.0
+
+
+class Parts(NamedTuple):
+    """What there is one of, however many workers."""
+
+    path: Path
+    given: Given
+    text: str
+    settings: GatewaySettings
+    ledger: LedgerStore | None
+    telling: Telling
+
+
+async def serve_with_workers(
+    parts: Parts, on_started: Callable[[socket.socket, str | None], None]
+) -> None:
+    """Until a signal comes. on_started: is given the socket, and where the admin page is.
+
+    Raises HeadraceError for what cannot be started, or goes on no more.
+    """
+    settings = parts.settings
+    _check(parts.path, settings)
+    counters = MemoryCounters() if settings.access.redis is None else None
+    accounts = await accounts_of(
+        settings.access,
+        Sources(os.environ, parts.path.parent),
+        now_ns=time.time_ns,
+        random_bytes=os.urandom,
+        on_alert=parts.telling.budget,
+        counters=counters,
+    )
+    shared = Shared(
+        accounts,
+        counters,
+        parts.ledger,
+        on_alert=parts.telling.budget,
+        on_breaker=parts.telling.breaker,
+        on_taken_out=parts.telling.variant,
+        now_ns=time.time_ns,
+        own_pid=os.getpid(),
+    )
+    with ExitStack() as stack:
+        sockets = _listen(settings, stack)
+        parent = Parent(parts, accounts, shared, sockets)
+        admin = parent.admin
+        await parent.serve(lambda: on_started(sockets[0], None if admin is None else admin.url))
+    await accounts.close()
+
+
+class Parent:
+    """What the parent does between start and end."""
+
+    def __init__(
+        self, parts: Parts, accounts: Accounts, shared: Shared, sockets: list[socket.socket]
+    ) -> None:
+        self._parts = parts
+        self._accounts = accounts
+        self._shared = shared
+        self._settings = parts.settings
+        self.supervisor = Supervisor(
+            shared, sockets, parts.path, parts.text, clock_s=time.monotonic
+        )
+        self.admin: ParentAdmin | None = None
+        own = parts.settings.admin
+        if own is not None:
+            from headrace.gateway.workers.admin import ParentAdmin
+
+            self.admin = ParentAdmin(
+                parts.path,
+                parts.settings,
+                own,
+                accounts,
+                shared,
+                self.supervisor,
+                self.reload,
+                () if parts.ledger is None else (parts.ledger.take,),
+            )
+
+    async def serve(self, on_started: Callable[[], None]) -> None:
+        """Returns when all workers have ended."""
+        loop = asyncio.get_running_loop()
+        supervisor = self.supervisor
+        reloads: set[asyncio.Task[str]] = set()
+
+        def reload() -> None:
+            task = asyncio.ensure_future(self.reload())
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
+
+        ticking = asyncio.ensure_future(self._tick())
+        try:
+            with signals() as heard:
+                loop.add_signal_handler(signal.SIGHUP, reload)
+                await supervisor.start()
+                if self.admin is not None:
+                    self.admin.start()
+                on_started()
+                stop = asyncio.ensure_future(heard.stop.wait())
+                hurry = asyncio.ensure_future(heard.hurry.wait())
+                ends: set[asyncio.Future[Any]] = {stop, supervisor.failed}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                supervisor.drain()
+                ended = asyncio.ensure_future(supervisor.ended(GRACE_S))
+                ends = {ended, hurry}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for task in (stop, hurry, ended):
+                    task.cancel()
+                loop.remove_signal_handler(signal.SIGHUP)
+        finally:
+            await supervisor.close()
+            ticking.cancel()
+            if self.admin is not None:
+                await self.admin.end()
+        if supervisor.failed.done():
+            supervisor.failed.result()
+
+    async def reload(self) -> str:
+        """Take the file anew, in every worker or in none; what stood against it, "" if nothing
+        did."""
+        parts = self._parts
+        try:
+            text = read_text(parts.path)
+            settings = settings_given(text, parts.path, parts.given)
+            records = records_of(settings.access, Sources(os.environ, parts.path.parent))
+            parts.telling.check(settings.alerts)
+            _check(parts.path, settings)
+            self._accounts.check(records)
+            problem = await self.supervisor.reload(text)
+        except HeadraceError as error:
+            problem = str(error)
+        if problem:
+            logger.error("the configuration was not taken, the one before goes on: %s", problem)
+            return problem
+        self._accounts.reconfigure(records)
+        warn_of_later(self._settings, settings)
+        if parts.ledger is not None:
+            parts.ledger.retention_days = settings.ledger.retention_days
+        self._settings = settings
+        if self.admin is not None:
+            self.admin.take(settings)
+        parts.telling.reconfigure(settings.alerts)
+        logger.info("the configuration was read anew by all workers")
+        return ""
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            await self._accounts.tick()
+            ledger = self._parts.ledger
+            written_lost = 0 if ledger is None else ledger.standing.lost
+            self._parts.telling.lost(written_lost + self._shared.lines_lost())
+
+
+def _check(path: Path, settings: GatewaySettings) -> None:
+    """Raises HeadraceError where a worker would."""
+    telemetry = Telemetry()
+    gateway = made(path, settings, None, Surroundings(telemetry=telemetry))
+    gateway.take_over()
+    gateway.close()
+    telemetry.close()
+
+
+def _listen(settings: GatewaySettings, stack: ExitStack) -> list[socket.socket]:
+    """One socket for each worker, on one port. Raises ConfigError."""
+    own = settings.listen
+    # Sharing a port takes no notice of another gateway of this user there; this does.
+    listen(own.host, own.port).close()
+    first = stack.enter_context(listen(own.host, own.port, shares=True))
+    port: int = first.getsockname()[1]
+    others = (listen(own.host, port, shares=True) for _ in range(own.workers - 1))
+    return [first, *(stack.enter_context(one) for one in others)]

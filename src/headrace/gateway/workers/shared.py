@@ -1,0 +1,262 @@
+"""What workers share, held by their parent: counters, ledger, figures, news for each other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.alert import Alert
+from headrace.gateway.accounts.counters import Counted, Spent
+from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.ledger.store import LedgerStore
+from headrace.gateway.routing.variants import TakenOut
+from headrace.gateway.serving.entry import Entry
+from headrace.gateway.targets.health import OnBreaker
+from headrace.gateway.telemetry.standing import Standing
+from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.gateway.workers import messages
+from headrace.gateway.workers.figures import Sum
+from headrace.gateway.workers.link import LinkLostError
+from headrace.gateway.workers.member import Member
+from headrace.gateway.workers.merged import merged
+from headrace.gateway.workers.messages import Message
+
+logger = logging.getLogger(__name__)
+
+_NO_STANDING = Standing(ready=False, models={}, providers={}, accounts=None)
+
+
+class Shared:
+    """counters: None where Redis counts. ledger: None where none is kept. on_alert: hears each
+    budget's alert. on_breaker: hears of a target when the first worker leaves it alone and when
+    the last one asks it again. on_taken_out: hears of a side of an A/B test when the first worker
+    takes it out. now_ns: wall clock. ending: whether workers end as they were told."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        counters: MemoryCounters | None,
+        ledger: LedgerStore | None,
+        *,
+        on_alert: Callable[[Alert], None],
+        on_breaker: OnBreaker,
+        on_taken_out: Callable[[TakenOut], None],
+        now_ns: Callable[[], int],
+        own_pid: int,
+    ) -> None:
+        self._accounts = accounts
+        self._counters = counters
+        self._ledger = ledger
+        self._takers: tuple[Callable[[Entry], None], ...] = ()
+        if ledger is not None:
+            self.hear(ledger.take)
+        self._on_alert = on_alert
+        self._on_breaker = on_breaker
+        self._on_taken_out = on_taken_out
+        self._variants_out: set[tuple[str, str]] = set()
+        self._now_ns = now_ns
+        self._own_pid = own_pid
+        self._like = Telemetry().series
+        self._retired = Sum(self._like)
+        self._lost_before = 0
+        self._notes: set[asyncio.Future[None]] = set()
+        self.members: dict[int, Member] = {}
+        self.replaced = 0
+        self.ending = False
+
+    def hear(self, taker: Callable[[Entry], None]) -> None:
+        """It hears each line of the ledger from now on, and must not wait."""
+        self._takers = (*self._takers, taker)
+
+    def serving(self) -> list[Member]:
+        """Workers that answer requests, by their numbers."""
+        found = [one for one in self.members.values() if one.is_serving]
+        return sorted(found, key=lambda one: one.number)
+
+    def on_question(self, member: Member, message: Message) -> Message | Awaitable[Message]:
+        """What a worker asks."""
+        if isinstance(message, messages.Reserve):
+            return self._reserve(member, message)
+        if isinstance(message, messages.End):
+            return self._end(member, message)
+        if isinstance(message, messages.First):
+            return self._first(message)
+        if isinstance(message, messages.Read):
+            return self._read(message)
+        if isinstance(message, messages.AskMetrics):
+            return self._metrics()
+        if isinstance(message, messages.AskHealth):
+            return self._health()
+        return messages.Done("" if isinstance(message, messages.Ping) else "not a question")
+
+    def on_news(self, member: Member, message: Message) -> None:
+        """What a worker tells."""
+        if isinstance(message, messages.Lines):
+            for entry in message.entries:
+                for take in self._takers:
+                    take(entry)
+        elif isinstance(message, messages.End):
+            self._end(member, message)
+        elif isinstance(message, messages.SpentHere):
+            self._add_spent(message)
+        elif isinstance(message, messages.BudgetAlert):
+            self._on_alert(message.alert)
+        elif isinstance(message, messages.Breaker):
+            self._breaker(member, message)
+        elif isinstance(message, messages.VariantOut):
+            side = message.told.model, message.told.variant
+            if side not in self._variants_out:
+                self._variants_out.add(side)
+                self._on_taken_out(message.told)
+        elif isinstance(message, messages.Sticks):
+            for other in self.serving():
+                if other is not member and other.link is not None:
+                    other.link.tell(message)
+
+    def on_gone(self, member: Member) -> None:
+        """A worker has ended: its figures go on to count, what it held is given back."""
+        self.members.pop(member.number, None)
+        if member.figures is not None:
+            self._retired.add(member.figures.counters, member.figures.histograms)
+            self._lost_before += member.figures.lost
+        if self._counters is not None and member.held:
+            logger.warning(
+                "worker %d ended with %d requests under way; what they held of limits and budgets "
+                "is given back",
+                member.number,
+                len(member.held),
+            )
+            at_ms = self._now_ns() // 1_000_000
+            for id in member.held:
+                self._counters.end_now(id, (), reserved_ms=at_ms, at_ms=at_ms)
+        for target in () if self.ending else member.open_breakers:
+            if not any(target in one.open_breakers for one in self.members.values()):
+                self._on_breaker(target, "closed", "")
+
+    def begin_afresh(self) -> None:
+        """A configuration was read anew, with which all breakers and A/B tests begin anew."""
+        self._variants_out.clear()
+        for member in self.members.values():
+            member.open_breakers.clear()
+
+    async def figures(self) -> list[tuple[Member, messages.Figures]]:
+        """Of each worker that serves, the newest there are."""
+        await asyncio.gather(*(_refresh(one) for one in self.serving()))
+        # Those that have ended meanwhile are among the retired by now.
+        return [(one, one.figures) for one in self.serving() if one.figures is not None]
+
+    def parts(self) -> dict[str, Any]:
+        """What /health tells of others."""
+        found: dict[str, Any] = {
+            "workers": [
+                {
+                    "number": one.number,
+                    "pid": one.pid,
+                    "in_flight": 0 if one.figures is None else one.figures.in_flight,
+                    "breakers_open": sorted(one.open_breakers),
+                }
+                for one in self.serving()
+            ],
+            "workers_replaced": self.replaced,
+        }
+        if self._ledger is not None:
+            told = self._ledger.standing
+            found["ledger"] = told._replace(lost=told.lost + self.lines_lost())._asdict()
+        return found
+
+    def lines_lost(self) -> int:
+        """Lines of the ledger that workers had no room for."""
+        figures = [one.figures for one in self.members.values()]
+        return self._lost_before + sum(one.lost for one in figures if one is not None)
+
+    def _reserve(self, member: Member, message: messages.Reserve) -> Message:
+        assert self._counters is not None
+        short = self._counters.reserve_now(message.id, message.wanted, at_ms=message.at_ms)
+        if not short:
+            member.held[message.id] = None
+        return messages.Reserved(short)
+
+    def _end(self, member: Member, message: messages.End) -> Message:
+        assert self._counters is not None
+        member.held.pop(message.id, None)
+        counted, at_ms = message.counted, message.at_ms
+        ended = self._counters.end_now(
+            message.id, counted, reserved_ms=message.reserved_ms, at_ms=at_ms
+        )
+        if ended.first and any(one.meter.is_budget for one in counted):
+            self._note(counted, ended.used, at_ms)
+        return messages.Ended(ended.first, ended.used)
+
+    def _add_spent(self, message: messages.SpentHere) -> None:
+        assert self._counters is not None
+        self._counters.add(
+            Spent(one.meter.id, one.meter.window.bucket(message.at_ms), one.actual)
+            for one in message.counted
+        )
+        self._note(message.counted, (), message.at_ms)
+
+    def _note(self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int) -> None:
+        task = asyncio.ensure_future(self._accounts.note(counted, used, at_ms))
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
+
+    async def _first(self, message: messages.First) -> Message:
+        assert self._counters is not None
+        first = await self._counters.first(
+            message.mark, until_ms=message.until_ms, at_ms=message.at_ms
+        )
+        return messages.IsFirst(first)
+
+    async def _read(self, message: messages.Read) -> Message:
+        assert self._counters is not None
+        return messages.Readings(await self._counters.read(message.meters, at_ms=message.at_ms))
+
+    def _breaker(self, member: Member, message: messages.Breaker) -> None:
+        others = (one for one in self.members.values() if one is not member)
+        elsewhere = any(message.target in one.open_breakers for one in others)
+        if message.state == "open":
+            member.open_breakers.add(message.target)
+        else:
+            member.open_breakers.discard(message.target)
+        if not elsewhere:
+            self._on_breaker(message.target, message.state, message.why)
+
+    async def _metrics(self) -> Message:
+        from headrace.gateway.telemetry.exposition import CONTENT_TYPE, Exposition
+        from headrace.gateway.workers.processes import Processes
+
+        told = await self.figures()
+        # From here on nothing waits, so that nobody is counted as living and as gone.
+        whole = Sum(self._like)
+        for series in (self._retired.figures(), *((f.counters, f.histograms) for _, f in told)):
+            whole.add(*series)
+        standing = self._standing([figures for _, figures in told])
+        in_flight = sum(figures.in_flight for _, figures in told)
+        pids = [self._own_pid, *(member.pid for member, _ in told)]
+        made = Exposition(whole.series, lambda: standing, lambda: in_flight, Processes(pids))
+        return messages.Metrics(CONTENT_TYPE, made.text())
+
+    async def _health(self) -> Message:
+        told = await self.figures()
+        return messages.Health(self._standing([figures for _, figures in told]), self.parts())
+
+    def _standing(self, told: list[messages.Figures]) -> Standing:
+        if not told:
+            return _NO_STANDING
+        own = self._accounts.describe() if self._counters is not None else None
+        return merged([one.standing for one in told], own)
+
+
+async def _refresh(member: Member) -> None:
+    """One that does not answer is told of by what it said last."""
+    if member.link is None:
+        return
+    try:
+        answer = await member.link.ask(messages.AskFigures())
+    except LinkLostError:
+        return
+    if isinstance(answer, messages.Figures):
+        member.figures = answer

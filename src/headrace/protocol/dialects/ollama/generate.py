@@ -1,0 +1,128 @@
+"""POST /api/generate: answers as those of a chat, with `response` in place of a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.protocol.dialects.ollama.client import OllamaClient
+from headrace.protocol.dialects.ollama.failures import read_failure
+from headrace.protocol.dialects.ollama.lines import LineReader
+from headrace.protocol.dialects.ollama.read_generate import read_generate
+from headrace.protocol.dialects.ollama.read_reply import read_reply
+from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
+from headrace.protocol.dialects.ollama.write_chunk import line
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import Headers, StreamWriter
+from headrace.protocol.neutral.event import Event, Failed
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.reply import ChatReply
+
+GENERATE = "ollama-generate"
+
+
+class OllamaGenerateClient(OllamaClient):
+    """A ClientSide; see `OllamaClient`."""
+
+    name = GENERATE
+
+    def read_call(self, body: bytes, path: str, headers: Headers) -> ChatCall:
+        """A body of POST /api/generate; see `load` for one without a prompt."""
+        return read_generate(body)
+
+    def write_reply(self, reply: ChatReply, call: ChatCall) -> bytes:
+        """The first choice: Ollama's answers are one."""
+        return msgspec.json.encode(_to_generate(super().write_reply(reply, call)))
+
+    def stream_writer(self, call: ChatCall) -> StreamWriter:  # type: ignore[override]
+        """A writer of lines."""
+        return _GenerateWriter(super().stream_writer(call))
+
+
+class GenerateReplies:
+    """A `ReplySide` for servers that are asked at /api/generate."""
+
+    name = GENERATE
+
+    def read_reply(self, body: bytes) -> ChatReply:
+        """Raises DamagedReplyError if it is none."""
+        return read_reply(_to_chat(body))
+
+    def stream_reader(self, call: ChatCall) -> GenerateStreamReader:
+        """A reader of lines."""
+        return GenerateStreamReader()
+
+    def read_failure(self, status: int, headers: Headers, body: bytes) -> Failure:
+        """Any body at all."""
+        return read_failure(status, headers, body)
+
+
+class GenerateStreamReader:
+    """Reads one answer."""
+
+    def __init__(self) -> None:
+        self._lines = LineReader()
+        self._chat = OllamaStreamReader()
+        self._is_over = False
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """Events completed by `piece`."""
+        events: list[Event] = []
+        for one in self._lines.feed(piece):
+            events += self._chat.feed(_to_chat(one) + b"\n")
+        if self._lines.too_long and not self._is_over:
+            self._is_over = True
+            told = f"a line of the stream exceeds {self._lines.max_line_bytes} bytes"
+            events.append(Failed(Failure(kind="damaged", message=told)))
+        return events
+
+    def end(self) -> list[Event]:
+        """After the last byte; a last line needs no line end."""
+        if self._is_over:
+            return []
+        events: list[Event] = []
+        for one in self._lines.end():
+            events += self._chat.feed(_to_chat(one) + b"\n")
+        return events + self._chat.end()
+
+
+class _GenerateWriter:
+    def __init__(self, chat: StreamWriter) -> None:
+        self._chat = chat
+
+    def write(self, event: Event) -> bytes:
+        """The lines that an event becomes."""
+        lines = self._chat.write(event).splitlines()
+        return b"".join(line(_to_generate(one)) for one in lines)
+
+    def keep_alive(self) -> bytes:
+        """Nothing: clients read every line as JSON, empty ones too."""
+        return b""
+
+
+def _to_generate(chunk: bytes) -> dict[str, Any]:
+    """Of a chat's answer, or a line of it. Tools are no part of this API."""
+    told: dict[str, Any] = msgspec.json.decode(chunk)
+    message = told.pop("message", None)
+    if message is None:  # an error
+        return told
+    shown = {"response": message.get("content", "")}
+    if message.get("thinking"):
+        shown["thinking"] = message["thinking"]
+    head = {name: told.pop(name) for name in ("model", "created_at") if name in told}
+    return head | shown | {"done": False} | told
+
+
+def _to_chat(chunk: bytes) -> bytes:
+    """What is no object stays as it is: its reader says so."""
+    try:
+        told = msgspec.json.decode(chunk)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return chunk
+    if not isinstance(told, dict) or "response" not in told:
+        return chunk
+    message = {"role": "assistant", "content": told.pop("response")}
+    if told.get("thinking"):
+        message["thinking"] = told.pop("thinking")
+    return msgspec.json.encode({**told, "message": message})

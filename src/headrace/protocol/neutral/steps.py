@@ -1,0 +1,54 @@
+"""An answer that takes more than one request: which ones, one after another.
+
+    while (ask := steps.next_request()) is not None:
+        wait ask.after_s; send ask to ask.url, or to the provider's base URL and ask.path
+        if ask.streams and the status is 200:
+            events += steps.feed(piece) for each piece of the body, then steps.end_of_body()
+        else:
+            events += steps.take(status, headers, body)
+
+Pure, as all of a dialect is: no clock and no sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol
+
+from headrace.protocol.neutral.dialect import Headers
+from headrace.protocol.neutral.event import Event
+
+
+class Ask(NamedTuple):
+    """One request. after_s: pause before it. url: a whole address, in place of `path`.
+
+    streams: a reply with status 200 is to be fed as it comes.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    url: str | None = None
+    after_s: float = 0.0
+    streams: bool = False
+
+
+class AnswerSteps(Protocol):
+    """Events are those of one stream and keep its grammar, whether the call wants a stream or not.
+    After an Ended or Failed there is no next request."""
+
+    def next_request(self) -> Ask | None:
+        """What to ask now; None when the answer is over. Asking twice gives the same."""
+
+    def cancel_request(self) -> Ask | None:
+        """How to stop paying for an answer nobody wants any more; None if nothing runs."""
+
+    def take(self, status: int, headers: Headers, body: bytes) -> list[Event]:
+        """A reply that was read whole."""
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """A piece of a body that is fed as it comes."""
+
+    def end_of_body(self) -> list[Event]:
+        """After the last piece; the body may be left before it, once its request is past."""

@@ -1,0 +1,18 @@
+"""How many tokens a prompt has, asked of who would read it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import Written
+
+
+class TokenCounter(Protocol):
+    """A dialect in which providers count."""
+
+    def write_count(self, call: ChatCall, model: str) -> Written:
+        """Raises RequestError if it cannot be said."""
+
+    def read_token_count(self, body: bytes) -> int:
+        """Raises DamagedReplyError if it is none."""

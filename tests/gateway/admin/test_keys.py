@@ -1,0 +1,137 @@
+"""Keys: made, shown once, counted, taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.admin.house import House, admin
+from tests.gateway.harness import Told, ask
+
+ACCESS = {
+    "organisations": {"acme": {"budgets": [{"usd": 1, "per": "1M", "calendar": True}]}},
+    "teams": {"search": {"organisation": "acme", "limits": [{"rpm": 100}]}},
+    "keys": {"ci": {"key": "a-key-that-stands-in-the-file", "team": "search"}},
+}
+CHAT = {"model": "own", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}
+
+
+async def asked(house: House, key: str) -> Told:
+    return await ask(house.gateway.app, CHAT, headers={"authorization": f"Bearer {key}"})
+
+
+async def made(house: House, **wanted: Any) -> dict[str, str]:
+    told = await house.client.post("/api/keys", json=wanted)
+    assert told.status_code == 200, told.text
+    found: dict[str, str] = told.json()
+    return found
+
+
+async def listed(house: House, **query: Any) -> dict[str, Any]:
+    found: dict[str, Any] = (await house.client.get("/api/keys", params=query)).json()
+    return found
+
+
+async def test_a_key_is_made_works_at_once_and_is_shown_once(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        new = await made(
+            house, label="bot", team="search", models=["own"], rpm=5, expires_days=1,
+            budgets=[{"usd": 0.5, "per": "1d"}],
+        )  # fmt: skip
+        assert (await asked(house, new["key"])).status == 200
+        told = await house.client.get("/api/keys")
+        assert new["key"] not in told.text and new["key"][:12] not in told.text
+        bot = next(one for one in told.json()["keys"] if one["id"] == new["id"])
+        assert (bot["label"], bot["organisation"], bot["team"]) == ("bot", "acme", "search")
+        assert bot["ends"] == [new["key"][-4:]] and bot["source"] == "store"
+        assert bot["expires_ms"] is not None and bot["models"] == ["own"]
+        assert (house.lines[-1].key, house.lines[-1].organisation) == (new["id"], "acme")
+
+
+async def test_what_is_used_of_budgets_at_every_level(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        new = await made(house, team="search", budgets=[{"usd": 0.5, "per": "1d"}])
+        for _ in range(3):
+            assert (await asked(house, new["key"])).status == 200
+        told = await listed(house)
+        (budget,) = next(one for one in told["keys"] if one["id"] == new["id"])["meters"]
+        assert (budget["limit_name"], budget["unit"]) == ("budget", "nusd")
+        assert (budget["used"], budget["held"], budget["limit"]) == (54_000, 0, 500_000_000)
+        assert (budget["used_text"], budget["limit_text"]) == ("$0.000054", "$0.50")
+        groups = {one["name"]: one["meters"] for one in told["groups"]}
+        assert groups["acme"][0]["used"] == 54_000 and groups["search"][0]["used"] == 3
+        assert groups["search"][0]["window"] == "in the last minute"
+
+
+async def test_a_key_is_rotated_blocked_and_deleted(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        first = await made(house)
+        path = f"/api/keys/{first['id']}"
+        second = (await house.client.post(f"{path}/rotate", json={})).json()
+        assert second["id"] == first["id"] and second["key"] != first["key"]
+        assert (await asked(house, first["key"])).status == 401
+        third = (await house.client.post(f"{path}/rotate", json={"overlap_days": 1})).json()
+        for key in (second["key"], third["key"]):
+            assert (await asked(house, key)).status == 200
+        assert (await house.client.post(f"{path}/block")).json()["blocked"] is True
+        assert (await asked(house, third["key"])).status == 401
+        assert (await house.client.post(f"{path}/unblock")).json()["blocked"] is False
+        assert (await asked(house, third["key"])).status == 200
+        assert (await house.client.delete(path)).json()["removed"] is True
+        assert (await asked(house, third["key"])).status == 401
+        assert (await house.client.delete(path)).status_code == 404
+
+
+async def test_keys_of_the_file_are_shown_and_left_alone(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        (ci,) = (await listed(house, text="CI"))["keys"]
+        assert (ci["id"], ci["source"], ci["team"]) == ("ci", "file", "search")
+        for told in (
+            await house.client.post("/api/keys/ci/block"),
+            await house.client.post("/api/keys/ci/rotate", json={}),
+            await house.client.delete("/api/keys/ci"),
+        ):
+            assert (told.status_code, told.json()["error"]["code"]) == (409, "key_of_file")
+        assert (await asked(house, "a-key-that-stands-in-the-file")).status == 200
+
+
+async def test_without_a_store_it_says_how_to_have_one(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS, store=False) as house:
+        assert (await listed(house))["can_make"] is False
+        told = await house.client.post("/api/keys", json={})
+        assert (told.status_code, told.json()["error"]["code"]) == (409, "no_store")
+        assert "access: {store:" in told.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"team": "nobody"}, "there is no team 'nobody'"),
+        ({"team": "search", "organisation": "acme"}, "give one"),
+        ({"budgets": [{"usd": -1}]}, "budgets"),
+        ({"budgets": [{"usd": 1, "per": "2d"}]}, "per"),
+        ({"budgets": [{"usd": 1}, {"usd": 2}]}, "keep the smaller"),
+        ({"rpm": 1.5}, "rpm"),
+        ({"expires_days": 0}, "expires_days"),
+        ({"lable": "x"}, "lable"),
+        ([], "object"),
+    ],
+)
+async def test_bad_wishes_make_no_key(wanted: Any, said: str, tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        told = await house.client.post("/api/keys", json=wanted)
+        assert told.status_code == 400 and said in told.json()["error"]["message"]
+        assert (await listed(house))["total"] == 1
+
+
+async def test_a_search_and_a_limit(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        for label in ("one", "two", "twofold"):
+            await made(house, label=label, organisation="acme")
+        assert {one["label"] for one in (await listed(house, text="TWO"))["keys"]} == {
+            "two", "twofold",
+        }  # fmt: skip
+        told = await listed(house, text="acme", limit=2)
+        assert (len(told["keys"]), told["total"]) == (2, 4)

@@ -1,0 +1,1 @@
+"""Tests of `headrace.gateway.prompt_cache`."""
