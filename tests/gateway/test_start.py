@@ -17,7 +17,11 @@ from headrace.gateway.settings.read import read_settings
 NOT_NEEDED = (
     "google", "jinja2", "jsonschema_rs", "numpy", "opentelemetry", "prometheus_client", "psycopg",
     "re2", "redis", "tokenizers", "torch",
-    "headrace.gateway.admin", "headrace.gateway.prompts", "headrace.gateway.workers.supervisor",
+    "headrace.gateway.admin", "headrace.gateway.cache", "headrace.gateway.credentials",
+    "headrace.gateway.engines", "headrace.gateway.feedback", "headrace.gateway.guards.guardrails",
+    "headrace.gateway.prompts", "headrace.gateway.request_log.written_log",
+    "headrace.gateway.serving.composed.ways", "headrace.gateway.serving.shadowing",
+    "headrace.gateway.workers",
     "headrace.protocol.dialects.anthropic.client", "headrace.protocol.dialects.gemini",
     "headrace.protocol.dialects.ollama.client", "headrace.protocol.dialects.bedrock",
     "headrace.protocol.dialects.openai_responses.client",

@@ -76,7 +76,8 @@ async def _results(guards: tuple[Guard, ...], text: str) -> list[dict[str, Any]]
 
 
 async def _result(guard: Guard, side: Side, text: str) -> dict[str, Any]:
-    from headrace.gateway.guards.guard import GuardBlockedError, Subject
+    from headrace.gateway.guards.blocked import GuardBlockedError
+    from headrace.gateway.guards.guard import Subject
     from headrace.gateway.guards.passage import Passage
     from headrace.gateway.guards.whole import pass_through
     from headrace.gateway.routing.ask import estimated_from_bytes

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from headrace.errors import RequestError
 from headrace.gateway.access import Access
+from headrace.gateway.guards.blocked import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
-from headrace.gateway.guards.guardrails import FIELD
 from headrace.gateway.routing.preferences import read_wanted
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked, EmbeddingClient

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -21,7 +21,6 @@ from headrace.catalog.user_folder import folders
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.building.gateway import Gateway, gateway_of
 from headrace.gateway.own_answers import Everywhere
-from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
@@ -32,6 +31,9 @@ from headrace.gateway.targets.health import OnBreaker
 from headrace.gateway.telemetry.access_log import AccessLog
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.http.request_id import RandomIds
+
+if TYPE_CHECKING:
+    from headrace.gateway.request_log.written_log import WrittenLog
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,10 @@ class Current:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """By the gateway of this moment; requests under way keep theirs."""
         await self.gateway.app(scope, receive, send)
+
+    def make_ready(self) -> None:
+        """What no request should have to wait for, and no start: dialects nobody spoke yet."""
+        self.gateway.paths.make_all()
 
     def replace(self, fresh: Gateway) -> None:
         """Another answers from now on."""

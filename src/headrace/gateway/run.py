@@ -143,6 +143,7 @@ async def _serve_here(
         await listen_until(
             heard, current, sock, settings.listen,
             lambda: announce(url_of(sock), settings, as_json, None if admin is None else admin.url),
+            current.make_ready,
         )  # fmt: skip
         ticking.cancel()
         loop.remove_signal_handler(signal.SIGHUP)

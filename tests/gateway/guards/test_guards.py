@@ -16,14 +16,8 @@ import pytest
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
 from headrace.gateway.building.guards import guard_of
-from headrace.gateway.guards.guard import (
-    NOTHING,
-    Acted,
-    Guard,
-    GuardBlockedError,
-    Subject,
-    Verdict,
-)
+from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.guard import NOTHING, Guard, Subject, Verdict
 from headrace.gateway.guards.passage import Passage, request_passages
 from headrace.gateway.guards.patterns import Patterns
 from headrace.gateway.guards.whole import pass_through

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -96,9 +97,17 @@ def test_sessions_stay_where_they_were_served() -> None:
         decision = one.decide(ask, IDLE_S)
         assert names(decision)[0] == "b/m" and len(names(decision)) == 3
     assert decision.candidates[0].reasons[0] == "served the same session last"
-    assert len({names(one.decide(ask, IDLE_S + 1.0))[0] for _ in range(30)}) == 3
-    others = {names(one.decide(asking(session="t"), 0.0))[0] for _ in range(30)}
-    assert len(others) == 3
+    again = {names(one.decide(ask, IDLE_S + 1.0))[0] for _ in range(30)}
+    assert len(again) == 1, "a session's own draw, the same in every process"
+
+
+def test_sessions_are_spread_by_weight_before_they_were_served() -> None:
+    heavy = target("heavy/m", weight=3.0)
+    one = router(route("m", heavy, B, sticky="session"), seed=2)
+    first = Counter(
+        names(one.decide(asking(session=f"session {number}"), 0.0))[0] for number in range(1000)
+    )
+    assert first["heavy/m"] == pytest.approx(750, abs=50)
 
 
 def test_a_session_goes_on_elsewhere_if_its_target_cannot() -> None:

@@ -44,9 +44,12 @@ def logged(entries: list[Entry], log_format: LogFormat, level: int = logging.INF
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("more", [{"purpose": "judge", "variant": "a b"}, {"key": "k 1"}])
 @given(model=st.text(st.characters(exclude_categories=[])), ended=st.integers(0, 10**10))
-def test_a_line_is_as_logging_would_write_it(log_format: LogFormat, model: str, ended: int) -> None:
-    one = entry(1, model=model, at_s=ended / 8, total_ms=0.0, purpose="judge", variant="a b")
+def test_a_line_is_as_logging_would_write_it(
+    log_format: LogFormat, more: dict[str, str], model: str, ended: int
+) -> None:
+    one = entry(1, model=model, at_s=ended / 8, total_ms=0.0, **more)
     record = logger.makeRecord(
         logger.name, logging.INFO, "", 0, "request ended", (), None,
         extra={"request_id": one.id, "fields": fields_of(one)},

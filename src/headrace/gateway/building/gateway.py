@@ -7,36 +7,30 @@ import random
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.catalog import Catalog
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.app import GatewayApp
-from headrace.gateway.building.cache import cache_of
+from headrace.gateway.building import switched_on
 from headrace.gateway.building.callers import (
     access_of,
     addresses_of,
     counted_in,
     free_tier_of,
 )
-from headrace.gateway.building.dialects import client_side
-from headrace.gateway.building.engines import pollers_of, with_engines
-from headrace.gateway.building.guards import guardrails_of
 from headrace.gateway.building.paths import Paths, paths_of
 from headrace.gateway.building.providers import provider_of
 from headrace.gateway.building.request_logging import log_change_of, request_logging_of
 from headrace.gateway.building.routes import Targets, routes_of, unknown_routes
-from headrace.gateway.building.ways import ways_of
-from headrace.gateway.engines.poller import EnginePollers
 from headrace.gateway.own_answers import Everywhere, OwnAnswers
-from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.serve import Serving
-from headrace.gateway.serving.shadowing import Shadows
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.targets.health import OnBreaker
@@ -44,6 +38,10 @@ from headrace.gateway.targets.provider import Provider
 from headrace.gateway.telemetry.names import Names
 from headrace.gateway.telemetry.standing import Standing, standing
 from headrace.gateway.telemetry.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from headrace.gateway.engines.poller import EnginePollers
+    from headrace.gateway.request_log.written_log import WrittenLog
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +137,7 @@ def gateway_of(
     sticky = Sticky() if sticky is None else sticky  # an empty one is false
     told = telemetry or Telemetry()
     plain = routes_of(settings, targets, told.traffic, on_taken_out)
-    routes, engines = with_engines(plain, settings)
+    routes, pollers = switched_on.engines(plain, settings, providers, clock_ns, told.traffic)
     router = Router(
         routes,
         settings.aliases,
@@ -161,6 +159,8 @@ def gateway_of(
     logging = request_logging_of(settings.request_log, request_log)
     shadows = None
     if any(one.shadow is not None for one in router.routes.values()):
+        from headrace.gateway.serving.shadowing import Shadows
+
         shadows = Shadows(
             router,
             most_reply_bytes=settings.listen.max_reply_bytes,
@@ -180,35 +180,21 @@ def gateway_of(
         wall_s=wall_s,
         source=source,
         on_entry=take,
-        cache=cache_of(
-            settings.cache,
-            sources,
-            wall_s,
-            lambda: clock_ns() * 1e-9,
-            redis=settings.access.redis,
-            serving=lambda: serving,
-        ),
-        guardrails=guardrails_of(settings, sources, wall_s),
+        cache=switched_on.cache(settings, sources, wall_s, clock_ns, lambda: serving),
+        guardrails=switched_on.guardrails(settings, sources, wall_s),
         tracing=told.tracing(settings.tracing.endpoint, settings.tracing.pass_on),
         request_log=logging,
         shadows=shadows,
-        ways=ways_of(
-            settings, router, sticky, client_side("openai-chat"), clock_ns=clock_ns, source=source
-        ),
+        ways=switched_on.ways(settings, router, sticky, clock_ns, source),
     )
     own = OwnAnswers(
         settings, router, access, wall_s, parts or {}, stands, told.metrics, everywhere
     )
     paths = paths_of(serving, access, settings.ledger, sources.folder)
-    prompts = None
-    if settings.prompts or settings.prompts_folder is not None:
-        from headrace.gateway.building.prompts import prompts_of
-
-        prompts = prompts_of(settings, sources.folder)
     app = GatewayApp(
         serving, access, paths.chats, own.by_path(), paths.posts, told, new_id=new_id,
         most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),
-        prompts=prompts,
+        prompts=switched_on.prompts(settings, sources),
     )  # fmt: skip
     names = Names(router.routes, settings.aliases, providers)
 
@@ -223,5 +209,5 @@ def gateway_of(
     return Gateway(
         settings=settings, app=app, paths=paths, serving=serving, router=router, access=access,
         providers=providers, take_over=take_over,
-        pollers=pollers_of(engines, routes, providers, settings, clock_ns, told.traffic),
+        pollers=pollers,
     )  # fmt: skip

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from headrace.gateway.request_log.visit import RequestLogging
-from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.settings.request_log import RequestLogSettings
+
+if TYPE_CHECKING:
+    from headrace.gateway.request_log.visit import RequestLogging
+    from headrace.gateway.request_log.written_log import WrittenLog
 
 
 def request_logging_of(
     settings: RequestLogSettings, log: WrittenLog | None
 ) -> RequestLogging | None:
     """None where nothing is kept."""
-    return RequestLogging(settings, log) if log is not None and settings.enabled else None
+    if log is None or not settings.enabled:
+        return None
+    from headrace.gateway.request_log.visit import RequestLogging
+
+    return RequestLogging(settings, log)
 
 
 def log_change_of(settings: RequestLogSettings, log: WrittenLog | None) -> Callable[[], None]:

@@ -6,16 +6,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from headrace.errors import RequestError
+from headrace.gateway.guards.blocked import Action
 from headrace.gateway.guards.passage import Passage, Role
 
 Side = Literal["input", "output"]
-Action = Literal["block", "redact", "warn", "monitor", "cap"]
 
 NAMELESS = ""
 """In place of a name: what it does is part of another one's work, and told nowhere."""
-
-_FAILED = "guardrail_failed"
 
 
 class Subject(NamedTuple):
@@ -106,24 +103,3 @@ class Guard:
     look: Look | None = None
     tools: Callable[[tuple[str, ...]], str] | None = None
     most_tokens: int | None = None
-
-
-class Acted(NamedTuple):
-    """A guardrail found something, and this was done."""
-
-    guard: str
-    action: Action | Literal["failed"]
-    reason: str = ""
-
-
-class GuardBlockedError(RequestError):
-    """A guardrail refused. acted: what to count. told: whether the client has heard of it. passed:
-    of a stream, what may go on before it ends."""
-
-    def __init__(self, guard: Guard, reason: str, *, failed: bool = False) -> None:
-        message = reason if failed or guard.message is None else guard.message
-        code = _FAILED if failed else None
-        super().__init__(f"refused by the guardrail {guard.name}: {message}", code=code)
-        self.acted = Acted(guard.name, "failed" if failed else "block", reason)
-        self.told = False
-        self.passed = b""

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
+from headrace.gateway.guards.blocked import FIELD
 from headrace.gateway.guards.guard import Guard
-
-FIELD = "guardrails"
-"""Of a request's body: names of more guardrails. Source: docs.litellm.ai/docs/proxy/guardrails."""
 
 _MOST_NAMES = 64
 

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
-from headrace.gateway.guards.guard import Acted, Guard, Subject
+from headrace.gateway.guards.blocked import Acted
+from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.passage import reply_passages
 from headrace.gateway.guards.whole import pass_through
 from headrace.protocol.json_spans import Path, replaced

@@ -10,7 +10,8 @@ import msgspec
 
 from headrace.errors import RequestError, shown
 from headrace.gateway.guards.asked_tools import requested_tools
-from headrace.gateway.guards.guard import Acted, Guard, Subject
+from headrace.gateway.guards.blocked import Acted
+from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import request_passages
 from headrace.gateway.guards.whole import pass_through

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.gateway.guards.guard import Acted, Guard, GuardBlockedError, Subject
+from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.stream_pieces import Channel, Growth, Piece, Pieces
 from headrace.gateway.guards.whole import pass_through

@@ -10,15 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from headrace.gateway.guards.guard import (
-    NOTHING,
-    Acted,
-    Guard,
-    GuardBlockedError,
-    GuardFailedError,
-    Subject,
-    Verdict,
-)
+from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.guard import NOTHING, Guard, GuardFailedError, Subject, Verdict
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.replace import fitting, replaced_text, summary

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from headrace.gateway.guards.guard import Acted, Guard, GuardBlockedError, Match
+from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.guard import Guard, Match
 from headrace.gateway.guards.replace import fitting, replaced_text, summary
 from headrace.gateway.guards.stream_pieces import Channel, Growth, Piece
 

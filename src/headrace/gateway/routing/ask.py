@@ -92,8 +92,9 @@ def estimated_from_bytes(body: bytes) -> int:
     return 8 + size // _BYTES_PER_TOKEN + images * _TOKENS_PER_IMAGE
 
 
-def ask_of(body: JsonObject, model: str) -> Ask:
-    """What of a body the choice of a target hangs on, but for who asks. Raises RequestError."""
+def ask_of(body: JsonObject, model: str, *, by_prefix: bool = True) -> Ask:
+    """What of a body the choice of a target hangs on, but for who asks. by_prefix: whether any
+    model goes by how prompts begin. Raises RequestError."""
     fields = {name: body.decoded(name) for name in _ROUTING_FIELDS if name in body}
     most = next((one for name in _MOST_TOKENS_FIELDS if (one := _count(body, name))), None)
     if most is None and _OPTIONS in body:
@@ -104,7 +105,7 @@ def ask_of(body: JsonObject, model: str) -> Ask:
         input_tokens=estimated_from_bytes(body.body),
         most_output_tokens=most,
         choices=max(_count(body, name) or 1 for name in _CHOICES_FIELDS),
-        prefix=_prefix(body),
+        prefix=_prefix(body) if by_prefix else None,
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from headrace.gateway.engines.order import EngineOrder
 from headrace.gateway.routing.hedging import Hedging
 from headrace.gateway.routing.shadow import Shadow
 from headrace.gateway.routing.variants import Variants
 from headrace.gateway.settings.model import Strategy
 from headrace.gateway.settings.reliability import RetrySettings
 from headrace.gateway.targets.target import Target
+
+if TYPE_CHECKING:
+    from headrace.gateway.engines.order import EngineOrder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
 from headrace.gateway.routing.preferences import FREE, NONE, Preferences, Sort
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
-from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd
+from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd, of_session
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import Side, Variants
 from headrace.gateway.settings.model import Strategy
@@ -57,6 +57,7 @@ class Router:
         self._source = source
         self._unknown = unknown
         self.has_variants = any(one.variants is not None for one in routes.values())
+        self.has_prefixes = any(one.sticky == "prefix" for one in routes.values())
         self.has_engines = any(one.engine_order is not None for one in routes.values())
 
     def route(self, name: str) -> Route | None:
@@ -189,6 +190,8 @@ class Router:
         for group, why in _groups(usable, preferences.order):
             order = ORDERS[strategy] if sort or own is None else own
             scored = order(group, ask, self._source, now_s)
+            if key and kept is None and strategy == "weighted" and not sort:
+                scored = of_session(group, key)
             if preferences is not NONE:
                 scored.sort(key=lambda one: not _is_preferred(one.target, preferences))
             if kept is not None and not sort:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from headrace.gateway.routing.ask import Ask
@@ -40,7 +42,26 @@ def weighted(
     found = []
     for one in targets:
         drawn = -math.log(1.0 - source.random()) / one.weight if one.weight else math.inf
-        found.append(Scored(one, drawn, f"weight {one.weight:g} of {total:g}, drawn by chance"))
+        found.append(Scored(one, drawn, _drawn(one.weight, total)))
+    return sorted(found, key=_score)
+
+
+@lru_cache(maxsize=1024)
+def _drawn(weight: float, total: float) -> str:
+    """Said with every request, and mostly heard by nobody."""
+    return f"weight {weight:g} of {total:g}, drawn by chance"
+
+
+def of_session(targets: Sequence[Target], key: str | int) -> list[Scored]:
+    """As `weighted`, with a session's own draw in place of chance: the same in every process,
+    before any of them has heard of it, and after a restart (rendezvous hashing)."""
+    total = sum(one.weight for one in targets) or 1.0
+    found = []
+    for one in targets:
+        told = blake2b(f"{key}\0{one.name}".encode("utf-8", "surrogatepass"), digest_size=8)
+        share = int.from_bytes(told.digest()) / 2**64
+        drawn = -math.log1p(-share) / one.weight if one.weight and share < 1 else math.inf
+        found.append(Scored(one, drawn, f"weight {one.weight:g} of {total:g}, drawn by session"))
     return sorted(found, key=_score)
 
 

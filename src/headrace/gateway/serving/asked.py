@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.accounts.terms import DataPolicy
-from headrace.gateway.engines.prompt_blocks import prompt_blocks
 from headrace.gateway.routing.ask import Ask, ask_of
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.router import Router
@@ -12,6 +11,7 @@ from headrace.gateway.routing.variants import NOBODY
 from headrace.gateway.serving.bill import most_nusd
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.who import SESSION_HEADERS, who_of
+from headrace.protocol.json_object import JsonObject
 
 # Where the client does not say: held back is what most answers stay below.
 OUTPUT_TOKENS = 4096
@@ -22,7 +22,7 @@ _MOST_TOKENS = 2**31
 def asked_of(incoming: Incoming, router: Router) -> Ask:
     """Raises RequestError."""
     body = incoming.body
-    found = ask_of(body, incoming.model)
+    found = ask_of(body, incoming.model, by_prefix=router.has_prefixes)
     session = next(
         (incoming.headers[name] for name in SESSION_HEADERS if name in incoming.headers), None
     )
@@ -37,8 +37,14 @@ def asked_of(incoming: Incoming, router: Router) -> Ask:
         keeps_no_data=policy.data_collection == "deny",
         priority=0 if incoming.caller is None else incoming.caller.priority,
         who=who_of(incoming) if router.has_variants else NOBODY,
-        blocks=prompt_blocks(body) if router.has_engines else (),
+        blocks=_blocks(body) if router.has_engines else (),
     )
+
+
+def _blocks(body: JsonObject) -> tuple[int, ...]:
+    from headrace.gateway.engines.prompt_blocks import prompt_blocks
+
+    return prompt_blocks(body)
 
 
 def demand_of(ask: Ask, decision: Decision, hedges: int = 0) -> Demand:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,10 +11,6 @@ from headrace.errors import RequestError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.cache.cache import ResponseCache, Visit
-from headrace.gateway.cache.flights import Flight
-from headrace.gateway.cache.kept import Kept
-from headrace.gateway.cache.recording import RecordingTally
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.attempt import Opened
@@ -30,6 +27,11 @@ from headrace.gateway.serving.reply_headers import (
 )
 from headrace.gateway.serving.tally import Tally
 from headrace.protocol.neutral.collect import replayed
+
+if TYPE_CHECKING:
+    from headrace.gateway.cache.cache import ResponseCache, Visit
+    from headrace.gateway.cache.flights import Flight
+    from headrace.gateway.cache.kept import Kept
 
 Header = tuple[str, str]
 
@@ -91,6 +93,8 @@ class AtCache:
         assert visit is not None
         assert visit.key is not None
         if cache.flights is not None:
+            from headrace.gateway.cache.flights import Flight
+
             joined = await cache.flights.join(visit.key)
             if isinstance(joined, Flight):
                 self._flight = joined
@@ -166,12 +170,19 @@ class AtCache:
         """One that remembers what it counts, where the answer is to be kept."""
         if self._visit is None or self._visit.key is None:
             return Tally(input_tokens)
+        from headrace.gateway.cache.recording import RecordingTally
+
         return RecordingTally(input_tokens, opened.replies.name)
 
     def keep(self, opened: Opened, tally: Tally, now_s: float) -> None:
         """An answer that reached the client whole, for the next time and for who waits for it."""
+        if self._cache is None or self._visit is None:
+            return
+        from headrace.gateway.cache.kept import Kept
+        from headrace.gateway.cache.recording import RecordingTally
+
         reply = tally.reply if isinstance(tally, RecordingTally) else None
-        if self._cache is None or self._visit is None or reply is None:
+        if reply is None:
             return
         target = opened.candidate.target
         kept = Kept(

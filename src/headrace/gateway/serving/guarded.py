@@ -10,9 +10,10 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.caller import Caller
-from headrace.gateway.guards.guard import NAMELESS, Acted, Guard, GuardBlockedError, Subject
+from headrace.gateway.guards.blocked import FIELD, Acted, GuardBlockedError
+from headrace.gateway.guards.guard import NAMELESS, Guard, Subject
 from headrace.gateway.guards.guarded_sink import GuardedSink
-from headrace.gateway.guards.guardrails import FIELD, Guardrails, asked_names
+from headrace.gateway.guards.guardrails import Guardrails, asked_names
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import EMBEDDINGS
 from headrace.gateway.guards.request import looked_at
@@ -27,11 +28,6 @@ from headrace.protocol.neutral.event import Failed
 
 PROMPT_HEADER = "x-headrace-prompt"
 _NO_GUARDRAILS = Guardrails((), {})
-
-
-def is_guarded(guardrails: Guardrails | None, incoming: Incoming) -> bool:
-    """Whether a request has anything to do with guardrails or prompts; most have not."""
-    return guardrails is not None or FIELD in incoming.body or bool(incoming.prompt)
 
 
 class Guarded:

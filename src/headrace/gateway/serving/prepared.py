@@ -14,8 +14,6 @@ import msgspec
 from headrace.errors import RequestError
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.targets.target import Target
-from headrace.protocol.dialects.ollama.read_generate import beyond_chat as beyond_ollama_chat
-from headrace.protocol.dialects.openai_completions.beyond_chat import beyond_chat
 from headrace.protocol.dialects.openai_responses.state import needs_state
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
@@ -77,11 +75,19 @@ EDITS: dict[str, Callable[[JsonObject, str, Edits], Edited]] = {
     "ollama": _model_alone,
     "ollama-generate": _model_alone,
 }
-# What of a request a provider of chat cannot be told: the field, and why.
-_BEYOND_CHAT: dict[str, Callable[[ChatCall], tuple[str, str] | None]] = {
-    "openai-completions": beyond_chat,
-    "ollama-generate": beyond_ollama_chat,
-}
+
+
+def _beyond_chat(dialect: str, call: ChatCall) -> tuple[str, str] | None:
+    """What of a request no chat can be told: the field, and why. dialect: of the client."""
+    if dialect == "openai-completions":
+        from headrace.protocol.dialects.openai_completions.beyond_chat import beyond_chat
+
+        return beyond_chat(call)
+    if dialect == "ollama-generate":
+        from headrace.protocol.dialects.ollama.read_generate import beyond_chat as beyond_ollama
+
+        return beyond_ollama(call)
+    return None
 
 
 def without_ours(body: JsonObject, model: str | None = None) -> bytes:
@@ -150,8 +156,7 @@ class Prepared:
                 param=kept[0],
                 code="translation",
             )
-        beyond = _BEYOND_CHAT.get(incoming.side.name)
-        if beyond is not None and (unsaid := beyond(call)):
+        if unsaid := _beyond_chat(incoming.side.name, call):
             raise RequestError(unsaid[1], param=unsaid[0], code="translation")
         written = provider.side.write_call(call, target.model)
         return Ready(

@@ -11,7 +11,7 @@ from headrace.gateway.accounts.errors import (
     StoresDownError,
     UnknownPriceError,
 )
-from headrace.gateway.guards.guard import GuardBlockedError
+from headrace.gateway.guards.blocked import GuardBlockedError
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.entry import Outcome
 from headrace.protocol.neutral.failure import Failure, FailureKind

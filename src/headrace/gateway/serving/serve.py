@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headrace.errors import RequestError
 from headrace.gateway.access import check_models
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.guards.guard import GuardBlockedError
+from headrace.gateway.guards.blocked import FIELD, GuardBlockedError
 from headrace.gateway.routing.ask import Ask, estimated_from_bytes
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.route import Route
@@ -31,11 +31,9 @@ from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
-from headrace.gateway.serving.composed.way import Way
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
-from headrace.gateway.serving.guarded import Guarded, is_guarded
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
 from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
@@ -50,6 +48,10 @@ from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_he
 from headrace.gateway.telemetry.tracing import Moment
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
+
+if TYPE_CHECKING:  # imported where the file uses them
+    from headrace.gateway.serving.composed.way import Way
+    from headrace.gateway.serving.guarded import Guarded
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +118,7 @@ class _Course:
             router = self._serving.router
             ask = asked_of(self._incoming, router)
             check_models(self._incoming.caller, ask.wanted.models)
-            if is_guarded(self._serving.guardrails, self._incoming):
+            if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
             ways = self._serving.ways
             if ways is not None:
@@ -156,9 +158,17 @@ class _Course:
                 raise
             await self._refuse(*refused(error))
 
+    def _is_guarded(self) -> bool:
+        """Whether guardrails or prompts are to look at it; for most there are none."""
+        incoming = self._incoming
+        asks = FIELD in incoming.body or bool(incoming.prompt)
+        return asks or self._serving.guardrails is not None
+
     async def _pass_guardrails(self, ask: Ask) -> Ask:
         """What they leave of the request is what is asked from here on."""
         serving = self._serving
+        from headrace.gateway.serving.guarded import Guarded
+
         guarded = Guarded(serving.guardrails, self._incoming, self._sink, serving.clock_ns)
         self._guarded = guarded
         try:

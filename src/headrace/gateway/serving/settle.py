@@ -23,6 +23,15 @@ async def settle(
     if usage is None and not asides:
         await held.release()
         return
+    if usage is not None and not asides:
+        await held.settle(
+            Actual(
+                input_tokens=usage.prompt_tokens,
+                output_tokens=usage.completion_tokens,
+                cost_nusd=cost_nusd,
+            )
+        )
+        return
     used = [] if usage is None else [usage]
     used += [one.usage for one in asides]
     costs = [] if usage is None else [cost_nusd]

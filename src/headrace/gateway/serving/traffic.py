@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
@@ -18,8 +19,10 @@ from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.reply_headers import HEDGED, variant_headers
-from headrace.gateway.serving.shadowing import Shadows, Told
 from headrace.gateway.serving.sides import note_side
+
+if TYPE_CHECKING:
+    from headrace.gateway.serving.shadowing import Shadows
 
 
 class RequestTraffic:
@@ -66,6 +69,8 @@ class RequestTraffic:
         if self._variants is not None:
             note_side(self._variants, entry, incoming)
         if self._shadowed is not None and shadows is not None:
+            from headrace.gateway.serving.shadowing import Told
+
             shadow, ask = self._shadowed
             shadows.send(shadow, Told(ask, prepared, incoming, entry, asides + 1))
 

@@ -64,6 +64,21 @@ class AccessLog:
         self._stream.flush()
 
     def _text(self, entry: Entry, ended_s: float) -> str:
+        usage, first_ms = entry.usage, entry.first_token_ms
+        if usage is not None and first_ms is not None and _is_plain(entry):
+            word = self._word
+            return (
+                f"{self._time(ended_s)} INFO {logger.name}: {_MESSAGE} "
+                f"[request {word(entry.id, keep=False)}] outcome={entry.outcome} "
+                f"status={entry.status} model={word(entry.model[:_MOST_ERROR_CHARS])} "
+                f"target={word(entry.target or '')} dialect={entry.dialect} key={word(entry.key)} "
+                f"attempts=1 prompt_tokens={usage.prompt_tokens} "
+                f"cached_tokens={usage.cache_read_tokens} "
+                f"output_tokens={usage.completion_tokens} usage_from={entry.usage_from} "
+                f"finish_reason={entry.finish} cost_nusd={entry.cost_nusd} "
+                f"ttft_s={round(first_ms * 1e-3, 6)} e2e_s={round(entry.total_ms * 1e-3, 6)} "
+                f"overhead_us={entry.overhead_us} stream={entry.stream}\n"
+            )
         words = [f"{self._time(ended_s)} INFO {logger.name}: {_MESSAGE}"]
         if entry.id:
             words.append(f"[request {self._word(entry.id, keep=False)}]")
@@ -108,6 +123,21 @@ class AccessLog:
                     self._words.clear()
                 self._words[text] = known
         return known
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Whether all is as with most requests, and the line can be written without asking each field
+    whether it says anything; the same line, at a third of the time."""
+    return (
+        entry.outcome == "answered"
+        and entry.cost_nusd is not None
+        and entry.finish is not None
+        and bool(entry.key and entry.id and entry.target and entry.status)
+        and len(entry.attempts) == 1
+        and entry.attempts[0].failure is None
+        and not (entry.cache or entry.guardrails or entry.prompt or entry.purpose)
+        and not entry.variant
+    )
 
 
 def fields_of(entry: Entry) -> dict[str, Any]:

@@ -177,6 +177,7 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
         listen_socket,
         settings.listen,
         lambda: worker.tell(messages.Serves()),
+        current.make_ready,
     )
     ticking.cancel()
     await current.drain(DRAIN_S)

@@ -6,6 +6,7 @@ asked for where the variant understands that, since without it nobody knows what
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -41,6 +42,7 @@ _PLAIN = (
 _JSON = {"Content-Type": "application/json"}
 
 
+@lru_cache(maxsize=1024)
 def path_for(path: str, model: str) -> str:
     """A variant's path with the model in its place."""
     return path.replace("{model}", quote(model, safe=""))
