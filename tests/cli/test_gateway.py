@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,14 @@ async def test_it_serves_reloads_and_ends(tmp_path: Path) -> None:
                 assert await models_of(process) == ["chat"]
                 assert (await client.post(PATH, json=CHAT)).status_code == 200
 
-                write(config, provider.origin, aliases={"gpt-4": "chat"})
+                began_s = (await client.get("/health")).json()["uptime_s"]
+                moved = {"host": "127.0.0.2", "port": 0}
+                write(config, provider.origin, aliases={"gpt-4": "chat"}, listen=moved)
                 process.signal(signal.SIGHUP)
                 await process.has_logged("was read anew")
+                assert "changed: aliases.gpt-4, listen.host" in process.heard
+                assert "at the next start alone: listen.host" in process.heard
+                assert (await client.get("/health")).json()["uptime_s"] >= began_s
                 assert await models_of(process) == ["chat", "gpt-4"]
                 told = await client.post(PATH, json={**CHAT, "model": "gpt-4"})
                 assert told.status_code == 200
@@ -219,9 +225,21 @@ def test_check_warns_of_keys(tmp_path: Path) -> None:
         ("listen:\n  prot: 1\n", ("gateway.yaml:2", "prot", "port")),
         ("listen:\n  port: 70000\n", ("gateway.yaml:2", "port")),
         ("providers:\n  openai: env:NO_SUCH_VARIABLE\n", ("openai", "NO_SUCH_VARIABLE")),
-        ("access:\n  master_key: env:NO_SUCH_VARIABLE\n", ("NO_SUCH_VARIABLE",)),
+        (
+            "access:\n  master_key: env:NO_SUCH_VARIABLE\n",
+            ("access.master_key", "NO_SUCH_VARIABLE"),
+        ),
         ("access:\n  keys:\n    ann: {key: env:NO_SUCH_VARIABLE}\n", ("ann", "NO_SUCH_VARIABLE")),
         (f"access: {{keys: {{ann: {{key: {SECRET}-of-ann, team: blue}}}}}}\n", ("ann", "blue")),
+        (
+            "access: {redis: env:NO_SUCH}\ncache: {enabled: true, store: redis}\n",
+            ("access.redis", "NO_SUCH"),
+        ),
+        ("cache: {enabled: true, store: redis, redis: env:NO_SUCH}\n", ("cache.redis", "NO_SUCH")),
+        ("admin: {key: env:NO_SUCH}\n", ("admin.key", "NO_SUCH")),
+        ("alerts: {url: env:NO_SUCH}\n", ("alerts.url", "NO_SUCH")),
+        ("admin: {port: 4000, key: env:NONE}\n", ("gateway.yaml:1", "admin.port", "listen.port")),
+        ("providers: {a: '127.0.0.1:8/v1'}\n", ("providers.a", "write http://127.0.0.1:8/v1")),
         ("a: [1\n", ("gateway.yaml",)),
     ],
 )
@@ -235,6 +253,22 @@ def test_check_of_a_wrong_file(tmp_path: Path, text: str, said: tuple[str, ...])
     found = json.loads(told.stdout)
     assert told.exit_code == 1 and found["right"] is False
     assert all(one in found["error"] for one in said)
+
+
+def test_check_names_all_variables_that_are_missing(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        "providers: {openai: env:NONE_A}\naccess: {master_key: env:NONE_B}\n"
+        "admin: {key: os.environ/NONE_C}\n",
+        encoding="utf-8",
+    )
+    told = run("check", "--config", config)
+    assert told.exit_code == 1
+    for one in ("NONE_A (providers.openai.api_key.0)", "NONE_B (access.master_key)",
+                "NONE_C (admin.key)"):  # fmt: skip
+        assert one in told.stderr
+    missing = json.loads(run("check", "--config", config, "--json").stdout)["missing_variables"]
+    assert sorted(missing) == ["NONE_A", "NONE_B", "NONE_C"]
 
 
 def test_check_of_no_file(tmp_path: Path) -> None:
@@ -298,3 +332,15 @@ def test_explain_of_what_is_wrong(tmp_path: Path, model: str, body: str, said: s
     told = run("explain", model, "--config", two(tmp_path), "--request", request)
     assert told.exit_code != 0
     assert said in str(told.exception) + told.output
+
+
+def test_explain_asks_nobody(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as provider:
+        provider.setblocking(False)
+        url = f"http://127.0.0.1:{provider.getsockname()[1]}/v1"
+        config = tmp_path / "gateway.yaml"
+        config.write_text(json.dumps({"providers": {"own": url}, "models": {"chat": ["own/m"]}}))
+        told = run("explain", "chat", "--config", config, "--json")
+        assert [one["target"] for one in json.loads(told.stdout)["candidates"]] == ["own/m"]
+        with pytest.raises(BlockingIOError):
+            provider.accept()

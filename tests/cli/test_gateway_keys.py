@@ -58,6 +58,10 @@ def test_rotate_block_and_delete(config: Path) -> None:
     assert "blocked" in run("block", made["id"], *at).output
     assert listed(config)[0]["blocked"] is True
     assert "open again" in run("block", made["id"], "--off", *at).output
+    assert "blocked" in run("block", made["id"], *at).output
+    unblocked = json.loads(run("unblock", made["id"], *at, "--json").output)
+    assert unblocked == {"id": made["id"], "blocked": False}
+    assert listed(config)[0]["blocked"] is False
     assert "removed" in run("delete", made["id"], *at).output
     assert listed(config) == []
 

@@ -17,6 +17,7 @@ from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.read import parse_settings
 from headrace.gateway.settings.secret import Sources
+from headrace.gateway.telemetry.telemetry import Telemetry
 
 CATALOG = Catalog.load(())
 
@@ -47,6 +48,7 @@ def gateway(
     wall_s: Callable[[], float] = lambda: 1_790_000_000.0,
     request_log: WrittenLog | None = None,
     own_key: str | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Gateway:
     """Of settings as the file would have them; lines of the ledger go to `entries`."""
     import time
@@ -66,6 +68,7 @@ def gateway(
         new_id=lambda: f"req-{next(ids)}",
         request_log=request_log,
         own_key=own_key,
+        telemetry=telemetry,
     )
 
 

@@ -61,6 +61,17 @@ async def test_who_has_no_key_is_told_so_in_the_words_of_its_dialect() -> None:
         for key in (None, "hr-wrong", KEY + "x"):
             told = await asked(app, key)
             assert told.status == 401 and told.json["error"]["code"] == "invalid_api_key"
+        for path, method in (("/v1/chat/completions", "POST"), ("/v1/models", "GET"),
+                             ("/metrics", "GET")):  # fmt: skip
+            for headers, said in (
+                ({}, "no key was sent; send it as `Authorization: Bearer KEY`"),
+                ({"authorization": KEY}, "no key was sent (its value has no `Bearer` before it)"),
+                ({"authorization": "Bearer hr-wrong"}, "is not one of this gateway's"),
+            ):
+                told = await ask(app, CHAT, path=path, method=method, headers=headers)
+                error = told.json["error"]
+                assert (told.status, error["code"]) == (401, "invalid_api_key"), path
+                assert said in error["message"] and KEY not in error["message"]
         assert (await asked(app, KEY)).status == 200
         assert (await ask(app, CHAT, headers={"x-api-key": KEY})).status == 200
         other = await asked(app, KEY, {**CHAT, "model": "other"})

@@ -177,7 +177,7 @@ async def test_a_stream_that_breaks_off_after_content_ends_with_an_error_and_is_
         assert b'"error"' in told.body and not other.requests
     (entry,) = entries
     assert entry.outcome == "cut" and entry.usage_from == "estimated"
-    assert entry.usage is not None and entry.usage.output_tokens == 3
+    assert entry.usage is not None and entry.usage.output_tokens == 4
     assert entry.cost_nusd is not None and entry.cost_nusd > 0
 
 
@@ -199,7 +199,8 @@ async def test_a_client_that_goes_ends_what_is_done_for_it(goes_after: int) -> N
         assert target.health.in_flight == 0 and target.health.failures == 0
     (entry,) = entries
     assert entry.outcome == "client_gone"
-    assert (entry.cost_nusd or 0) > 0 if goes_after else entry.cost_nusd is None
+    assert entry.usage_from == "estimated" and (entry.cost_nusd or 0) > 0
+    assert entry.target is not None and [one.target for one in entry.attempts] == [entry.target]
 
 
 async def test_no_target_answers() -> None:
@@ -306,6 +307,10 @@ async def test_the_list_of_models() -> None:
     told = await ask(gateway(config, []).app, b"", path="/v1/models", method="GET")
     assert [one["id"] for one in told.json["data"]] == ["chat", "gpt-4"]
     assert told.json["data"][0]["pricing"] == {"prompt": "0.000001", "completion": "0.000002"}
+    one = await ask(gateway(config, []).app, b"", path="/v1/models/gpt-4", method="GET")
+    assert one.status == 200 and one.json == told.json["data"][1]
+    none = await ask(gateway(config, []).app, b"", path="/v1/models/gpt-5", method="GET")
+    assert none.status == 404
 
 
 async def test_paths_that_are_not_there() -> None:

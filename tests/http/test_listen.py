@@ -29,3 +29,13 @@ def test_host_and_port() -> None:
 def test_a_name_that_does_not_exist() -> None:
     with pytest.raises(ConfigError, match=r"--host no-such-host\.invalid .*cannot listen there"):
         listen("no-such-host.invalid", 0)
+
+
+def test_errors_call_an_address_as_its_settings_do() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as caught:
+            listen("127.0.0.1", port, names=("admin.host", "admin.port"))
+    said = str(caught.value)
+    assert said.startswith(f"admin.host 127.0.0.1 admin.port {port}: cannot listen there")
+    assert "--port" not in said and "admin.port 0 for a free port" in said

@@ -35,7 +35,7 @@ def problems(
     for row in rows:
         name, outcome, status, cache, usage_from, cost, read, written, _ = row
         counts[f"line: {outcome}{' from the cache' if cache else ''}"] += 1
-        there = by_id.get(name)
+        there = by_id.get(name.partition("/")[0])  # also of what was paid for besides it
         if there is None:
             found.append(f"a line of nobody: {row}")
             continue

@@ -88,8 +88,9 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
     from headrace.gateway.ledger.schema import check_file
     from headrace.gateway.making import made
     from headrace.gateway.settings.read import read_settings
-    from headrace.gateway.settings.secret import Sources, is_plain
+    from headrace.gateway.settings.secret import Sources, is_plain, missing_variables
 
+    settings = None
     try:
         settings = read_settings(config)
         built = made(config, settings, None)
@@ -103,10 +104,15 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
 
             admin_key(settings.admin, Sources(os.environ, config.parent))
     except HeadraceError as error:
+        missing = {} if settings is None else missing_variables(settings, os.environ)
         if as_json:
-            click.echo(json.dumps({"right": False, "error": str(error)}))
+            told = {"right": False, "error": str(error), "missing_variables": missing}
+            click.echo(json.dumps(told))
         else:
             click.echo(f"not right: {error}", err=True)
+            if len(missing) > 1:
+                listed = ", ".join(f"{name} ({setting})" for name, setting in missing.items())
+                click.echo(f"the environment has none of: {listed}", err=True)
         ctx.exit(1)
     warnings = access_warnings(settings.access)
     if settings.admin is not None and is_plain(settings.admin.key or "env:"):

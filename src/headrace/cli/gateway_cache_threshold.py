@@ -112,6 +112,7 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
     from headrace.errors import ConfigError
     from headrace.gateway.cache.semantic.arithmetic import normalised
     from headrace.gateway.making import made
+    from headrace.gateway.routing.preferences import read_wanted
     from headrace.gateway.serving.dispatch import NobodyAnsweredError
     from headrace.gateway.serving.embed import embed, embeddings_of
     from headrace.gateway.serving.embedding_asked import Asked
@@ -129,6 +130,7 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
                 call=EmbeddingCall(
                     dialect="openai-chat", model=model, inputs=tuple(texts[at : at + _BATCH])
                 ),
+                wanted=read_wanted(model, {}),
                 caller=None,
                 received_ns=serving.clock_ns(),
             )

@@ -42,6 +42,8 @@ def keys() -> None:
     headrace gateway keys create --team search --usd 50 --per 1M
     headrace gateway keys list
     headrace gateway keys rotate 3f9c2a --overlap-days 7
+    headrace gateway keys block 3f9c2a
+    headrace gateway keys unblock 3f9c2a
     """
 
 
@@ -136,7 +138,7 @@ def list_keys(config: Path, as_json: bool) -> None:
 @keys.command()
 @click.argument("id")
 @_CONFIG
-@click.option("--off", is_flag=True, help="Unblock it.")
+@click.option("--off", is_flag=True, help="Unblock it, as `unblock` does.")
 @_JSON
 def block(id: str, config: Path, off: bool, as_json: bool) -> None:
     """Refuse every request with the key ID, until it is unblocked.
@@ -146,12 +148,20 @@ def block(id: str, config: Path, off: bool, as_json: bool) -> None:
     headrace gateway keys block 3f9c2a --off
     """
 
-    async def change(store: SqliteStore) -> None:
-        await store.block("key", id, blocked=not off)
+    _block(id, config, as_json, blocked=not off)
 
-    _with_store(config, change)
-    done = {"id": id, "blocked": not off}
-    click.echo(json.dumps(done) if as_json else f"{id} is {'open again' if off else 'blocked'}")
+
+@keys.command()
+@click.argument("id")
+@_CONFIG
+@_JSON
+def unblock(id: str, config: Path, as_json: bool) -> None:
+    """Serve requests with the key ID again; the same as `block ID --off`.
+
+    \b
+    headrace gateway keys unblock 3f9c2a
+    """
+    _block(id, config, as_json, blocked=False)
 
 
 @keys.command()
@@ -170,6 +180,15 @@ def delete(id: str, config: Path, as_json: bool) -> None:
 
     _with_store(config, change)
     click.echo(json.dumps({"id": id, "removed": True}) if as_json else f"{id} is removed")
+
+
+def _block(id: str, config: Path, as_json: bool, *, blocked: bool) -> None:
+    async def change(store: SqliteStore) -> None:
+        await store.block("key", id, blocked=blocked)
+
+    _with_store(config, change)
+    done = {"id": id, "blocked": blocked}
+    click.echo(json.dumps(done) if as_json else f"{id} is {'blocked' if blocked else 'open again'}")
 
 
 def _with_store(path: Path, work: Callable[[SqliteStore], Awaitable[T]]) -> T:

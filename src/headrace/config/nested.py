@@ -18,6 +18,8 @@ from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError, shown
 
 S = TypeVar("S", bound=msgspec.Struct)
+# By the name in the file, and the types by the attribute's.
+_Fields = tuple[dict[str, msgspec.structs.FieldInfo], dict[str, Any]]
 
 
 class _Reader:
@@ -26,6 +28,8 @@ class _Reader:
     def __init__(self, lines: Mapping[str, int], name: str) -> None:
         self._lines = lines
         self._name = name
+        # Of each kind of settings, which a file may have hundreds of: looking at types is slow.
+        self._fields: dict[type[msgspec.Struct], _Fields] = {}
 
     def error(self, path: str, message: str, within: str = "") -> ConfigError:
         """An error at a path ("models.chat.targets.0.weight"), or `within` what is there."""
@@ -38,8 +42,12 @@ class _Reader:
         """`value` as the settings `of`."""
         if not isinstance(value, dict):
             raise self.error(path, f"{_shown(value, of)}: `name: value` lines are expected")
-        fields = {field.encode_name: field for field in msgspec.structs.fields(of)}
-        hints = typing.get_type_hints(of, include_extras=True)
+        if of not in self._fields:
+            self._fields[of] = (
+                {field.encode_name: field for field in msgspec.structs.fields(of)},
+                typing.get_type_hints(of, include_extras=True),
+            )
+        fields, hints = self._fields[of]
         found: dict[str, Any] = {}
         for key, inner in value.items():
             if key not in fields:
@@ -86,6 +94,10 @@ class _Reader:
             return msgspec.convert(value, wanted)
         except msgspec.ValidationError as error:
             said, _, at = str(error).partition(" - at `$")
+            words = _words(wanted)
+            if words and said.startswith("Invalid enum value"):
+                told = _no_word(value, said, words)
+                raise self.error(path, told, within=at.rstrip("`")) from error
             raise self.error(
                 path, f"{_shown(value, wanted)}: {said}", within=at.rstrip("`")
             ) from error
@@ -153,6 +165,19 @@ def _holds_secret(wanted: Any, seen: set[type]) -> bool:
         hints = typing.get_type_hints(wanted, include_extras=True)
         return any(_holds_secret(one, seen) for one in hints.values())
     return any(_holds_secret(one, seen) for one in typing.get_args(wanted))
+
+
+def _words(wanted: Any) -> tuple[str, ...]:
+    """Of all literals in a type, in their order."""
+    if typing.get_origin(wanted) is typing.Literal:
+        return tuple(one for one in typing.get_args(wanted) if isinstance(one, str))
+    return tuple(word for one in typing.get_args(wanted) for word in _words(one))
+
+
+def _no_word(value: Any, said: str, words: tuple[str, ...]) -> str:
+    """said: msgspec's own words, whose quoted value is the one of a list that is wrong."""
+    given = value if isinstance(value, str) else said.partition("'")[2].rpartition("'")[0]
+    return f"{shown(given)} is none of {', '.join(words)}{nearest(given, words)}"
 
 
 def _is_struct(wanted: Any) -> bool:

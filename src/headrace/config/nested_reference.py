@@ -11,8 +11,8 @@ import msgspec
 
 
 class Setting(NamedTuple):
-    """A line of a reference. values: what it may be, in words. default: as YAML has it, "" where
-    it must be given or nothing stands there."""
+    """A line of a reference. values: what it may be, in words. default: as YAML has it,
+    "required" where it must be given, "" where nothing stands there."""
 
     name: str
     values: str
@@ -99,6 +99,8 @@ def _limits(meta: msgspec.Meta) -> str:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
     value = field.default
     if value is msgspec.NODEFAULT or value is None or value == () or value == "":
         return ""

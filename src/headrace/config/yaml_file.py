@@ -37,7 +37,8 @@ def read_yaml(text: str, name: str, *, once: bool = False) -> tuple[Document, ..
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         at = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(f"{name}: not valid YAML: {problem}{at}") from error
-    except (RecursionError, ValueError) as error:
+    except (RecursionError, ValueError, AttributeError) as error:
+        # The last is what the library makes of `!!timestamp foo`.
         raise ConfigError(f"{name}: not usable YAML: {error}") from error
     found = []
     for node, value in zip(nodes, loaded, strict=True):

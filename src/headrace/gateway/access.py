@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
-from headrace.gateway.accounts.errors import ModelNotAllowedError, UnknownKeyError
+from headrace.gateway.accounts.errors import MissingKeyError, ModelNotAllowedError
 from headrace.gateway.client_address import ADDRESS
 from headrace.gateway.guests import Guests
+from headrace.gateway.routing.router import Router
 from headrace.gateway.settings.secret import Secret
 
 _BEARER = "bearer "
@@ -44,7 +45,7 @@ class Access:
             return None if self._guests is None else self._guests.caller(headers[ADDRESS])
         key = presented_key(headers)
         if not key:
-            raise UnknownKeyError
+            raise MissingKeyError(without_scheme=_has_no_scheme(headers))
         if self.is_master(headers):
             return MASTER
         return self._accounts.caller(key)
@@ -63,10 +64,23 @@ def _is_same(given: str, known: bytes) -> bool:
     return hmac.compare_digest(given.encode("latin-1", errors="replace"), known)
 
 
-def check_models(caller: Caller | None, models: Iterable[str]) -> None:
-    """Every model that a request names has to be allowed. Raises ModelNotAllowedError."""
-    for model in models if caller is not None else ():
-        if caller is not None and not caller.may_use(model):
+def _has_no_scheme(headers: Mapping[str, str]) -> bool:
+    given = headers.get("authorization", "").strip()
+    return bool(given) and given.lower() != _BEARER.strip()
+
+
+def may_ask(caller: Caller | None, model: str, router: Router) -> bool:
+    """Whether a request may name the model, by its own name or by another one."""
+    if caller is None or not caller.allowed_models:
+        return True
+    return caller.may_use(model, router.own_name(model), router.with_target(model))
+
+
+def check_models(caller: Caller | None, models: Iterable[str], router: Router) -> None:
+    """Every model that a request names has to be allowed; what the file falls back to, or makes a
+    model of, is allowed by it. Raises ModelNotAllowedError."""
+    for model in models:
+        if caller is not None and not may_ask(caller, model, router):
             raise ModelNotAllowedError(caller.key_id, model)
 
 

@@ -6,11 +6,9 @@ request's id. What a request means is none of this file's business.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import msgspec
 from starlette.types import Receive, Scope, Send
 
 from headrace.errors import RequestError
@@ -19,14 +17,17 @@ from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.client_address import ADDRESS, ClientAddresses
+from headrace.gateway.client_watch import ClientWatch
+from headrace.gateway.own_replies import error_body, json_headers, refuse, tell
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.entry import Operation
 from headrace.gateway.serving.incoming import Incoming, operation_of
 from headrace.gateway.serving.refusals import refusal_of, refused
 from headrace.gateway.serving.refused_line import note_refused
-from headrace.gateway.serving.reply_headers import REQUEST_ID
+from headrace.gateway.serving.reply_headers import REQUEST_ID, retry_after
 from headrace.gateway.serving.serve import Serving, serve
 from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.http.unknown_path import unknown_path
 from headrace.protocol.body_bounds import check_utf8
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from headrace.gateway.prompts.prompts import Prompts
 
 _MOST_ID_CHARS = 128
-_WATCHED_AFTER_S = 0.02
 
 
 class ChatPath(NamedTuple):
@@ -99,7 +99,6 @@ class GatewayApp:
         self._most_body_bytes = most_body_bytes
         self._addresses = addresses
         self._prompts = prompts
-        self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -143,13 +142,12 @@ class GatewayApp:
             caller = self._access.caller(headers)
         except AccountsError as error:
             status, failure = refusal_of(error)
-            await _refuse(asked.side, status, failure, request_id, sink)
+            await refuse(asked.side, status, failure, request_id, sink)
             return
         if post is not None:
             await self._post(post, path, headers, request_id, caller, receive, sink, received_ns)
             return
         assert chat is not None
-        self.under_way += 1
         try:
             body = await self._body(receive, headers)
             if body is not None:
@@ -164,9 +162,7 @@ class GatewayApp:
             failure = Failure(kind="too_large", message=message, code="request_too_large")
             note_refused(self._serving, chat.side.name, operation_of(chat.side.name), request_id,
                          caller, received_ns, 413, message)  # fmt: skip
-            await _refuse(chat.side, 413, failure, request_id, sink)
-        finally:
-            self.under_way -= 1
+            await refuse(chat.side, 413, failure, request_id, sink)
 
     async def _chat(
         self,
@@ -193,7 +189,7 @@ class GatewayApp:
             if chat.own is not None:
                 told = chat.own(side, read.body, path, headers)
                 if told is not None:
-                    await _tell(told, request_id, sink)
+                    await tell(told, request_id, sink)
                     return
             incoming = Incoming(
                 id=request_id,
@@ -213,19 +209,10 @@ class GatewayApp:
             )
             note_refused(self._serving, side.name, operation_of(side.name), request_id, caller,
                          received_ns, 400, str(error))  # fmt: skip
-            await _refuse(side, 400, failure, request_id, sink)
+            await refuse(side, 400, failure, request_id, sink)
             return
-        task = asyncio.current_task()
-        assert task is not None
-        watch = _Watch(receive, sink, task)
-        try:
+        with ClientWatch(receive, sink):
             await serve(self._serving, incoming, sink)
-        except asyncio.CancelledError:
-            if not sink.gone:
-                raise
-            task.uncancel()
-        finally:
-            watch.end()
 
     async def _post(
         self,
@@ -242,18 +229,21 @@ class GatewayApp:
             body = await self._body(receive, headers)
             if body is None:
                 return
-            told, more = await post(body, path, headers, request_id, received_ns)
+            with ClientWatch(receive, sink):
+                told, more = await post(body, path, headers, request_id, received_ns)
+            if sink.gone:
+                return
         except _TooLargeError:
             failure = Failure(kind="too_large", message="the body is too large")
             if post.operation is not None:
                 note_refused(self._serving, post.side.name, post.operation, request_id, caller,
                              received_ns, 413, failure.message)  # fmt: skip
-            await _refuse(post.side, 413, failure, request_id, sink)
+            await refuse(post.side, 413, failure, request_id, sink)
         except (RequestError, AccountsError, NobodyAnsweredError) as error:
             status, failure, _ = refused(error)
-            await _refuse(post.side, status, failure, request_id, sink)
+            await refuse(post.side, status, failure, request_id, sink)
         else:
-            await _tell(told, request_id, sink, more)
+            await tell(told, request_id, sink, more)
 
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
         """None if the client went before it was whole."""
@@ -285,84 +275,27 @@ class GatewayApp:
         known: bool,
     ) -> None:
         answer = self._answers.get((method, path))
+        more: list[tuple[str, str]] = []
         if answer is not None:
             try:
                 status, kind, body = await answer(headers)
             except AccountsError as error:
                 status, failure = refusal_of(error)
-                kind, body = "application/json", _error(failure.message, failure.code or "")
+                more = retry_after(failure)
+                kind, body = "application/json", error_body(failure.message, failure.code or "")
         elif known or any(path == other for _, other in self._answers):
             status, kind = 405, "application/json"
-            body = _error(f"{method} is not supported at this path", "method_not_allowed")
+            body = error_body(f"{method} is not supported at this path", "method_not_allowed")
         else:
             status, kind = 404, "application/json"
-            body = _error("there is nothing at this path", "not_found")
-        told = [
-            ("content-type", kind),
-            ("content-length", str(len(body))),
-            (REQUEST_ID, request_id),
-        ]
-        await sink.start(status, told)
+            message = unknown_path(path, frozenset(self._paths), docs=False)
+            body = error_body(message, "not_found")
+        await sink.start(status, [*json_headers(body, request_id, kind), *more])
         await sink.last(body if method != "HEAD" else b"")
 
 
 class _TooLargeError(Exception):
     pass
-
-
-class _Watch:
-    """Cancels what is done for a client once it has gone. Looks after a moment: by then quick
-    answers are told, and a task for each of them would be a good part of what they cost."""
-
-    def __init__(self, receive: Receive, sink: AsgiSink, task: asyncio.Task[None]) -> None:
-        self._receive = receive
-        self._sink = sink
-        self._served = task
-        self._watching: asyncio.Future[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_WATCHED_AFTER_S, self._begin)
-
-    def end(self) -> None:
-        """The answer is told, or will not be."""
-        self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-
-    def _begin(self) -> None:
-        self._watching = asyncio.ensure_future(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._sink.gone = True
-        self._served.cancel()
-
-
-async def _tell(
-    body: bytes, request_id: str, sink: AsgiSink, more: Sequence[tuple[str, str]] = ()
-) -> None:
-    headers = [
-        ("content-type", "application/json"),
-        ("content-length", str(len(body))),
-        (REQUEST_ID, request_id),
-        *more,
-    ]
-    await sink.start(200, headers)
-    await sink.last(body)
-
-
-async def _refuse(
-    side: ClientSide, status: int, failure: Failure, request_id: str, sink: AsgiSink
-) -> None:
-    body = side.write_failure(failure, status, request_id)
-    headers = [
-        ("content-type", "application/json"),
-        ("content-length", str(len(body))),
-        (REQUEST_ID, request_id),
-    ]
-    if status == 413:
-        headers.append(("connection", "close"))
-    await sink.start(status, headers)
-    await sink.last(body)
 
 
 def _model(body: JsonObject) -> str:
@@ -387,13 +320,3 @@ def _id_from(headers: Mapping[str, str]) -> str | None:
     if 0 < len(given) <= _MOST_ID_CHARS and given.isascii() and given.isprintable():
         return given
     return None
-
-
-def _error(message: str, code: str) -> bytes:
-    return msgspec.json.encode(
-        {
-            "error": {
-                "message": message, "type": "invalid_request_error", "param": None, "code": code,
-            }
-        }
-    )  # fmt: skip

@@ -9,13 +9,15 @@ from headrace.errors import RequestError
 from headrace.gateway.access import Access
 from headrace.gateway.guards.blocked import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
-from headrace.gateway.routing.preferences import read_wanted
+from headrace.gateway.guards.passage import EMBEDDINGS
+from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked, EmbeddingClient
 from headrace.gateway.serving.entry import Operation
 from headrace.gateway.serving.guarded import Screened, screened
+from headrace.gateway.serving.prepared import without_ours
 from headrace.gateway.serving.refused_line import note_refused
-from headrace.gateway.serving.reply_headers import PREFIX, cost_header
+from headrace.gateway.serving.reply_headers import cost_header, way_headers
 from headrace.gateway.serving.serve import Serving
 from headrace.gateway.telemetry.tracing import UNTRACED, Moment, RequestTrace
 from headrace.protocol.json_object import JsonObject
@@ -42,7 +44,8 @@ class EmbeddingPost:
         serving, caller = self._serving, self._access.caller(headers)
         try:
             read = JsonObject.read(body)
-            call = self._client.read_embedding_call(body, path, headers)
+            call = self._client.read_embedding_call(without_ours(read), path, headers)
+            wanted = ask_of(read, call.model, by_prefix=False).wanted
         except RequestError as error:
             note_refused(
                 serving, self.side.name, "embeddings", request_id, caller, received_ns, 400,
@@ -51,18 +54,20 @@ class EmbeddingPost:
             raise
         screen = Screened(read)
         if serving.guardrails is not None or FIELD in read:
-            models = read_wanted(call.model, {}).models
             screen = await screened(
-                serving.guardrails, serving.router, read, models, caller, request_id
-            )
+                serving.guardrails, serving.router, EMBEDDINGS, read, wanted.models, caller,
+                request_id,
+            )  # fmt: skip
             if screen.body is not read:
                 read = screen.body
-                call = self._client.read_embedding_call(read.body, path, headers)
+                call = self._client.read_embedding_call(without_ours(read), path, headers)
         traced = _Traced(request_id, path, headers, read, call.model)
         asked = Asked(
             id=request_id,
             dialect=self._client.name,
             call=call,
+            wanted=wanted,
+            headers=headers,
             caller=caller,
             received_ns=received_ns,
             body=read,
@@ -72,8 +77,7 @@ class EmbeddingPost:
         )
         embedded = await embed(serving, asked, embeddings_of)
         told = [
-            (PREFIX + "provider", embedded.target.provider.name),
-            (PREFIX + "attempts", str(embedded.attempts)),
+            *way_headers(embedded.candidate, embedded.attempts, embedded.overhead_us, ()),
             cost_header(embedded.cost_nusd),
         ]
         if screen.acted:

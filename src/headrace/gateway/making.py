@@ -24,6 +24,7 @@ from headrace.gateway.own_answers import Everywhere
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
+from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import read_text, settings_of_text
 from headrace.gateway.settings.secret import Sources
@@ -111,8 +112,13 @@ def settings_given(text: str, path: Path, given: Given) -> GatewaySettings:
     return msgspec.structs.replace(settings, listen=own)
 
 
-def warn_of_later(before: GatewaySettings, now: GatewaySettings) -> None:
-    """What of a file that was read anew is taken at the next start alone."""
+def log_changes(before: GatewaySettings, now: GatewaySettings) -> None:
+    """What of a file that was read anew is another, and what is taken at the next start alone."""
+    changed = changes(before, now)
+    waiting = wait_for_start(changed)
+    logger.info("changed: %s", ", ".join(changed) or "nothing")
+    if waiting:
+        logger.warning("at the next start alone: %s", ", ".join(waiting))
     if now.ledger.path != before.ledger.path:
         logger.warning("ledger.path: another file is taken at the next start")
     stores = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.gateway.access import Access
+from headrace.gateway.access import Access, may_ask
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.entry import Operation
 from headrace.protocol.dialects.ollama import models
@@ -31,7 +31,7 @@ class ShowPost:
         caller = self._access.caller(headers)
         name = models.read_show(body)
         route = self._router.route(name)
-        if route is None or (caller is not None and not caller.may_use(name)):
+        if route is None or not may_ask(caller, name, self._router):
             raise models.no_model(name)
         contexts = [one.context_tokens for one in route.targets if one.context_tokens is not None]
         told = models.write_show(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from headrace import __version__
-from headrace.gateway.access import Access
+from headrace.errors import shown
+from headrace.gateway.access import Access, may_ask
 from headrace.gateway.routing.router import Router
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.targets.target import NUSD_PER_USD, Target
@@ -41,13 +43,16 @@ class OwnAnswers:
         standing: Callable[[], Standing],
         metrics: Callable[[], tuple[str, bytes]],
         everywhere: Everywhere | None = None,
+        *,
+        began_s: float,
     ) -> None:
-        """everywhere: None where this process is the only one."""
+        """everywhere: None where this process is the only one. began_s: Unix time at which the
+        process did."""
         self._settings = settings
         self._router = router
         self._access = access
         self._wall_s = wall_s
-        self._began_s = int(wall_s())
+        self._began_s = int(began_s)
         self._parts = parts
         self._standing = standing
         self._metrics = metrics
@@ -67,27 +72,39 @@ class OwnAnswers:
             ("HEAD", "/api/version"): self.ollama_version,
             ("GET", "/"): self.running,
             ("HEAD", "/"): self.running,
+            **{
+                ("GET", f"{path}/{name}"): functools.partial(self.model, name)
+                for path in ("/v1/models", "/api/v1/models")
+                for name in (*self._router.routes, *self._settings.aliases)
+            },
         }
 
     async def models(self, headers: Mapping[str, str]) -> Told:
         """OpenAI's list, with what OpenRouter's adds: prices and context, where they are known."""
-        caller = self._access.caller(headers)
-        names = [*self._router.routes, *self._settings.aliases]
-        listed = []
-        for name in names:
-            route = self._router.route(name)
-            if route is None or (caller is not None and not caller.may_use(name)):
-                continue
-            listed.append(
-                {
-                    "id": name,
-                    "object": "model",
-                    "created": self._began_s,
-                    "owned_by": route.targets[0].provider.name,
-                    **_told(route.targets),
-                }
-            )
+        listed = [told for name in self._names(headers) if (told := self._model(name)) is not None]
         return 200, _JSON, msgspec.json.encode({"object": "list", "data": listed})
+
+    async def model(self, name: str, headers: Mapping[str, str]) -> Told:
+        """One of the list; a 404 for one that the key may not use, as if it were not there."""
+        told = self._model(name) if name in self._names(headers) else None
+        if told is None:
+            message = f"model {shown(name)} is not served here; GET /v1/models lists what is"
+            error = {"message": message, "type": "invalid_request_error", "param": "model",
+                     "code": "model_not_found"}  # fmt: skip
+            return 404, _JSON, msgspec.json.encode({"error": error})
+        return 200, _JSON, msgspec.json.encode(told)
+
+    def _model(self, name: str) -> dict[str, Any] | None:
+        route = self._router.route(name)
+        if route is None:
+            return None
+        return {
+            "id": name,
+            "object": "model",
+            "created": self._began_s,
+            "owned_by": route.targets[0].provider.name,
+            **_told(route.targets),
+        }
 
     async def tags(self, headers: Mapping[str, str]) -> Told:
         """Ollama's list."""
@@ -116,7 +133,7 @@ class OwnAnswers:
         return [
             name
             for name in (*self._router.routes, *self._settings.aliases)
-            if caller is None or caller.may_use(name)
+            if may_ask(caller, name, self._router)
         ]
 
     async def health(self, headers: Mapping[str, str]) -> Told:
@@ -175,7 +192,7 @@ class OwnAnswers:
 def _told(targets: tuple[Target, ...]) -> dict[str, Any]:
     """The cheapest known price, and the largest context."""
     found: dict[str, Any] = {}
-    priced = [one.price for one in targets if one.price is not None]
+    priced = [price for one in targets if (price := one.price) is not None]
     if priced:
         best = min(priced, key=lambda one: one.input + one.output)
         found["pricing"] = {

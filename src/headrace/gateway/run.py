@@ -28,16 +28,17 @@ from headrace.gateway.making import (
     Current,
     Given,
     Surroundings,
+    log_changes,
     made,
     settings_from,
     settings_given,
-    warn_of_later,
     with_request_log,
 )
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import read_text
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.gateway.ticking import tick
 from headrace.http.listen import listen, url_of
 from headrace.http.request_id import random_id
 from headrace.http.signals import signals
@@ -45,7 +46,6 @@ from headrace.telemetry.logs import configure_logging
 
 logger = logging.getLogger(__name__)
 
-_TICK_S = 1.0
 _SPANS_S = 2.0
 
 
@@ -139,7 +139,8 @@ async def _serve_here(
         admin.start()
     with signals() as heard:
         loop.add_signal_handler(signal.SIGHUP, reload)
-        ticking = asyncio.ensure_future(_tick(accounts, ledger, telling))
+        tell_lost = partial(_tell_lost, ledger, telling)
+        ticking = asyncio.ensure_future(tick(accounts.tick, tell_lost))
         await listen_until(
             heard, current, sock, settings.listen,
             lambda: announce(url_of(sock), settings, as_json, None if admin is None else admin.url),
@@ -182,15 +183,18 @@ def _reload(
 ) -> str:
     """Take the file anew; one that is not right changes nothing. What stood against it, "" if
     nothing did."""
+    fresh = None
     try:
         settings = settings_from(path, given)
         fresh = made(path, settings, accounts, around)
         telling.check(settings.alerts)
         accounts.reconfigure(records_of(settings.access, Sources(os.environ, path.parent)))
     except HeadraceError as error:
+        if fresh is not None:
+            fresh.close()
         logger.error("the configuration was not taken, the one before goes on: %s", error)
         return str(error)
-    warn_of_later(current.gateway.settings, settings)
+    log_changes(current.gateway.settings, settings)
     if ledger is not None:
         ledger.retention_days = settings.ledger.retention_days
     telling.reconfigure(settings.alerts)
@@ -199,12 +203,9 @@ def _reload(
     return ""
 
 
-async def _tick(accounts: Accounts, ledger: LedgerStore | None, telling: Telling) -> None:
-    while True:
-        await asyncio.sleep(_TICK_S)
-        await accounts.tick()
-        if ledger is not None:
-            telling.lost(ledger.standing.lost)
+def _tell_lost(ledger: LedgerStore | None, telling: Telling) -> None:
+    if ledger is not None:
+        telling.lost(ledger.standing.lost)
 
 
 def announce(

@@ -26,6 +26,16 @@ _BAD_ROWS = (ArithmeticError, TypeError, ValueError, sqlite3.DataError, sqlite3.
 _WHOLE_CHECK_BYTES = 64 * 2**20
 
 
+def make_private(path: Path) -> None:
+    """An empty file for its owner's eyes alone, where there is none. Raises OSError.
+
+    One that is there is not opened: closing a descriptor drops every lock that the process has on
+    the file (POSIX), and SQLite's would be among them where another connection is open.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def _nothing_to_add(connection: sqlite3.Connection, version: int) -> None:
     """Of a kind that has had one version so far."""
 
@@ -53,7 +63,7 @@ class FileKind:
         cannot be used, before anything is written to it, and for what the system refuses.
         """
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            make_private(path)
             connection = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )

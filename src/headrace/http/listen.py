@@ -54,10 +54,13 @@ class Listener:
             self._path = None
 
 
-def listen(host: str, port: int, *, shares: bool = False) -> socket.socket:
+def listen(
+    host: str, port: int, *, shares: bool = False, names: tuple[str, str] = ("--host", "--port")
+) -> socket.socket:
     """A bound, listening TCP socket; raises ConfigError naming host, port and remedy.
 
     shares: whether others of this user may listen there too; the system divides connections.
+    names: what errors call host and port.
     """
     try:
         found = socket.getaddrinfo(
@@ -73,8 +76,8 @@ def listen(host: str, port: int, *, shares: bool = False) -> socket.socket:
         return sock
     except OSError as error:
         raise ConfigError(
-            f"--host {host} --port {port}: cannot listen there: {error.strerror or error}; "
-            "choose another, or --port 0 for a free port"
+            f"{names[0]} {host} {names[1]} {port}: cannot listen there: "
+            f"{error.strerror or error}; choose another, or {names[1]} 0 for a free port"
         ) from error
 
 

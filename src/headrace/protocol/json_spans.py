@@ -14,6 +14,9 @@ import msgspec
 Path: TypeAlias = tuple[str | int, ...]
 """Names and places in lists, from the outermost value inwards."""
 
+NAME = -1
+"""As a path's last step: the name itself that the path leads to, in place of its value."""
+
 _TOKEN = re.compile(
     rb'[ \t\r\n,:]*+("(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^ \t\r\n,:{}\[\]"]++)', re.DOTALL
 )
@@ -45,6 +48,7 @@ def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
     """Those of `wanted` that are there. Of a name that is there twice, the last one."""
     found: dict[Path, Span] = {}
     opened: list[_Open] = []
+    of_names = any(one and one[-1] == NAME for one in wanted)
     for token in _TOKEN.finditer(text):
         start, end = token.span(1)
         mark = text[start]
@@ -53,6 +57,8 @@ def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
             start = opened.pop().start
         elif top is not None and top.wants_name:
             top.key, top.wants_name = _TEXT.decode(text[start:end]), False
+            if of_names and (name := (*(one.key for one in opened), NAME)) in wanted:
+                found[name] = Span(start, end)
             continue
         elif mark in (_OPEN_OBJECT, _OPEN_LIST):
             opened.append(_Open(start, is_list=mark == _OPEN_LIST))

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import shown
 from headrace.http.headers import REQUEST_ID, request_id_from
+from headrace.http.unknown_path import unknown_path
 from headrace.server.access_log import Observed, tell_refused
 from headrace.server.api_error import ApiError
 from headrace.server.auth import KeyGuard
@@ -24,7 +25,6 @@ from headrace.server.routes.health import health, metrics, ready, version
 from headrace.server.routes.models import list_models, one_model
 from headrace.server.routes.tokenize import detokenize, tokenize_text
 from headrace.server.state import ServerState
-from headrace.server.unknown_path import unknown_path
 
 # Label of replies that are no endpoint's.
 OTHER = "other"

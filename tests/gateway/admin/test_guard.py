@@ -58,6 +58,7 @@ async def test_a_name_that_others_could_point_here_is_refused(
     [
         {"origin": "https://evil.example.com"},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": "http://127.0.0.1:4000"},
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
         {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"},

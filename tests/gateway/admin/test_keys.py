@@ -115,7 +115,7 @@ async def test_without_a_store_it_says_how_to_have_one(tmp_path: Path) -> None:
         ({"budgets": [{"usd": 1}, {"usd": 2}]}, "keep the smaller"),
         ({"rpm": 1.5}, "rpm"),
         ({"expires_days": 0}, "expires_days"),
-        ({"lable": "x"}, "lable"),
+        ({"lable": "x"}, "did you mean 'label'?; there are label, organisation, team, user,"),
         ([], "object"),
     ],
 )

@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 
 from headrace.catalog import Catalog
+from headrace.catalog.rows import Model
+from headrace.catalog.rows import Price as PriceRow
+from headrace.catalog.table import Table
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
-from headrace.gateway.building.prices import known_price, stated_price
+from headrace.gateway.building.gateway import providers_of
+from headrace.gateway.building.prices import CatalogPrices, known_price, stated_price
+from headrace.gateway.building.routes import Targets
 from headrace.gateway.settings.read import parse_settings
+from headrace.gateway.settings.secret import Sources
 from headrace.gateway.settings.target import PriceSettings
 from headrace.gateway.targets.target import Price
 
@@ -191,3 +197,109 @@ def test_prices_of_the_file_that_are_none(value: object) -> None:
     document = Document({"providers": {"a": {}}, "models": {"m": [target]}}, {})
     with pytest.raises(ConfigError, match=r"models\.m\.targets\.0\.price\.input"):
         parse_settings(document, "gateway.yaml")
+
+
+class Looks(Catalog):
+    """Counts how often all prices were gone through, and whether models were read."""
+
+    looks = 0
+    read_models = False
+
+    @property
+    def prices(self) -> Table[PriceRow]:
+        self.looks += 1
+        return super().prices
+
+    @property
+    def models(self) -> Table[Model]:
+        self.read_models = True
+        return super().models
+
+
+def test_all_prices_are_gone_through_once_and_models_are_read_where_names_do_not_say() -> None:
+    looks = Looks.load(())
+    assert isinstance(looks, Looks)
+    prices = CatalogPrices(looks)
+    for _ in range(50):
+        assert prices.known("openai", "gpt-4.1", TODAY) is not None
+        assert prices.known("no-such-provider", "m", TODAY) is None
+    assert looks.looks == 1 and not looks.read_models
+    assert prices.known("anthropic", "claude-opus-4.6", TODAY) is not None
+    assert prices.known("openai", "no-such-model", TODAY) is None
+    assert looks.looks == 1 and looks.read_models
+
+
+def test_service_tiers_are_factors_of_every_line(tmp_path: Path) -> None:
+    more = (
+        "cache_read_usd_per_million_tokens = 0.1\nflex_factor = 0.5\npriority_factor = 1.75\n"
+        'input_usd_per_million_tokens_above."1000" = 2.0\n'
+    )
+    known = catalog(tmp_path, row("m", "2026-01-01", "1.0", "4.0", more),
+                    row("plain", "2026-01-01", "1.0", "4.0"))  # fmt: skip
+    price = known_price(known, "acme", "m", TODAY)
+    assert price is not None
+    flex, priority = price.of_service_tier("flex"), price.of_service_tier("priority")
+    assert flex is not None and priority is not None
+    assert (flex.input, flex.output, flex.cache_read) == (NUSD // 2, 2 * NUSD, NUSD // 20)
+    assert flex.of_prompt(1_001).input == NUSD and flex.of_prompt(1_001).output == 2 * NUSD
+    assert (priority.input, priority.output) == (7 * NUSD // 4, 7 * NUSD)
+    plain = known_price(known, "acme", "plain", TODAY)
+    assert plain is not None and plain.of_service_tier("flex") is None
+
+
+def test_a_price_that_begins_later_holds_from_its_day_on(tmp_path: Path) -> None:
+    known = catalog(
+        tmp_path,
+        row("m", "2026-01-01", "1.0", "2.0", "effective_to = 2026-12-01\n"),
+        row("m", "2026-12-01", "3.0", "4.0", "effective_to = 2027-01-01\n"),
+        row("always", "2026-01-01", "1.0", "2.0"),
+    )
+    settings = parse_settings(
+        Document(
+            {
+                "providers": {"acme": {"base_url": "http://192.0.2.1/v1"}},
+                "models": {"m": ["acme/m"], "always": ["acme/always"]},
+            },
+            {},
+        ),
+        "gateway.yaml",
+    )
+    now_s = dt.datetime(2026, 11, 22, 23, 59, tzinfo=dt.UTC).timestamp()
+    targets = Targets(
+        settings, providers_of(settings, known, Sources({}, Path())), known, lambda: now_s
+    )
+    target = targets.target(settings.models["m"].targets[0])
+
+    def usd() -> int | None:
+        return None if target.price is None else target.price.input // NUSD
+
+    assert usd() == 1
+    now_s = dt.datetime(2026, 11, 30, 23, 59, 59, tzinfo=dt.UTC).timestamp()
+    assert usd() == 1
+    now_s = dt.datetime(2026, 12, 1, tzinfo=dt.UTC).timestamp()
+    assert usd() == 3
+    now_s = dt.datetime(2027, 1, 1, tzinfo=dt.UTC).timestamp()
+    assert usd() is None and not target.is_free
+    # Where nothing changes nobody looks at a clock.
+    assert targets.target(settings.models["always"].targets[0]).dated_price is None
+
+
+def test_prices_of_the_file_for_thoughts_sound_and_service_tiers() -> None:
+    price = {"input": 1, "output": 2, "reasoning": 3, "input_audio": 10, "output_audio": 20,
+             "image": 0.04, "flex_factor": 0.5}  # fmt: skip
+    document = Document(
+        {
+            "providers": {"a": "http://192.0.2.1"},
+            "models": {"m": [{"model": "a/m", "price": price}]},
+        },
+        {},
+    )
+    own = parse_settings(document, "gateway.yaml").models["m"].targets[0].price
+    assert own is not None
+    stated = stated_price(own)
+    assert (stated.reasoning, stated.input_audio, stated.output_audio) == (
+        3 * NUSD, 10 * NUSD, 20 * NUSD,
+    )  # fmt: skip
+    assert stated.image == 40_000_000 and stated.input_audio_s is None
+    assert stated.flex is not None and stated.flex.reasoning == 3 * NUSD // 2
+    assert stated.priority is None

@@ -207,6 +207,36 @@ def test_who_has_no_key_has_limits_by_address() -> None:
     checked(check, settings)
 
 
+class SlowEnds(MemoryCounters):
+    """Whose ends take a while, as over a network."""
+
+    ended = 0
+
+    async def end(self, *given: Any, **more: Any) -> Any:
+        await asyncio.sleep(0.02)
+        self.ended += 1
+        return await super().end(*given, **more)
+
+
+def test_holds_that_are_being_ended_are_waited_for() -> None:
+    async def run() -> None:
+        clock, counters = Clock(), SlowEnds()
+        async with served(answers()) as provider:
+            made = gateway(
+                free(str(provider.origin)), [], accounts=accounts(clock, counters),
+                wall_s=lambda: float(clock.now_s),
+            )  # fmt: skip
+            body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
+            headers = {"authorization": f"Bearer {KEYS['a']}"}
+            assert (await ask(made.app, body, headers=headers)).status == 200
+            before = counters.ended
+            assert made.is_busy
+            await made.drain(5)
+            assert counters.ended == before + 1 and not made.is_busy
+
+    asyncio.run(run())
+
+
 def test_a_flood_of_addresses_takes_so_much_memory_and_no_more() -> None:
     counters = MemoryCounters(most_addresses=10)
     terms = Terms(limits=(Limits(rpm=1, concurrency=5),))

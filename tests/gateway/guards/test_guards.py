@@ -215,7 +215,8 @@ async def test_roles_say_whose_texts_count() -> None:
     body = {"messages": [
         {"role": "system", "content": "secret s"},
         {"role": "user", "content": [{"type": "text", "text": "secret u"},
-                                     {"type": "image_url", "image_url": {"url": "data:secret"}}]},
+                                     {"type": "image_url", "image_url": {
+                                         "url": "data:image/png;base64,secret"}}]},
         {"role": "assistant", "content": None, "tool_calls": [
             {"id": "secret", "type": "function",
              "function": {"name": "secret", "arguments": '{"a": "secret a"}'}}]},
@@ -251,7 +252,8 @@ def test_anthropic_blocks_and_responses_items_are_looked_at() -> None:
     }  # fmt: skip
     texts = request_passages("anthropic", anthropic)
     assert [(one.text, one.role) for one in texts] == [
-        ("t1", "system"), ("t2", "assistant"), ("t3", "assistant"), ("t4", "tool"), ("t5", "user"),
+        ("t1", "system"), ("url", "assistant"), ("t2", "assistant"), ("x", "assistant"),
+        ("t3", "assistant"), ("t4", "tool"), ("t5", "user"),
     ]  # fmt: skip
     responses = {
         "instructions": "t1",

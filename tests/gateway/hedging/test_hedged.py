@@ -169,7 +169,8 @@ async def test_a_client_that_goes_ends_all_of_them() -> None:
     assert [(one.purpose, one.outcome) for one in entries] == [
         ("", "client_gone"), ("hedge", "client_gone"),
     ]  # fmt: skip
-    assert entries[1].target == "b/m1"
+    assert [one.target for one in entries] == ["a/m0", "b/m1"]
+    assert [one.usage_from for one in entries] == ["estimated", "estimated"]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -251,7 +252,7 @@ async def test_cancelled_while_the_loser_is_ended_nothing_is_left() -> None:
 def test_what_hedges_may_cost_is_held_back() -> None:
     price = Price(input=1_000, output=2_000)
     candidates = tuple(
-        Candidate(target(name, price=price), "m", 0.0, ()) for name in ("a/m", "b/m")
+        Candidate(target(name, fixed_price=price), "m", 0.0, ()) for name in ("a/m", "b/m")
     )
     ask_of = asking(input_tokens=1_000_000, most_output_tokens=1_000_000)
     alone = demand_of(ask_of, Decision(candidates, ()))

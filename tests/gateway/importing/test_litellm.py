@@ -128,3 +128,24 @@ def test_the_command_writes_a_file_that_is_right(tmp_path: Path) -> None:
         cli, ["gateway", "check", "--config", str(ours), "--json"], env=environ
     )
     assert json.loads(checked.stdout)["right"] is True, checked.stdout
+
+
+def test_an_organization_is_a_header_and_a_base_model_a_note() -> None:
+    params = {"model": "azure/eu", "api_base": "https://eu.openai.azure.com", "api_key": "k"}
+    theirs = {
+        "model_list": [
+            {"model_name": "gpt",
+             "litellm_params": {"model": "openai/gpt-5", "organization": "org-1",
+                                "extra_headers": {"x-a": "b"}}},
+            {"model_name": "other",
+             "litellm_params": {"model": "openai/gpt-5", "organization": "os.environ/ORG"}},
+            {"model_name": "eu", "litellm_params": params,
+             "model_info": {"base_model": "azure/gpt-4o"}},
+        ]
+    }  # fmt: skip
+    found = import_litellm(theirs)
+    headers = {"x-a": "b", "openai-organization": "org-1"}
+    assert found.settings["providers"]["openai"]["headers"] == headers
+    notes = "\n".join(found.notes)
+    assert "model_list.1.organization: os.environ/ORG is not read" in notes
+    assert "model_list.2.model_info.base_model: azure/gpt-4o" in notes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -263,3 +265,21 @@ def test_a_file_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: P
     written(path, entry(2, purpose="judge", parent="req-1"))
     with reading(path) as found:
         assert newest(found, Wanted()) == [entry(2, purpose="judge", parent="req-1"), entry(1)]
+
+
+def test_opening_it_twice_in_one_process_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops all locks a process has on it: another process would
+    take itself for the last, and delete the write-ahead log under the one that writes."""
+    path = tmp_path / "ledger"
+    writing = LedgerFile(path)
+    writing.append([entry(1)])
+    again = LedgerFile(path)
+    script = f"import sqlite3; c = sqlite3.connect({str(path)!r}); "
+    script += "c.execute('SELECT 1 FROM requests'); c.close()"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert path.with_name("ledger-wal").exists()
+    writing.append([entry(2)])
+    with reading(path) as found:
+        assert len(newest(found, Wanted())) == 2
+    again.close()
+    writing.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,10 +10,17 @@ import pytest
 
 from headrace.gateway.building.request_log import sides_of
 from headrace.gateway.replaying.answer import difference, replayed, summaries
-from headrace.gateway.replaying.replay import ReplayError, Sent, poster, replay_body
+from headrace.gateway.replaying.replay import (
+    RefusedKeyError,
+    ReplayError,
+    Sent,
+    poster,
+    replay_body,
+)
 from headrace.gateway.request_log.record import LoggedBody, LogRecord
-from tests.gateway.openai_provider import completion
+from tests.gateway.openai_provider import completion, fails
 from tests.gateway.request_log.parts import record
+from tests.gateway.upstream.scripted import served
 
 ASKED = '{ "model" : "chat",\n "seed": 1.0, "stream":true, "x": {"a": [1e3]}, "stream_options": {}}'
 
@@ -100,3 +108,12 @@ def test_a_gateway_that_is_not_there() -> None:
     for url in ("http://127.0.0.1:1", "nonsense"):
         with pytest.raises(ReplayError, match="the gateway cannot be reached"):
             poster(url, "hr-secret")("/v1/chat/completions", b"{}", "s")
+
+
+@pytest.mark.parametrize(("key", "said"), [(None, "asks for a key"), ("hr-x", "another key than")])
+async def test_a_gateway_that_asks_for_a_key(key: str | None, said: str) -> None:
+    async with served(fails(401)) as there:
+        post = poster(str(there.origin), key)
+        with pytest.raises(RefusedKeyError, match=said) as caught:
+            await asyncio.to_thread(post, "/v1/chat/completions", b"{}", "s")
+    assert str(caught.value).endswith(": --key env:NAME")

@@ -34,7 +34,7 @@ def target(name: str, *, usd: tuple[float, float] | None = None, **more: Any) ->
     of, _, model = name.partition("/")
     at = more.pop("provider", None) or provider(of)
     if usd is not None:
-        more["price"] = Price(
+        more["fixed_price"] = Price(
             input=round(usd[0] * NUSD_PER_USD), output=round(usd[1] * NUSD_PER_USD)
         )
     return Target(name=name, provider=at, model=model, **more)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from headrace.errors import RequestError
+from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.preferences import read_wanted
 from headrace.gateway.targets.target import NUSD_PER_USD, Price
+from headrace.protocol.json_object import JsonObject
 from tests.gateway.routing.parts import (
     A,
     B,
@@ -98,7 +101,7 @@ def test_max_price(most: dict[str, float], expected: list[str]) -> None:
 def test_max_price_looks_at_the_tier_of_the_prompt() -> None:
     price = Price(input=NUSD_PER_USD, output=1, above_tokens=500,
                   above=Price(input=3 * NUSD_PER_USD, output=1))  # fmt: skip
-    one = router(route("m", target("a/m", price=price)))
+    one = router(route("m", target("a/m", fixed_price=price)))
     asked = {"max_price": {"prompt": 2}}
     assert names(one.decide(asking(provider=asked, input_tokens=500), 0.0)) == ["a/m"]
     assert names(one.decide(asking(provider=asked, input_tokens=501), 0.0)) == []
@@ -133,12 +136,26 @@ def test_regions() -> None:
     assert names(one.decide(asking(regions=()), 0.0)) == []
 
 
-def test_what_is_too_long_is_left_out() -> None:
-    one = router(route("m", target("a/m", context_tokens=4000), B))
+def test_what_is_too_long_by_estimate_goes_last_and_surely_is_left_out() -> None:
+    one = router(route("m", target("a/m", context_tokens=4000), B, strategy="ordered"))
     ask = asking(input_tokens=3000, most_output_tokens=1000)
-    assert len(names(one.decide(ask, 0.0))) == 2
+    assert names(one.decide(ask, 0.0)) == ["a/m", "b/m"]
     decision = one.decide(ask._replace(input_tokens=3001), 0.0)
-    assert left_out(decision) == {"a/m": "about 4,001 tokens are asked for and it takes 4,000"}
+    assert names(decision) == ["b/m", "a/m"] and not decision.left_out
+    said = "last, as about 4,001 tokens are asked for and it takes 4,000"
+    assert decision.candidates[1].reasons[0] == said
+    # Eight bytes in place of three of a token.
+    assert names(one.decide(ask._replace(input_tokens=8002), 0.0)) == ["b/m", "a/m"]
+    decision = one.decide(ask._replace(input_tokens=8003), 0.0)
+    assert left_out(decision) == {"a/m": "at least 4,001 tokens are asked for and it takes 4,000"}
+    with_pictures = ask._replace(input_tokens=8003, media_tokens=3000)
+    assert names(one.decide(with_pictures, 0.0)) == ["b/m", "a/m"]
+
+
+def test_nobody_but_one_that_may_be_too_short_is_asked() -> None:
+    one = router(route("m", target("a/m", context_tokens=200_000)))
+    words = json.dumps({"messages": [{"role": "user", "content": "river " * 125_000}]}).encode()
+    assert names(one.decide(ask_of(JsonObject.read(words), "m"), 0.0)) == ["a/m"]
 
 
 def test_suffixes() -> None:

@@ -14,6 +14,7 @@ from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.provider import AwsSettings, EntraSettings, ProviderSettings
 from headrace.gateway.settings.read import MAX_FILE_BYTES, read_settings
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
+from headrace.gateway.upstream.origin import read_base_url
 
 KEY = "sk-secret-0123456789"
 
@@ -117,7 +118,7 @@ def test_unknown_names(tmp_path: Path, text: str, says: str) -> None:
         ("catalog: [1]\n", "1: catalog[0]: what is there: Expected `str`, got `int`"),
         (
             "providers: {a: {}}\nmodels:\n  m:\n  - {model: a/x,\n    quantization: q4}\n",
-            "5: models.m.targets.0.quantization: 'q4': Invalid enum value 'q4'",
+            "5: models.m.targets.0.quantization: 'q4' is none of int4, int8,",
         ),
         ("providers:\n  1: {}\n", "2: providers.1: 1: Expected `str`, got `int`"),
     ],
@@ -229,6 +230,7 @@ def test_circles_and_bombs_of_aliases(tmp_path: Path) -> None:
         ("a: !!python/object:os.system x\n", "not valid YAML"),
         ("? [a, b]\n: c\n", "not valid YAML"),
         ("a: 2026-02-31\n", "not usable YAML"),
+        ("a: !!timestamp foo\n", "not usable YAML"),
         ("[" * 5000, "YAML"),
         ("{}\n---\n{}\n", "has 2 documents; keep one"),
         ("a: \x07\n", "not valid YAML"),
@@ -341,6 +343,7 @@ def test_secrets_of_environment_file_and_text(tmp_path: Path) -> None:
         (f"{KEY}\r\nx: y", "characters that a header cannot carry"),
         (f"{KEY}ü", "characters that a header cannot carry"),
         ("env:BAD", "the secret from the variable BAD has characters"),
+        ("${A_KEY}", "${A_KEY} is not read from the environment: write env:A_KEY"),
     ],
 )
 def test_secrets_that_are_none(tmp_path: Path, text: str, says: str) -> None:
@@ -349,3 +352,32 @@ def test_secrets_that_are_none(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_secret(text, sources)
     assert says in str(caught.value) and KEY not in str(caught.value)
+
+
+def test_an_address_without_its_scheme_is_no_key(tmp_path: Path) -> None:
+    for text in ("127.0.0.1:8000/v1", "localhost", "engine-1:8000", "api.example.com/v1"):
+        settings = read(tmp_path, f"providers: {{local: '{text}'}}\n")
+        assert settings.providers["local"].base_url == text
+        with pytest.raises(ConfigError, match=f"write http://{text}"):
+            read_base_url(text)
+    for text in ("env:8", "file:1/key", "sk-ant-a.b", KEY, "os.environ/A"):
+        assert read(tmp_path, f"providers: {{a: '{text}'}}\n").providers["a"].api_key == (text,)
+
+
+def test_two_listeners_on_one_port(tmp_path: Path) -> None:
+    for host in ("127.0.0.1", "0.0.0.0"):
+        text = f"listen: {{port: 4001, host: {host}}}\nadmin:\n  port: 4001\n  key: env:K\n"
+        said = refused(tmp_path, text)
+        assert said.startswith("3: admin.port: 4001 is that of listen.port too")
+    for text in (
+        "listen: {port: 0}\nadmin: {port: 0, key: env:K}\n",
+        "listen: {port: 4001, host: 127.0.0.2}\nadmin: {key: env:K}\n",
+    ):
+        assert read(tmp_path, text).admin is not None
+
+
+def test_words_that_are_none_are_told_the_known_and_the_nearest(tmp_path: Path) -> None:
+    text = "providers: {a: {}}\nmodels:\n  m:\n    targets: [a/x]\n    strategy: S\n"
+    said = refused(tmp_path, text.replace("S", "cheapest"))
+    assert said.startswith("5: models.m.strategy: 'cheapest' is none of weighted, ordered,")
+    assert refused(tmp_path, text.replace("S", "wieghted")).endswith("did you mean 'weighted'?")

@@ -202,3 +202,15 @@ def test_a_gateway_without_spans_imports_neither_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_the_packages_for_it_it_says_how_to_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As in an installation without the extra: neither found nor imported.
+    for name in [one for one in sys.modules if one.split(".")[0] == "opentelemetry"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "headrace.gateway.telemetry.spans")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ConfigError, match=r"tracing.endpoint: .* `pip install 'headrace\[otel\]'`"):
+        Telemetry().tracing("http://localhost:4318", "own")

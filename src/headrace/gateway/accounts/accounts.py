@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -36,7 +36,6 @@ from headrace.gateway.accounts.terms import Level
 
 _NS_PER_MS = 1_000_000
 _ID_BYTES = 16
-_NOTHING = Actual(requests=0, cost_nusd=0)
 
 _logger = logging.getLogger(__name__)
 
@@ -132,14 +131,12 @@ class Accounts:
         """
         if self._lost:
             await self._give_back_lost()
-        if not caller.may_use(demand.model):
+        if not caller.may_use(demand.model, demand.own_name):
             raise ModelNotAllowedError(caller.key_id, demand.model)
         at_ms = self._now_ms()
         wanted = _wanted(caller, demand, at_ms)
         self._reserved += 1
-        held = Held(
-            f"{self._ids}-{self._reserved:x}", wanted, at_ms, demand.most_cost_nusd is not None
-        )
+        held = Held(f"{self._ids}-{self._reserved:x}", wanted, at_ms, demand)
         if wanted:
             short = await self._counters.reserve(
                 held.id, wanted, at_ms=at_ms, when_down=caller.when_stores_are_down
@@ -192,15 +189,26 @@ class Accounts:
     def _now_ms(self) -> int:
         return self._now_ns() // _NS_PER_MS
 
-    async def _end(self, held: Held, actual: Actual | None) -> Settled:
+    async def _end(self, held: Held, taken: Sequence[Actual]) -> Settled:
         if not held.wanted:
             return Settled(first=True, counted=True)
         at_ms = self._now_ms()
-        used = _used(actual or _NOTHING)
+        used = [_used(one) for one in taken]
         # Of a price that nobody knew, what was held of a budget was no cost.
-        unknown = (lambda amount: amount) if held.has_price else (lambda amount: 0)
+        has_price = held.demand.most_cost_nusd is not None
         counted = tuple(
-            Counted(meter, amount, unknown(amount) if (now := used[meter.unit]) is None else now)
+            Counted(
+                meter,
+                amount,
+                _sum(
+                    [
+                        each[meter.unit]
+                        for one, each in zip(taken, used, strict=True)
+                        if _is_counted(meter, held.demand, one)
+                    ],
+                    amount if has_price else 0,
+                ),
+            )
             for meter, amount, _ in held.wanted
         )
         ended = await self._counters.end(
@@ -218,7 +226,7 @@ class Accounts:
 
     async def _give_back_lost(self) -> None:
         while self._lost:
-            await self._end(self._lost.popleft(), None)
+            await self._end(self._lost.popleft(), ())
 
     async def _spent_so_far(self) -> list[Spent]:
         """What is saved, and what is not yet: the store reads after it has written."""
@@ -302,7 +310,7 @@ def _wanted(caller: Caller, demand: Demand, at_ms: int) -> tuple[Wanted, ...]:
         "nusd": demand.most_cost_nusd,
     }
     for meter in caller.meters:
-        if meter.model == "*" or meter.counts(model):
+        if meter.model == "*" or meter.counts(model) or _counts_other_name(meter, demand):
             limit = meter.amount if meter.raised_to is None else meter.limit(at_ms)
             amount = most[meter.unit]
             if amount is None:
@@ -316,6 +324,28 @@ def _of_unknown_price(meter: Meter, demand: Demand) -> int:
         raise UnknownPriceError(meter.level, meter.name, demand.model)
     # The least there is: a budget that is spent takes no more of these either.
     return 1
+
+
+def _counts_other_name(meter: Meter, demand: Demand) -> bool:
+    """Whether it counts one of those who may answer, or the model that the asked name is of."""
+    if demand.own_name and meter.counts(demand.own_name):
+        return True
+    return any(meter.counts(one) for names in (demand.names or {}).values() for one in names)
+
+
+def _is_counted(meter: Meter, demand: Demand, actual: Actual) -> bool:
+    """Of a meter that something was held of: whether it counts who answered."""
+    if meter.model == "*" or demand.names is None or not actual.model:
+        return True
+    asked = (demand.model, demand.own_name)
+    names = demand.names.get(actual.model, (actual.model,))
+    return any(meter.counts(one) for one in (*asked, *names))
+
+
+def _sum(amounts: Sequence[int | None], unknown: int) -> int:
+    """unknown: where it is not known of one of them."""
+    known = [one for one in amounts if one is not None]
+    return sum(known) if len(known) == len(amounts) else unknown
 
 
 def _used(actual: Actual) -> dict[str, int | None]:

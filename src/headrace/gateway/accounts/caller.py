@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -43,21 +44,38 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         )
         return tuple((level, name) for level, name in named if name is not None)
 
-    def may_use(self, model: str) -> bool:
-        """Whether every level allows the model, by the name clients ask for."""
+    def may_use(self, model: str, own_name: str = "", with_target: Sequence[str] = ()) -> bool:
+        """Whether every level allows the model, by the name clients ask for.
+
+        own_name: of an alias, the model's: either will do. with_target: of `provider/model`, the
+        models with that target: one of them is to be allowed too, but where the name itself is
+        listed, not a glob.
+        """
         return all(
-            any(name == model or fnmatchcase(model, name) for name in names)
+            model in names
+            or (
+                (_is_in(names, model) or (bool(own_name) and _is_in(names, own_name)))
+                and (not with_target or any(_is_in(names, one) for one in with_target))
+            )
             for names in self.allowed_models
         )
 
 
+def _is_in(names: Sequence[str], model: str) -> bool:
+    return any(name == model or fnmatchcase(model, name) for name in names)
+
+
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request may take at most. model: by the name clients ask for.
+    """What a request may take at most. model: by the name clients ask for; own_name: of an alias,
+    the model's. names: by each model that may answer, under which names that counts; None where no
+    limit asks.
 
     most_cost_nusd: in 1e-9 dollars, of the dearest target it may reach; None where nobody knows.
     """
 
     model: str
+    own_name: str = ""
+    names: Mapping[str, tuple[str, ...]] | None = None
     requests: int = 1
     input_tokens: int = 0
     most_output_tokens: int = 0
@@ -71,9 +89,11 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Actual(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request took. cost_nusd: None where nobody knows; budgets then keep what was reserved
-    as used, for nothing says that it was less."""
+    """What a request took. model: who answered; "" counts for all that might have.
+    cost_nusd: None where nobody knows; budgets then keep what was reserved as used, for nothing
+    says that it was less."""
 
+    model: str = ""
     requests: int = 1
     input_tokens: int = 0
     output_tokens: int = 0

@@ -21,10 +21,20 @@ class RefusedKeyError(AccountsError):
 class UnknownKeyError(RefusedKeyError):
     """No key of ours. Says nothing of what was presented."""
 
-    kind = "unknown_key"
+    kind = "invalid_api_key"
 
     def __init__(self) -> None:
         super().__init__("the key that was sent is not one of this gateway's")
+
+
+class MissingKeyError(RefusedKeyError):
+    """Nothing was presented. without_scheme: there was an Authorization of no `Bearer`."""
+
+    kind = "invalid_api_key"
+
+    def __init__(self, *, without_scheme: bool = False) -> None:
+        why = " (its value has no `Bearer` before it)" if without_scheme else ""
+        super().__init__(f"no key was sent{why}; send it as `Authorization: Bearer KEY`")
 
 
 class BlockedKeyError(RefusedKeyError):

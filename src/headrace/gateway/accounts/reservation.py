@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from headrace.gateway.accounts.caller import Actual
+from headrace.gateway.accounts.caller import Actual, Demand
 from headrace.gateway.accounts.counters import Wanted
 
 
 class Held(NamedTuple):
-    """What was taken. reserved_ms: when. has_price: whether what it may cost was known."""
+    """What was taken, and what for. reserved_ms: when."""
 
     id: str
     wanted: tuple[Wanted, ...]
     reserved_ms: int
-    has_price: bool
+    demand: Demand
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Settled(msgspec.Struct, frozen=True):
     counted: bool
 
 
-EndReservation = Callable[[Held, Actual | None], Awaitable[Settled]]
+EndReservation = Callable[[Held, Sequence[Actual]], Awaitable[Settled]]
 
 
 class Reservation:
@@ -57,20 +57,21 @@ class Reservation:
         """Whether it has not been settled or released."""
         return not self._ended
 
-    async def settle(self, actual: Actual) -> Settled:
-        """Count what it took, and give back the rest. More than was reserved counts in full."""
-        return await self._end_once(actual)
+    async def settle(self, *taken: Actual) -> Settled:
+        """Count what it took, of each model that was paid, and give back the rest. More than was
+        reserved counts in full."""
+        return await self._end_once(taken)
 
     async def release(self) -> Settled:
         """Give all of it back: nothing was used."""
-        return await self._end_once(None)
+        return await self._end_once(())
 
-    async def _end_once(self, actual: Actual | None) -> Settled:
+    async def _end_once(self, taken: Sequence[Actual]) -> Settled:
         if self._ended:
             return Settled(first=False, counted=False)
         # Before anything waits: another task may end it too.
         self._ended = True
-        return await self._end(self._held, actual)
+        return await self._end(self._held, taken)
 
     def __repr__(self) -> str:
         return f"Reservation({self._held.id}, {'ended' if self._ended else 'open'})"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from pathlib import Path
 
 from headrace.gateway.accounts.errors import StoreError
+from headrace.gateway.sqlite_file import make_private
 
 SCHEMA_VERSION = 1
 # "HRac": tells our files from other programs' (PRAGMA application_id).
@@ -38,7 +38,7 @@ def open_file(path: Path) -> sqlite3.Connection:
     """
     # Digests of keys and names of people are nobody else's business.
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private(path)
     except FileNotFoundError as error:
         raise StoreError(f"{path}: there is no folder {path.parent}; make it first") from error
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)

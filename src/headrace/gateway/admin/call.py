@@ -121,7 +121,7 @@ class Call:
         try:
             return msgspec.json.decode(bytes(raw), type=of)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _bad(f"the body is not as it must be: {error}") from error
+            raise _bad(f"the body is not as it must be: {error}{_known(of, error)}") from error
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the ledger, in a thread. Raises AdminError 409 where there is none, 503 where it
@@ -152,6 +152,16 @@ class Call:
                         "shorter time"
                     )
                 raise AdminError(503, message, "ledger") from error
+
+
+def _known(of: type[msgspec.Struct], error: Exception) -> str:
+    """What fields there are, where an error is of one that is unknown at the top."""
+    said = str(error)
+    if "unknown field" not in said or " - at " in said:
+        return ""
+    names = [one.encode_name for one in msgspec.structs.fields(of)]
+    given = said.partition("`")[2].partition("`")[0]
+    return f"{nearest(given, names)}; there are {', '.join(names)}"
 
 
 def _bad(message: str) -> AdminError:

@@ -94,7 +94,7 @@ class Guard:
 def _check_origin(headers: Mapping[str, str]) -> None:
     site = headers.get("sec-fetch-site", "none")
     origin = headers.get("origin")
-    is_own = origin is None or urlsplit(origin).netloc.casefold() == headers["host"].casefold()
+    is_own = origin is None or _place_of(origin) == headers["host"].casefold()
     # A link on another site may open the page; what it asks for then is told to the page alone.
     opens = headers.get("sec-fetch-mode") == "navigate"
     if not is_own or (site not in _OWN_SITES and not opens):
@@ -102,6 +102,14 @@ def _check_origin(headers: Mapping[str, str]) -> None:
             403, "a page of another site asked for this; only the admin page itself may",
             "foreign_origin",
         )  # fmt: skip
+
+
+def _place_of(origin: str) -> str | None:
+    """Name and port of an Origin header; None for what is none."""
+    try:
+        return urlsplit(origin).netloc.casefold()
+    except ValueError:  # "http://["
+        return None
 
 
 def _name_of(host: str) -> str:

@@ -214,7 +214,7 @@ def _target(target: Target, told: list[TargetStanding]) -> TargetView:
         first_token_s=_mean(one.first_token_s for one in told),
         tokens_per_s=_mean(one.tokens_per_s for one in told),
         last_failure=failures[0] if failures else None,
-        price=None if target.price is None else _price(target.price),
+        price=None if (price := target.price) is None else _price(price),
         worker_count=len(alike),
     )
 

@@ -128,11 +128,12 @@ class Telling:
             return None
         from headrace.gateway.alerts.webhook import Webhook, read_receiver
 
-        receiver = read_receiver(read_secret(settings.url, self._sources).reveal())
+        url = read_secret(settings.url, self._sources, "alerts.url")
+        receiver = read_receiver(url.reveal())
         secret = settings.secret
         return Webhook(
             receiver,
-            None if secret is None else read_secret(secret, self._sources),
+            None if secret is None else read_secret(secret, self._sources, "alerts.secret"),
             settings.format,
             wall_s=self._wall_s,
             source=self._source,
@@ -145,6 +146,6 @@ def check_alerts(settings: AlertSettings | None, sources: Sources) -> None:
     if settings is not None:
         from headrace.gateway.alerts.webhook import read_receiver
 
-        read_receiver(read_secret(settings.url, sources).reveal())
+        read_receiver(read_secret(settings.url, sources, "alerts.url").reveal())
         if settings.secret is not None:
-            read_secret(settings.secret, sources)
+            read_secret(settings.secret, sources, "alerts.secret")

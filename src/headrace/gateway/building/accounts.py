@@ -193,4 +193,4 @@ def _counters(settings: AccessSettings, sources: Sources) -> Counters:
     from headrace.gateway.accounts.redis_counters import RedisCounters
     from headrace.gateway.accounts.redis_link import connect
 
-    return RedisCounters(connect(read_secret(settings.redis, sources).reveal()))
+    return RedisCounters(connect(read_secret(settings.redis, sources, "access.redis").reveal()))

@@ -40,7 +40,7 @@ def admin_key(settings: AdminSettings, sources: Sources) -> Secret | None:
     """None where none is asked for. Raises ConfigError."""
     if not settings.require_key:
         return None
-    return read_secret(settings.key or "", sources)
+    return read_secret(settings.key or "", sources, "admin.key")
 
 
 class AdminServer:
@@ -52,7 +52,9 @@ class AdminServer:
             house, settings, key,
             clock_s=time.monotonic, wall_s=time.time, new_id=random_id, ending=self._ending,
         )  # fmt: skip
-        self._socket: socket.socket = listen(settings.host, settings.port)
+        self._socket: socket.socket = listen(
+            settings.host, settings.port, names=("admin.host", "admin.port")
+        )
         limits = ClientLimits(max_connections=_MOST_CONNECTIONS)
         self._http = HttpServer(app, self._socket, grace_s=_GRACE_S, limits=limits)
 

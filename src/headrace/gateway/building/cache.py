@@ -56,14 +56,14 @@ def _store(
         return MemoryStore(settings.most_bytes)
     from headrace.gateway.cache.redis_store import RedisStore, client_of
 
-    server = settings.redis or redis
+    server, named = settings.redis or redis, "cache.redis" if settings.redis else "access.redis"
     if server is None:
         raise ConfigError(
             "cache.redis: `store: redis` needs a server; name one (redis://localhost:6379/0 or "
             "env:NAME), here or as access.redis"
         )
     return RedisStore(
-        client_of(read_secret(server, sources).reveal()),
+        client_of(read_secret(server, sources, named).reveal()),
         settings.redis_prefix,
         most_value_bytes=settings.most_answer_bytes,
         clock_s=clock_s,

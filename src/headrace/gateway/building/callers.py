@@ -26,9 +26,12 @@ def access_of(
                 for one in limits
             )
         )
+    master = None
+    if own.master_key is not None:
+        master = read_secret(own.master_key, sources, "access.master_key")
     return Access(
         accounts if own.require_key else None,
-        None if own.master_key is None else read_secret(own.master_key, sources),
+        master,
         own_key,
         guests,
     )

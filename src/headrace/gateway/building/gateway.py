@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 import ssl
 from collections.abc import Callable, Mapping
@@ -66,13 +65,18 @@ class Gateway:
 
     @property
     def is_busy(self) -> bool:
-        """Whether copies for a shadow are under way."""
-        return self.serving.shadows is not None and self.serving.shadows.under_way > 0
+        """Whether copies for a shadow are under way, or holds of the free tier are being ended."""
+        shadows, free_tier = self.serving.shadows, self.serving.free_tier
+        if free_tier is not None and free_tier.is_busy:
+            return True
+        return shadows is not None and shadows.under_way > 0
 
     async def drain(self, within_s: float) -> None:
         """Wait so long for what is done beside answers, and end the rest; before `close`."""
         if self.serving.shadows is not None:
             await self.serving.shadows.drain(within_s)
+        if self.serving.free_tier is not None:
+            await self.serving.free_tier.drain(within_s)
         for provider in self.providers.values():
             if provider.in_steps is not None:
                 await provider.in_steps.drain(within_s)
@@ -132,8 +136,7 @@ def gateway_of(
     Raises ConfigError for what cannot be made; nothing is connected to yet.
     """
     providers = providers_of(settings, catalog, sources)
-    today = dt.datetime.fromtimestamp(wall_s(), dt.UTC).date()
-    targets = Targets(settings, providers, catalog, today, on_breaker)
+    targets = Targets(settings, providers, catalog, wall_s, on_breaker)
     sticky = Sticky() if sticky is None else sticky  # an empty one is false
     told = telemetry or Telemetry()
     plain = routes_of(settings, targets, told.traffic, on_taken_out)
@@ -188,13 +191,15 @@ def gateway_of(
         ways=switched_on.ways(settings, router, sticky, clock_ns, source),
     )
     own = OwnAnswers(
-        settings, router, access, wall_s, parts or {}, stands, told.metrics, everywhere
-    )
-    paths = paths_of(serving, access, settings.ledger, sources.folder)
+        settings, router, access, wall_s, parts or {}, stands, told.metrics, everywhere,
+        began_s=told.began_s(wall_s()),
+    )  # fmt: skip
+    prompts = switched_on.prompts(settings, sources)
+    paths = paths_of(serving, access, settings.ledger, sources.folder, prompts)
     app = GatewayApp(
         serving, access, paths.chats, own.by_path(), paths.posts, told, new_id=new_id,
         most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),
-        prompts=switched_on.prompts(settings, sources),
+        prompts=prompts,
     )  # fmt: skip
     names = Names(router.routes, settings.aliases, providers)
 

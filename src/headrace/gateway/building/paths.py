@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from headrace.gateway.access import Access
 from headrace.gateway.app import ChatPath, Post
@@ -19,6 +19,9 @@ from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.embedding_asked import EmbeddingClient
 from headrace.gateway.serving.serve import Serving
 from headrace.gateway.settings.ledger import LedgerSettings
+
+if TYPE_CHECKING:
+    from headrace.gateway.prompts.prompts import Prompts
 
 T = TypeVar("T")
 
@@ -44,7 +47,13 @@ class Paths(NamedTuple):
                 _ = made[name]
 
 
-def paths_of(serving: Serving, access: Access, ledger: LedgerSettings, folder: Path) -> Paths:
+def paths_of(
+    serving: Serving,
+    access: Access,
+    ledger: LedgerSettings,
+    folder: Path,
+    prompts: Prompts | None = None,
+) -> Paths:
     """folder: of the gateway's file."""
     chats: dict[str, Callable[[], ChatPath]] = {
         "/v1/chat/completions": lambda: ChatPath(client_side("openai-chat")),
@@ -55,8 +64,8 @@ def paths_of(serving: Serving, access: Access, ledger: LedgerSettings, folder: P
         "/api/generate": _ollama_generate,
     }
     posts: dict[str, Callable[[], Post]] = {
-        "/v1/messages/count_tokens": lambda: _anthropic_count(serving, access),
-        "/v1/responses/input_tokens": lambda: _responses_count(serving, access),
+        "/v1/messages/count_tokens": lambda: _anthropic_count(serving, access, prompts),
+        "/v1/responses/input_tokens": lambda: _responses_count(serving, access, prompts),
         "/v1/embeddings": lambda: _embeddings(serving, access, "openai-chat"),
         "/v1/feedback": lambda: _feedback(serving, access, ledger, folder),
         "/api/embed": lambda: _embeddings(serving, access, "ollama"),
@@ -88,18 +97,19 @@ def _ollama_generate() -> ChatPath:
     return ChatPath(side, stream_default=True, side_at=ollama_generate_at, own=loaded_model)
 
 
-def _anthropic_count(serving: Serving, access: Access) -> Post:
+def _anthropic_count(serving: Serving, access: Access, prompts: Prompts | None) -> Post:
     from headrace.gateway.count_posts import CountPost
     from headrace.protocol.dialects.anthropic.write_reply import write_token_count
 
-    return CountPost(serving, access, client_side("anthropic"), write_token_count)
+    return CountPost(serving, access, client_side("anthropic"), write_token_count, prompts)
 
 
-def _responses_count(serving: Serving, access: Access) -> Post:
+def _responses_count(serving: Serving, access: Access, prompts: Prompts | None) -> Post:
     from headrace.gateway.count_posts import CountPost
     from headrace.protocol.dialects.openai_responses.count_tokens import write_token_count
 
-    return CountPost(serving, access, client_side("openai-responses"), write_token_count)
+    side = client_side("openai-responses")
+    return CountPost(serving, access, side, write_token_count, prompts)
 
 
 def _embeddings(serving: Serving, access: Access, dialect: str) -> Post:

@@ -1,48 +1,122 @@
-"""What tokens cost at a target: the file's prices, else the catalog's of today."""
+"""What tokens cost at a target: the file's prices, else the catalog's of each day."""
 
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
+from functools import cached_property
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows.price import Price as PriceRow
-from headrace.catalog.rows.price import Rates
 from headrace.gateway.settings.target import PriceSettings
 from headrace.gateway.targets.target import NUSD_PER_USD, Price
 
 
 def stated_price(settings: PriceSettings) -> Price:
     """Of the file."""
-    return Price(
+    price = Price(
         input=_nusd(settings.input),
         output=_nusd(settings.output),
         cache_read=_maybe(settings.cache_read),
         cache_write=_maybe(settings.cache_write),
         cache_write_1h=_maybe(settings.cache_write_1h),
+        reasoning=_maybe(settings.reasoning),
+        input_audio=_maybe(settings.input_audio),
+        output_audio=_maybe(settings.output_audio),
+        image=_maybe(settings.image),
+        input_audio_s=_maybe(settings.input_audio_second),
         source="the configuration",
+    )
+    flex, priority = settings.flex_factor, settings.priority_factor
+    return replace(
+        price,
+        flex=None if flex is None else price.times(flex),
+        priority=None if priority is None else price.times(priority),
     )
 
 
-def known_price(catalog: Catalog, provider: str, model: str, on: dt.date) -> Price | None:
-    """Of the catalog, in force on a day; None where it has none, or none for input or output.
+class CatalogPrices:
+    """Prices of a catalog by provider and model, found without a look at all of them."""
 
-    provider, model: ids or aliases of rows; the model also as requests call it there.
-    """
-    sold_by = catalog.provider_id(provider)
-    found = [
-        one
-        for one in catalog.prices
-        if catalog.provider_id(one.provider) == sold_by
-        and one.in_use
-        and one.holds_on(on)
-        and model in (one.model_at_provider, one.model)
-    ] or [one for one in catalog.prices_of(model, provider) if one.in_use and one.holds_on(on)]
-    if not found:
-        return None
-    return _price(max(found, key=lambda one: one.effective_from))
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._by_name: dict[str, dict[str, list[PriceRow]]] = {}
+        self._by_id: dict[str, dict[str, list[PriceRow]]] = {}
+        # By the row's id.
+        self._made: dict[str, Price | None] = {}
+
+    def known(self, provider: str, model: str, on: dt.date) -> Price | None:
+        """In force on a day; None where there is none, or none for input or output.
+
+        provider, model: ids or aliases of rows; the model also as requests call it there.
+        """
+        sold_by = self._catalog.provider_id(provider)
+        if sold_by not in self._by_provider:
+            return None
+        found = [one for one in self._named(sold_by).get(model, ()) if one.holds_on(on)]
+        if not found:
+            of_model = self._of_models(sold_by).get(self._catalog.model_id(model), ())
+            found = [one for one in of_model if one.holds_on(on)]
+        if not found:
+            return None
+        row = max(found, key=lambda one: one.effective_from)
+        if row.id not in self._made:
+            self._made[row.id] = _price(row)
+        return self._made[row.id]
+
+    def steps(self, provider: str, model: str, on: dt.date) -> list[tuple[dt.date, Price | None]]:
+        """What holds from that day on and from each later day on which it changes."""
+        rows = self._by_provider.get(self._catalog.provider_id(provider), ())
+        days = {day for one in rows for day in (one.effective_from, one.effective_to) if day}
+        found = [(on, self.known(provider, model, on))]
+        for day in sorted(day for day in days if day > on):
+            price = self.known(provider, model, day)
+            if price != found[-1][1]:
+                found.append((day, price))
+        return found
+
+    @cached_property
+    def _by_provider(self) -> dict[str, list[PriceRow]]:
+        found: dict[str, list[PriceRow]] = {}
+        for one in self._catalog.prices:
+            if one.in_use:
+                found.setdefault(self._catalog.provider_id(one.provider), []).append(one)
+        return found
+
+    def _named(self, sold_by: str) -> dict[str, list[PriceRow]]:
+        """By the names that rows themselves have for their model."""
+        if sold_by not in self._by_name:
+            by_name = self._by_name[sold_by] = {}
+            for one in self._by_provider[sold_by]:
+                for name in {one.model, one.model_at_provider or one.model}:
+                    by_name.setdefault(name, []).append(one)
+        return self._by_name[sold_by]
+
+    def _of_models(self, sold_by: str) -> dict[str, list[PriceRow]]:
+        """By the model's id. Reads the catalog's models, which names of rows do without."""
+        if sold_by not in self._by_id:
+            by_id = self._by_id[sold_by] = {}
+            for one in self._by_provider[sold_by]:
+                by_id.setdefault(self._catalog.model_id(one.model), []).append(one)
+        return self._by_id[sold_by]
+
+
+def known_price(catalog: Catalog, provider: str, model: str, on: dt.date) -> Price | None:
+    """See `CatalogPrices.known`; for one question."""
+    return CatalogPrices(catalog).known(provider, model, on)
 
 
 def _price(row: PriceRow) -> Price | None:
+    """With those of other service tiers, whose factors are of all its lines."""
+    price = _at(row, 1.0)
+    if price is None:
+        return None
+    flex = None if row.flex_factor is None else _at(row, row.flex_factor)
+    priority = None if row.priority_factor is None else _at(row, row.priority_factor)
+    return replace(price, flex=flex, priority=priority)
+
+
+def _at(row: PriceRow, factor: float) -> Price | None:
     """Tiers from the longest prompts down, each with what holds above it."""
     fact = row.facts.get("input_usd_per_million_tokens")
     if fact is None:
@@ -55,29 +129,21 @@ def _price(row: PriceRow) -> Price | None:
         if rates.input is None or rates.output is None:
             return None
         ends = boundaries[number] if number < len(boundaries) else None
-        above = _tier(row, rates, fact.source, fact.as_of.isoformat(), ends, above)
+        lines = Price(
+            input=_nusd(rates.input),
+            output=_nusd(rates.output),
+            cache_read=_maybe(rates.cache_read),
+            cache_write=_maybe(rates.cache_write_5m),
+            cache_write_1h=_maybe(rates.cache_write_1h),
+            reasoning=_maybe(row.reasoning_usd_per_million_tokens),
+            input_audio=_maybe(row.input_audio_usd_per_million_tokens),
+            output_audio=_maybe(row.output_audio_usd_per_million_tokens),
+            source=fact.source,
+            as_of=fact.as_of.isoformat(),
+            above_tokens=ends,
+        )
+        above = replace(lines.times(factor), above=above)
     return above
-
-
-def _tier(
-    row: PriceRow, rates: Rates, source: str, as_of: str, ends: int | None, above: Price | None
-) -> Price:
-    assert rates.input is not None
-    assert rates.output is not None
-    return Price(
-        input=_nusd(rates.input),
-        output=_nusd(rates.output),
-        cache_read=_maybe(rates.cache_read),
-        cache_write=_maybe(rates.cache_write_5m),
-        cache_write_1h=_maybe(rates.cache_write_1h),
-        reasoning=_maybe(row.reasoning_usd_per_million_tokens),
-        input_audio=_maybe(row.input_audio_usd_per_million_tokens),
-        output_audio=_maybe(row.output_audio_usd_per_million_tokens),
-        source=source,
-        as_of=as_of,
-        above_tokens=ends,
-        above=above,
-    )
 
 
 def _nusd(usd: float) -> int:

@@ -101,7 +101,8 @@ def _path(settings: RequestLogSettings, sources: Sources) -> Path:
 
 
 def _database(settings: RequestLogSettings, sources: Sources) -> Database:
-    database: Database = _postgresql().Database(read_secret(settings.url or "", sources))
+    url = read_secret(settings.url or "", sources, "request_log.url")
+    database: Database = _postgresql().Database(url)
     return database
 
 

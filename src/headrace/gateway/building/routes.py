@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.gateway.building.prices import known_price, stated_price
+from headrace.gateway.building.prices import CatalogPrices, stated_price
 from headrace.gateway.routing.hedging import Hedging
 from headrace.gateway.routing.preferences import FREE
 from headrace.gateway.routing.route import Route
@@ -21,7 +21,7 @@ from headrace.gateway.settings.model import ModelSettings
 from headrace.gateway.settings.target import TargetSettings
 from headrace.gateway.targets.health import Health, OnBreaker
 from headrace.gateway.targets.provider import Provider
-from headrace.gateway.targets.target import Price, Target
+from headrace.gateway.targets.target import DatedPrice, Price, Target
 from headrace.gateway.telemetry.traffic_series import TrafficSeries
 from headrace.gateway.upstream.limits import Timeouts
 
@@ -39,13 +39,14 @@ class Targets:
         settings: GatewaySettings,
         providers: Mapping[str, Provider],
         catalog: Catalog,
-        today: dt.date,
+        wall_s: Callable[[], float],
         on_breaker: OnBreaker | None = None,
     ) -> None:
         self._settings = settings
         self._providers = providers
-        self._catalog = catalog
-        self._today = today
+        self._prices = CatalogPrices(catalog)
+        self._wall_s = wall_s
+        self._today = dt.datetime.fromtimestamp(wall_s(), dt.UTC).date()
         self._on_breaker = on_breaker
         self._health: dict[str, Health] = {}
 
@@ -53,13 +54,13 @@ class Targets:
         """Of the file."""
         name, _, model = one.model.partition("/")
         provider = self._providers[name]
-        price = None
+        price, dated = None, None
         kind = self._settings.providers[name].kind or name
         if one.price is not None:
             price = stated_price(one.price)
         elif not provider.local:
-            price = known_price(self._catalog, kind, model, self._today)
-        if price is None and kind == _SELLS_FREE and model.endswith(f":{FREE}"):
+            price, dated = self._of_catalog(kind, model)
+        if price is None and dated is None and kind == _SELLS_FREE and model.endswith(f":{FREE}"):
             price = Price(input=0, output=0, source="its name at OpenRouter")
         own = one.timeouts
         health = self._health.get(one.model)
@@ -77,12 +78,22 @@ class Targets:
             pass_priority=_passes_priority(one, provider),
             context_tokens=one.context_tokens,
             quantization=one.quantization,
-            price=price,
+            fixed_price=price,
+            dated_price=dated,
             timeouts=None if own is None else Timeouts(
                 own.connect_s, own.first_token_s, own.idle_s
             ),
             health=health,
         )  # fmt: skip
+
+    def _of_catalog(self, provider: str, model: str) -> tuple[Price | None, DatedPrice | None]:
+        """The second only where it changes on a day to come."""
+        steps = self._prices.steps(provider, model, self._today)
+        if len(steps) == 1:
+            return steps[0][1], None
+        midnight = dt.time(tzinfo=dt.UTC)
+        from_s = [(dt.datetime.combine(day, midnight).timestamp(), one) for day, one in steps]
+        return None, DatedPrice(from_s, self._wall_s)
 
 
 def _share(most: int | None, workers: int) -> int | None:

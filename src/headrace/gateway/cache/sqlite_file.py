@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+
+from headrace.gateway.sqlite_file import make_private
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class CacheFile:
         if self._connection is not None or self._is_useless:
             return self._connection
         # Answers are nobody else's business.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private(self._path)
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
         try:
             connection.execute("BEGIN IMMEDIATE")

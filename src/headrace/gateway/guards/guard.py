@@ -103,3 +103,9 @@ class Guard:
     look: Look | None = None
     tools: Callable[[tuple[str, ...]], str] | None = None
     most_tokens: int | None = None
+
+    @property
+    def holds_texts(self) -> bool:
+        """Whether it may keep a text from going on."""
+        looks = self.finder is not None or self.look is not None
+        return looks and self.action in ("block", "redact")

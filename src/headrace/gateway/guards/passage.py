@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from headrace.protocol.json_spans import Path
+from headrace.protocol.json_spans import NAME, Path
 
 Role = Literal["system", "user", "assistant", "tool"]
-Kind = Literal["text", "arguments", "argument", "thinking", "refusal"]
-"""arguments: of a tool call, as JSON text; argument: one text among those that are told apart."""
+Kind = Literal["text", "arguments", "argument", "name", "thinking", "refusal"]
+"""arguments: of a tool call, as JSON text; argument: one text or number among those that are told
+apart; name: of who speaks, or of a field of such arguments."""
 
 
 # Half of a character, as texts that were cut have it: UTF-8 has no bytes for it.
@@ -50,14 +51,34 @@ EMBEDDINGS = "embeddings"
 
 # What each dialect has texts under, and whose they are where nothing else says it.
 _REQUEST_ROOTS: Mapping[str, tuple[tuple[str, Role], ...]] = {
-    "openai-chat": (("messages", "user"), ("prediction", "assistant")),
-    "openai-completions": (("prompt", "user"), ("suffix", "user")),
+    "openai-chat": (("messages", "user"), ("prediction", "assistant"), ("stop", "user")),
+    "openai-completions": (("prompt", "user"), ("suffix", "user"), ("stop", "user")),
     EMBEDDINGS: (("input", "user"), ("prompt", "user")),
     "openai-responses": (("instructions", "system"), ("input", "user"), ("prompt", "user")),
-    "anthropic": (("system", "system"), ("messages", "user")),
-    "ollama": (("system", "system"), ("messages", "user"), ("prompt", "user")),
-    "ollama-generate": (("system", "system"), ("prompt", "user"), ("suffix", "user")),
-}
+    "anthropic": (("system", "system"), ("messages", "user"), ("stop_sequences", "user")),
+    "ollama": (
+        ("system", "system"), ("messages", "user"), ("prompt", "user"), ("options", "user"),
+    ),
+    "ollama-generate": (
+        ("system", "system"), ("prompt", "user"), ("suffix", "user"), ("template", "system"),
+        ("options", "user"),
+    ),
+}  # fmt: skip
+# Where requests say what tools there are and what shape the answer has, in any dialect but for
+# embeddings.
+_DEFINITIONS = ("tools", "functions", "response_format", "output_config", "output_format")
+_OWN_DEFINITIONS: Mapping[str, str] = {
+    "openai-responses": "text", "ollama": "format", "ollama-generate": "format",
+}  # fmt: skip
+# In them: what is a name or a secret of its own, where a schema says which values there are.
+_DEFINITION_NAMES = frozenset(
+    (
+        "type", "name", "id", "format", "$ref", "$schema", "$id", "verbosity", "syntax",
+        "authorization", "headers", "server_url", "server_label", "connector_id", "container",
+        "file_ids", "vector_store_ids", "cache_control", "model",
+    )
+)  # fmt: skip
+_VALUES = frozenset(("enum", "const", "default", "example", "examples", "input_examples"))
 _REPLY_ROOTS: Mapping[str, tuple[str, ...]] = {
     "openai-chat": ("choices",),
     "openai-completions": ("choices",),
@@ -77,8 +98,15 @@ _NO_TEXT = frozenset(
         "content_filter_offsets",
     )
 )  # fmt: skip
+# Addresses and bytes of media. Those of the second are never addresses.
+_MEDIA = frozenset(("image_url", "url", "file_url", "video_url", "images", "file_data", "data"))
+_MEDIA_BYTES = frozenset(("images", "file_data", "data"))
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]*+")
+_DATA_ADDRESS = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/_=-]*+", re.ASCII)
 _THINKING = frozenset(("thinking", "reasoning", "reasoning_content", "reasoning_details"))
 _ARGUMENTS = frozenset(("arguments", "partial_json"))
+# Beyond it a number is no text that somebody wrote.
+_MOST_WHOLE = 10**30
 # Objects of these types hold in `input` what a tool is given, under any names.
 _CALL_TYPES = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "custom_tool_call"))
 
@@ -88,6 +116,10 @@ def request_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
     found: list[Passage] = []
     for name, role in _REQUEST_ROOTS.get(dialect, ()):
         found += texts_of(body.get(name), (name,), role)
+    if dialect != EMBEDDINGS:
+        for name in (*_DEFINITIONS, _OWN_DEFINITIONS.get(dialect, "")):
+            if isinstance(value := body.get(name), list | dict):
+                found += _of_definitions(value, (name,))
     return found
 
 
@@ -109,7 +141,7 @@ def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
 def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> Iterator[Passage]:
     """What is said in a value, inwards."""
     if isinstance(value, str):
-        if value and not value.startswith("data:"):
+        if value:
             yield Passage(path, role, kind, readable(value))
     elif isinstance(value, list):
         for at, one in enumerate(value):
@@ -130,7 +162,13 @@ def _of_object(value: dict[str, Any], path: Path, role: Role, kind: Kind) -> Ite
             role = "assistant"
         kind = "thinking" if typed == "reasoning" else kind
     for name, inner in value.items():
-        if name in _NO_TEXT or (name == "data" and typed != "text"):
+        if name == "name" and isinstance(inner, str) and (given or path[-1:] == ("delta",)):
+            yield from texts_of(inner, (*path, name), role, "name")
+            continue
+        if name in _MEDIA and not (name == "data" and typed == "text"):
+            yield from _of_media(inner, (*path, name), role, name in _MEDIA_BYTES)
+            continue
+        if name in _NO_TEXT:
             continue
         if (name == "input" and typed in _CALL_TYPES) or (
             name == "arguments" and not isinstance(inner, str)
@@ -149,12 +187,57 @@ def kind_of(name: str, around: Kind) -> Kind:
     return "refusal" if name == "refusal" else around
 
 
-def _of_arguments(value: Any, path: Path, role: Role) -> Iterator[Passage]:
-    """All strings: any name in it is the tool's own."""
+def _of_media(value: Any, path: Path, role: Role, is_bytes: bool) -> Iterator[Passage]:
+    """What stands there and is none: text behind `data:`, or what is not base64."""
     if isinstance(value, str):
-        if value:
-            yield Passage(path, role, "argument", readable(value))
+        if value[:5].lower() == "data:":
+            is_media = _DATA_ADDRESS.fullmatch(value) is not None
+        else:
+            is_media = not is_bytes or _BASE64.fullmatch(value) is not None
+        if not is_media:
+            yield Passage(path, role, "text", readable(value))
     elif isinstance(value, list | dict):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for key, one in inner:
+            yield from _of_media(one, (*path, key), role, is_bytes)
+
+
+def _of_definitions(value: Any, path: Path) -> Iterator[Passage]:
+    """Of tools and schemas: all strings but names. Who writes them instructs the model."""
+    if isinstance(value, str):
+        yield from texts_of(value, path, "system")
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _of_definitions(one, (*path, at))
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            # A parameter may have any name.
+            if path[-1] == "properties":
+                yield from _of_definitions(one, (*path, name))
+            elif name in _VALUES:
+                yield from _of_arguments(one, (*path, name), "system")
+            elif name not in _DEFINITION_NAMES or (name == "format" and isinstance(one, dict)):
+                yield from _of_definitions(one, (*path, name))
+
+
+def _of_arguments(value: Any, path: Path, role: Role) -> Iterator[Passage]:
+    """All strings, numbers and names: any name in it is the tool's own."""
+    if isinstance(value, str):
+        if value:
+            yield Passage(path, role, "argument", readable(value))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield Passage(path, role, "argument", number_text(value))
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _of_arguments(one, (*path, at), role)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key:
+                yield Passage((*path, key, NAME), role, "name", readable(key))
             yield from _of_arguments(one, (*path, key), role)
+
+
+def number_text(value: float) -> str:
+    """Its digits, without an exponent where it is a whole number."""
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WHOLE
+    return str(int(value)) if is_whole else str(value)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
-from headrace.gateway.guards.blocked import Acted
+from headrace.gateway.guards.blocked import Acted, GuardBlockedError
 from headrace.gateway.guards.guard import Guard, Subject
+from headrace.gateway.guards.once import TwiceError, once
 from headrace.gateway.guards.passage import reply_passages
 from headrace.gateway.guards.whole import pass_through
 from headrace.protocol.json_spans import Path, replaced
@@ -21,7 +22,10 @@ async def guarded_reply(
 ) -> bytes:
     """The same bytes where nothing is replaced. Raises GuardBlockedError."""
     # Read before, or written here: it is JSON.
-    value = json.loads(body)
+    try:
+        value = json.loads(body, object_pairs_hook=once)
+    except TwiceError:
+        raise GuardBlockedError(guards[0], "the answer is damaged", failed=True) from None
     passages = tuple(reply_passages(subject.dialect, value))
     subject = subject._replace(passages=passages, tools=tuple(dict.fromkeys(called_tools(value))))
     passed = await pass_through(guards, subject)
@@ -32,18 +36,16 @@ async def guarded_reply(
         for before, after in zip(passages, passed.subject.passages, strict=True)
         if before.text != after.text
     }
-    if not changed:
-        return body
-    return replaced(body, changed | dict.fromkeys(_logprobs(value, changed), b"null"))
+    if any(one.holds_texts for one in guards):
+        changed |= dict.fromkeys(_logprobs(value, ()), b"null")
+    return replaced(body, changed) if changed else body
 
 
-def _logprobs(value: Any, changed: dict[Path, bytes]) -> list[Path]:
-    """Those of choices and parts that have changed: they tell the text once more, by tokens."""
-    found: set[Path] = set()
-    for path in changed:
-        inner = value
-        for at, step in enumerate(path):
-            inner = inner[step]
-            if isinstance(inner, dict) and inner.get("logprobs"):
-                found.add((*path[: at + 1], "logprobs"))
-    return list(found)
+def _logprobs(value: Any, path: Path) -> Iterator[Path]:
+    """Log probabilities tell the text once more, by tokens, and others that were likely."""
+    if isinstance(value, list | dict):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == "logprobs" and inner:
+                yield (*path, key)
+            else:
+                yield from _logprobs(inner, (*path, key))

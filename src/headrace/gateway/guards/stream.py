@@ -31,7 +31,9 @@ class StreamGuards:
     def __init__(
         self, guards: Sequence[Guard], subject: Subject, on_acted: Callable[[Acted], None]
     ) -> None:
-        self._pieces = Pieces(subject.dialect)
+        self._pieces = Pieces(
+            subject.dialect, hides_logprobs=any(one.holds_texts for one in guards)
+        )
         self._stages = [_stage(one, subject, on_acted) for one in guards]
         self.holds_all = any(isinstance(one, _Whole) and one.holds for one in self._stages)
 

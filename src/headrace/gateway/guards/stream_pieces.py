@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
+from headrace.gateway.guards.once import once
 from headrace.gateway.guards.passage import (
     Kind,
     Passage,
@@ -23,7 +24,7 @@ from headrace.gateway.guards.passage import (
     readable,
     texts_of,
 )
-from headrace.protocol.json_spans import Path, replaced
+from headrace.protocol.json_spans import NAME, Path, replaced
 from headrace.protocol.sse import DONE_DATA, one_line
 
 Channel: TypeAlias = tuple[str | int, ...]
@@ -48,22 +49,26 @@ class Growth:
 @dataclass(slots=True)
 class Piece:
     """raw: one event with what ends it. ends: channels that are whole after it; one stands for all
-    that begin as it does. changed: paths whose texts are other ones now."""
+    that begin as it does. changed: paths whose texts are other ones now. hidden: paths of log
+    probabilities, which tell texts once more and are not passed on."""
 
     raw: bytes
     growths: list[Growth] = field(default_factory=list)
     ends: tuple[Channel, ...] = ()
     tools: tuple[str, ...] = ()
     changed: set[Path] = field(default_factory=lambda: set[Path]())
+    hidden: tuple[Path, ...] = ()
 
 
 Read: TypeAlias = Callable[[Any], tuple[list[Growth], tuple[Channel, ...]]]
 
 
 class Pieces:
-    """Feed it bytes as they come; it gives the events they complete."""
+    """Feed it bytes as they come; it gives the events they complete. hides_logprobs: whether log
+    probabilities do not go on."""
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, dialect: str, *, hides_logprobs: bool = False) -> None:
+        self._hides_logprobs = hides_logprobs
         self._read: Read = _READERS.get(dialect, _chat)
         self._lines = dialect in ("ollama", "ollama-generate")
         self._held = b""
@@ -90,23 +95,25 @@ class Pieces:
         if text.strip() in (b"", DONE_DATA.encode()):
             return [Piece(raw)]
         try:
-            value = json.loads(text)
+            value = json.loads(text, object_pairs_hook=once)
         except (ValueError, RecursionError):
             return []
         if not isinstance(value, dict):
             return []
         growths, ends = self._read(value)
-        return [Piece(raw, growths, ends, tuple(called_tools(value)))]
+        hidden = tuple(_logprobs(value, ())) if self._hides_logprobs else ()
+        return [Piece(raw, growths, ends, tuple(called_tools(value)), hidden=hidden)]
 
     def written(self, piece: Piece) -> bytes:
         """As it came, but for the texts that have changed and what repeats them."""
-        if not piece.changed:
+        if not piece.changed and not piece.hidden:
             return piece.raw
         values = {
             one.path: msgspec.json.encode(one.text)
             for one in piece.growths
             if one.path in piece.changed
         }
+        values |= dict.fromkeys(piece.hidden, b"null")
         if self._lines:
             return replaced(piece.raw, values)
         data = _data_of(piece.raw)
@@ -142,6 +149,8 @@ def _channel(choice: int, value: Any, path: Path) -> Channel:
     """A path within `value` with the numbers that parts have in place of where they stand."""
     found: list[str | int] = [choice]
     for step in path:
+        if step == NAME:
+            return (*found, NAME)
         value = value[step]
         if isinstance(step, int) and isinstance(value, dict):
             step = value.get("index", step)

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.guard import NOTHING, Guard, GuardFailedError, Subject, Verdict
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import Passage
-from headrace.gateway.guards.replace import fitting, replaced_text, summary
+from headrace.gateway.guards.replace import summary
 
 # Some milliseconds of looking.
 _MOST_CHARS_AT_ONCE = 20_000
@@ -91,8 +92,7 @@ async def _asked(guard: Guard, subject: Subject) -> Verdict | GuardFailedError:
 def verdict_at_once(guard: Guard, subject: Subject) -> Verdict:
     """Of a guardrail that needs no waiting."""
     if guard.finder is not None:
-        finder = guard.finder
-        found = [one for text in subject.passages for one in finder.find(text.text, 0)]
+        found = findings(guard.finder, subject.passages, None).matches
         return Verdict(f"found {summary(found)}") if found else NOTHING
     if guard.tools is not None:
         return Verdict(guard.tools(subject.tools))
@@ -153,20 +153,9 @@ def _without_matches(
     guard: Guard, passages: tuple[Passage, ...], originals: Originals | None
 ) -> tuple[tuple[str, ...] | None, str]:
     assert guard.finder is not None
-    every = []
-    texts = []
-    for one in passages:
-        matches = guard.finder.find(one.text, 0)
-        every += matches
-        if originals is not None:
-            matches = [
-                match._replace(
-                    replacement=originals.mark(match.replacement, one.text[match.start : match.end])
-                )
-                for match in matches
-            ]
-        texts.append(replaced_text(one.text, fitting(matches, one.kind)))
-    return (tuple(texts), f"found {summary(every)}") if every else (None, "")
+    marker = None if originals is None else originals.mark
+    every, texts = findings(guard.finder, passages, marker)
+    return (texts, f"found {summary(every)}") if every else (None, "")
 
 
 def _with_texts(subject: Subject, seen: tuple[Passage, ...], texts: tuple[str, ...]) -> Subject:

@@ -155,8 +155,14 @@ class _Reader:
                              ("max_parallel_requests", "most_in_flight")):  # fmt: skip
             if params.get(theirs) is not None:
                 target[ours] = params[theirs]
-        if price := _price(params, entry.get("model_info") or {}):
+        info = entry.get("model_info") or {}
+        if price := _price(params, info):
             target["price"] = price
+        elif info.get("base_model"):
+            self.notes.append(
+                f"{where}.model_info.base_model: {info['base_model']} says its price there; here "
+                "the target's own name does, or its `price` (headrace catalog list price)"
+            )
         if params.get("timeout") is not None:
             target["timeouts"] = {"first_token_s": params["timeout"]}
         for name in ("rpm", "tpm"):
@@ -192,6 +198,13 @@ class _Reader:
         for name in ("api_version", "extra_headers"):
             if params.get(name):
                 found[{"extra_headers": "headers"}.get(name, name)] = params[name]
+        if organization := params.get("organization"):
+            if str(organization).startswith("os.environ/"):
+                self.notes.append(f"{where}.organization: {organization} is not read; write it as "
+                                  "`headers: {openai-organization: ...}`")  # fmt: skip
+            else:
+                headers = found.get("headers") or {}
+                found["headers"] = {**headers, "openai-organization": str(organization)}
         region = params.get("aws_region_name") or params.get("region_name")
         if region:
             found["region"] = region

@@ -23,6 +23,10 @@ class ReplayError(HeadraceError):
     """The request cannot be sent as it was, or the gateway cannot be reached."""
 
 
+class RefusedKeyError(HeadraceError):
+    """The gateway answers nobody who has no key of its own; so it is with every request."""
+
+
 class Sent(NamedTuple):
     """What came of a request. body: as it was told. target: "" where the gateway names none.
     cost_nusd: None where nobody knows it. total_ms: as it was heard here."""
@@ -38,6 +42,7 @@ class Sent(NamedTuple):
 Post = Callable[[str, bytes, str], Sent]
 # Replays are logged as well; by their session they are known, and not replayed with the rest.
 SESSION = "replay:"
+_TARGET = "x-headrace-target"
 
 
 def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False) -> bytes:
@@ -71,7 +76,7 @@ def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False
 def poster(url: str, key: str | None) -> Post:
     """url: of the gateway, without a path. The gateway's cache is not asked, and is told nothing.
 
-    The post raises ReplayError where the gateway cannot be reached.
+    The post raises ReplayError where the gateway cannot be reached, and RefusedKeyError.
     """
     headers = {"content-type": "application/json", "cache-control": "no-store"}
     if key is not None:
@@ -90,10 +95,13 @@ def poster(url: str, key: str | None) -> Post:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ReplayError(f"{base}: the gateway cannot be reached: {error}") from error
         total_ms = (time.perf_counter() - began_s) * 1000
+        if told.status_code == 401 and _TARGET not in told.headers:
+            asks = "for a key" if key is None else "for another key than the one given"
+            raise RefusedKeyError(f"the gateway asks {asks}: --key env:NAME")
         return Sent(
             told.status_code,
             told.content,
-            told.headers.get("x-headrace-target", ""),
+            told.headers.get(_TARGET, ""),
             _nusd(told.headers.get("x-headrace-cost-usd", "")),
             total_ms,
         )

@@ -15,8 +15,9 @@ import msgspec
 from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
 from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.context import surely_fitting_first, surely_too_long
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
-from headrace.gateway.routing.preferences import FREE, NONE, Preferences, Sort
+from headrace.gateway.routing.preferences import FREE, NONE, SUFFIXES, Preferences, Sort
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd, of_session
@@ -52,17 +53,50 @@ class Router:
         """turns: where requests wait for a busy target; None: they do not."""
         self.turns = turns
         self.routes = routes
-        self._aliases = aliases
+        self.aliases = aliases
         self._sticky = sticky
         self._source = source
         self._unknown = unknown
         self.has_variants = any(one.variants is not None for one in routes.values())
         self.has_prefixes = any(one.sticky == "prefix" for one in routes.values())
         self.has_engines = any(one.engine_order is not None for one in routes.values())
+        self._with_target: dict[str, tuple[str, ...]] = {}
+        for one in routes.values():
+            for target in () if one.stands_for else one.targets:
+                name = target.name.casefold()
+                self._with_target[name] = (*self._with_target.get(name, ()), one.name)
 
     def route(self, name: str) -> Route | None:
         """Of a model's name or alias."""
-        return self.routes.get(self._aliases.get(name, name)) or self._unknown(name)
+        return self.routes.get(self.aliases.get(name, name)) or self._unknown(name)
+
+    def own_name(self, name: str) -> str:
+        """Of an alias, the model's; any other name as it is."""
+        return self.aliases.get(name, name)
+
+    def models_of(self, name: str) -> list[str]:
+        """The model of a name or alias; of one made of others, those; none for unknown names."""
+        route = self.route(name)
+        return [] if route is None else self._plain(route)
+
+    def with_target(self, name: str) -> tuple[str, ...]:
+        """The models of the file that have `provider/model`; none for a model's name or alias."""
+        if name in self.routes or name in self.aliases:
+            return ()
+        while (rest := name.rpartition(":"))[2] in SUFFIXES:
+            name = rest[0]
+        return self._with_target.get(name.casefold(), ())
+
+    def could_ask(self, models: Iterable[str], ask: Ask) -> list[Candidate]:
+        """Every target that `fallbacks` may name, now or when others are well, in no order."""
+        known = tuple(one for one in models if self.route(one) is not None)
+        return [
+            Candidate(target, name, 0.0, ())
+            for name in self._models(known)
+            if (route := self.route(name)) is not None
+            for target in route.targets
+            if _cannot_serve(target, ask) is None
+        ]
 
     def decide(self, ask: Ask, now_s: float) -> Decision:
         """Raises RequestError (code model_not_found) for names that nobody has."""
@@ -106,7 +140,7 @@ class Router:
         provider sells one under a name of its own (OpenRouter)."""
         found = []
         for name in asked:
-            if name not in self.routes and name not in self._aliases:
+            if name not in self.routes and name not in self.aliases:
                 variant = self._unknown(f"{name}:{FREE}")
                 if variant is not None and variant.targets[0].is_free:
                     name = variant.name
@@ -119,7 +153,7 @@ class Router:
         for name in asked:
             route = self.route(name)
             if route is None:
-                known = [*self.routes, *self._aliases]
+                known = [*self.routes, *self.aliases]
                 raise RequestError(
                     f"model {shown(name)} is not served here{nearest(name, known)}; "
                     "GET /v1/models lists what is",
@@ -197,6 +231,7 @@ class Router:
             if kept is not None and not sort:
                 scored.sort(key=lambda one: one.target.name != kept)
             found += [_candidate(one, route, why, strategy, kept) for one in scored]
+        found = surely_fitting_first(found, ask)
         if not preferences.allow_fallbacks and preferences.order:
             others = [one for one in found if not _is_named(one.target, preferences.order)]
             left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false and it is "
@@ -313,14 +348,10 @@ def _cannot_serve(target: Target, ask: Ask) -> tuple[str, float | None] | None:
         said = "it is not known to leave data alone (keeps_data)"
     elif ask.regions is not None and provider.region not in ask.regions:
         said = f"its region, {provider.region or 'unknown'}, is not one of those allowed"
-    elif (
-        target.context_tokens is not None
-        and ask.input_tokens + (ask.most_output_tokens or 0) > target.context_tokens
-    ):
-        wanted = ask.input_tokens + (ask.most_output_tokens or 0)
-        said = f"about {wanted:,} tokens are asked for and it takes {target.context_tokens:,}"
+    elif too_long := surely_too_long(target, ask):
+        said = too_long
     elif ask.wanted.free and (
-        target.price is None or target.price.input > 0 or target.price.output > 0
+        (price := target.price) is None or price.input > 0 or price.output > 0
     ):
         said = "it is not free of charge"
     else:
@@ -343,9 +374,9 @@ def _too_dear(target: Target, ask: Ask) -> str | None:
     most = ask.wanted.preferences.max_price
     if most is None:
         return None
-    if target.price is None:
+    if (price := target.price) is None:
         return "its price is not known, and provider.max_price sets a limit"
-    rates = target.price.of_prompt(ask.input_tokens)
+    rates = price.of_prompt(ask.input_tokens)
     for name, own, limit in (
         ("prompt", rates.input, most.prompt),
         ("completion", rates.output, most.completion),

@@ -133,9 +133,9 @@ def price(targets: Sequence[Target], ask: Ask, source: random.Random, now_s: flo
 
 def expected_nusd(target: Target, ask: Ask) -> int | None:
     """What the request may cost there, in nano-dollars; None if nobody knows its price."""
-    if target.price is None:
+    if (price := target.price) is None:
         return None
-    rates = target.price.of_prompt(ask.input_tokens)
+    rates = price.of_prompt(ask.input_tokens)
     output = ask.most_output_tokens or _OUTPUT_TOKENS
     return (ask.input_tokens * rates.input + output * rates.output) // _MILLION
 

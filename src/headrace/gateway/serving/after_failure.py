@@ -47,11 +47,14 @@ def class_of(failure: Failure) -> Class:
 
 
 class Tried(NamedTuple):
-    """One attempt that failed."""
+    """One attempt that failed. was_sent: whether the provider may have seen it. model: that
+    the target was asked as, "" where that is not kept."""
 
     target: str
     failure: Failure
     after_s: float
+    was_sent: bool = False
+    model: str = ""
 
 
 def summary(tried: tuple[Tried, ...], most_chars: int = 600) -> str:

@@ -13,7 +13,7 @@ from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import WithoutUsage
 from headrace.gateway.serving.prepared import Prepared
-from headrace.gateway.serving.reply_headers import cost_header
+from headrace.gateway.serving.reply_headers import cost_header, retry_after
 from headrace.gateway.serving.scrub import bytes_without_secrets, without_secrets
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
@@ -169,9 +169,7 @@ async def answer_failed(
     failure: Failure, status: int, incoming: Incoming, sink: Sink, headers: list[Header]
 ) -> None:
     """An error in place of an answer."""
-    headers = [("content-type", "application/json"), *headers]
-    if failure.retry_after_s is not None:
-        headers.append(("retry-after", str(max(1, -int(-failure.retry_after_s // 1)))))
+    headers = [("content-type", "application/json"), *headers, *retry_after(failure)]
     body = incoming.side.write_failure(failure, status, incoming.id)
     headers.append(("content-length", str(len(body))))
     await sink.start(status, headers)

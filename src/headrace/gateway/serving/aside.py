@@ -10,8 +10,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from headrace.gateway.serving.after_failure import class_of
+from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome, Purpose
+from headrace.gateway.serving.sent import Unanswered
 from headrace.gateway.targets.target import Target
+from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -21,7 +25,8 @@ _S_PER_NS = 1e-9
 
 class Aside(NamedTuple):
     """model: the name it was asked by. cost_nusd: None where nobody knows the price. sent_ns,
-    first_ns, ended_ns: of the gateway's clock."""
+    first_ns, ended_ns: of the gateway's clock. failure: of one without a reply; status: what a
+    client would be told of it."""
 
     purpose: Purpose
     model: str
@@ -36,6 +41,31 @@ class Aside(NamedTuple):
     stream: bool = False
     finish: Finish | None = None
     error: str = ""
+    failure: FailureKind | None = None
+    status: int = 200
+
+
+def unanswered_aside(
+    unanswered: Unanswered, failure: Failure, ended_ns: int, *, stream: bool
+) -> Aside:
+    """Of an attempt that failed without a reply: nobody told that it is not billed."""
+    candidate, usage = unanswered.candidate, unanswered.usage
+    return Aside(
+        purpose="attempt",
+        model=candidate.model,
+        target=candidate.target,
+        usage=usage,
+        usage_from="estimated",
+        cost_nusd=cost_nusd(usage, candidate.target.price),
+        sent_ns=unanswered.sent_ns,
+        first_ns=None,
+        ended_ns=ended_ns,
+        outcome="failed",
+        stream=stream,
+        error=failure.message,
+        failure=failure.kind,
+        status=class_of(failure).status,
+    )
 
 
 def aside_entry(of: Entry, aside: Aside, number: int, received_ns: int) -> Entry:
@@ -54,10 +84,16 @@ def aside_entry(of: Entry, aside: Aside, number: int, received_ns: int) -> Entry
         target=aside.target.name,
         provider=aside.target.provider.name,
         outcome=aside.outcome,
-        status=200,
+        status=aside.status,
         stream=aside.stream,
         attempts=(
-            AttemptEntry(target=aside.target.name, began_ms=0.0, lasted_ms=lasted_ms, status=200),
+            AttemptEntry(
+                target=aside.target.name,
+                began_ms=0.0,
+                lasted_ms=lasted_ms,
+                failure=aside.failure,
+                status=None if aside.failure is not None else aside.status,
+            ),
         ),
         usage=aside.usage,
         usage_from=aside.usage_from,

@@ -29,6 +29,9 @@ def asked_of(incoming: Incoming, router: Router) -> Ask:
     if session is None:
         user = body.decoded("user")
         session = user if isinstance(user, str) else None
+    if session is not None and incoming.caller is not None:
+        # Sessions of two keys are two, whatever they are called.
+        session = f"{incoming.caller.key_id}|{session}"
     policy = DataPolicy() if incoming.caller is None else incoming.caller.data_policy
     return found._replace(
         session=session,
@@ -47,17 +50,20 @@ def _blocks(body: JsonObject) -> tuple[int, ...]:
     return prompt_blocks(body)
 
 
-def demand_of(ask: Ask, decision: Decision, hedges: int = 0) -> Demand:
+def demand_of(
+    ask: Ask, decision: Decision, hedges: int = 0, service_tier: str | None = None
+) -> Demand:
     """At the dearest of those who may be asked; without a cost where nobody knows a price. hedges:
-    how many may be asked besides, who are cut before they say anything."""
+    how many may be asked besides, who are cut before they say anything. service_tier: that the
+    client asks for."""
     output = min((ask.most_output_tokens or OUTPUT_TOKENS) * ask.choices, _MOST_TOKENS)
     tokens = ask.input_tokens
     prices = [one.target.price for one in decision.candidates]
-    costs = [most_nusd(one, tokens, output) for one in prices]
+    costs = [most_nusd(one, tokens, output, service_tier) for one in prices]
     known = [one for one in costs if one is not None]
     most = max(known) if known and len(known) == len(costs) else None
     if most is not None and hedges:
-        most += hedges * max(most_nusd(one, tokens, 0) or 0 for one in prices)
+        most += hedges * max(most_nusd(one, tokens, 0, service_tier) or 0 for one in prices)
     return Demand(
         model=ask.wanted.models[0],
         input_tokens=tokens * (1 + hedges),

@@ -15,6 +15,7 @@ import msgspec
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.serving.prepared import Prepared, Ready
 from headrace.gateway.serving.scrub import without_secrets
+from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.targets.auth import Credential, Outgoing
 from headrace.gateway.upstream.connection import Reply
@@ -32,12 +33,23 @@ _MOST_HELD_BYTES = 1 << 20
 
 
 class AttemptFailedError(Exception):
-    """credential: what the request went out with, None if it did not go out."""
+    """credential: what the request went out with, None if it did not go out. was_sent: whether the
+    provider may have seen it; no_reply: whether it was, and then nothing came or the connection
+    broke, so that nobody knows what it costs."""
 
-    def __init__(self, failure: Failure, credential: Credential | None = None) -> None:
+    def __init__(
+        self,
+        failure: Failure,
+        credential: Credential | None = None,
+        *,
+        was_sent: bool = False,
+        no_reply: bool = False,
+    ) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.credential = credential
+        self.was_sent = was_sent
+        self.no_reply = no_reply
 
 
 @dataclass(kw_only=True, slots=True)
@@ -83,9 +95,9 @@ async def attempt(
     clock_ns: Callable[[], int],
     now_s: float,
     trace_headers: tuple[tuple[str, str], ...] = (),
-    on_sent: Callable[[], None] | None = None,
+    sent: Sent,
 ) -> Opened:
-    """trace_headers: what the provider is told of the trace. on_sent: see `Pool.send`.
+    """trace_headers: what the provider is told of the trace. sent: marked when it is.
 
     Raises AttemptFailedError; the connection is free or cut then.
     """
@@ -102,6 +114,7 @@ async def attempt(
         )
     reply: Reply | SteppedAnswer | None = None
     timeouts = target.timeouts or provider.timeouts
+    no_reply = unsent = False
     proof: tuple[tuple[str, str], ...] = ()
     try:
         async with asyncio.timeout(provider.first_token_s):
@@ -117,8 +130,7 @@ async def attempt(
                 opened = Opened(
                     candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
                 )
-                if on_sent is not None:
-                    on_sent()
+                sent.mark()
                 await _open_in_steps(opened, reply, stream)
                 opened.first_ns = clock_ns()
                 return opened
@@ -127,7 +139,7 @@ async def attempt(
             headers += proof
             request = request_bytes("POST", provider.base.origin, path, headers, ready.body)
             sent_ns = clock_ns()
-            reply = await provider.pool.send(request, timeouts, on_sent)
+            reply = await provider.pool.send(request, timeouts, sent.mark)
             opened = Opened(
                 candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
             )
@@ -137,9 +149,10 @@ async def attempt(
         return opened
     except TimeoutError:
         message = f"no content within {provider.first_token_s:g} s"
-        failure = Failure(kind="timeout", message=message)
+        failure, no_reply = Failure(kind="timeout", message=message), True
     except UpstreamError as error:
-        failure = error.failure
+        failure, unsent = error.failure, error.unsent
+        no_reply = error.problem in ("timeout", "cut")
     except DamagedReplyError as error:
         told = f"the reply is not as its API says: {error}"
         failure = error.failure or Failure(kind="damaged", message=told)
@@ -154,7 +167,11 @@ async def attempt(
     if isinstance(reply, SteppedAnswer):
         proof = reply.proof
     failure = without_secrets(failure, (*proof, *provider.headers))
-    raise AttemptFailedError(failure, credential)
+    was_sent = sent.at_ns is not None and not unsent
+    # An error's body may be cut as well, and errors cost nothing.
+    refused = isinstance(reply, Reply) and reply.status >= 400
+    no_reply = no_reply and was_sent and not refused
+    raise AttemptFailedError(failure, credential, was_sent=was_sent, no_reply=no_reply)
 
 
 def _each_once(

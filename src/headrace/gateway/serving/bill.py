@@ -8,8 +8,11 @@ from headrace.protocol.neutral.usage import TokenUsage
 _MILLION = 1_000_000
 
 
-def cost_nusd(usage: TokenUsage, price: Price | None) -> int | None:
-    """None if nobody knows the price. What a provider says itself wins (OpenRouter's `cost`).
+def cost_nusd(
+    usage: TokenUsage, price: Price | None, service_tier: str | None = None
+) -> int | None:
+    """None if nobody knows the price, or that of a line of the usage or of the service tier. What
+    a provider says itself wins (OpenRouter's `cost`).
 
     Each line is rounded up to a nano-dollar once all are summed, so that a sum of bills is never
     below the bill of the sum by more than one for each.
@@ -18,7 +21,14 @@ def cost_nusd(usage: TokenUsage, price: Price | None) -> int | None:
         return usage.cost_nusd
     if price is None:
         return None
-    rates = price.of_prompt(usage.prompt_tokens)
+    at_tier = price.of_service_tier(service_tier)
+    if at_tier is None:
+        return None
+    rates = at_tier.of_prompt(usage.prompt_tokens)
+    image = _of_line(usage.images, rates.image)
+    second = _of_line(usage.input_audio_s, rates.input_audio_s)
+    if image is None or second is None:
+        return None
     read = _or(rates.cache_read, rates.input)
     write = _or(rates.cache_write, rates.input)
     write_1h = _or(rates.cache_write_1h, write)
@@ -32,14 +42,24 @@ def cost_nusd(usage: TokenUsage, price: Price | None) -> int | None:
         + usage.reasoning_tokens * _or(rates.reasoning, rates.output)
         + usage.output_audio_tokens * _or(rates.output_audio, rates.output)
     )
-    return -(-total // _MILLION)
+    return -(-total // _MILLION) + image + second
 
 
-def most_nusd(price: Price | None, input_tokens: int, output_tokens: int) -> int | None:
-    """The most a request can cost: every token at the dearest price of its side."""
+def _of_line(count: int, rate: int | None) -> int | None:
+    """Of what no token stands for; None where there is some and nobody knows its price."""
+    if not count:
+        return 0
+    return None if rate is None else count * rate
+
+
+def most_nusd(
+    price: Price | None, input_tokens: int, output_tokens: int, service_tier: str | None = None
+) -> int | None:
+    """The most a request can cost: every token at the dearest price of its side. A service tier
+    whose price nobody knows is taken for the standard one, as many providers do."""
     if price is None:
         return None
-    rates = price.of_prompt(input_tokens)
+    rates = (price.of_service_tier(service_tier) or price).of_prompt(input_tokens)
     read = max(
         rates.input, rates.cache_write or 0, rates.cache_write_1h or 0, rates.input_audio or 0
     )

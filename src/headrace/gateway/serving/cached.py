@@ -14,6 +14,7 @@ from headrace.gateway.accounts.reservation import Reservation
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.demanded import with_names
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
@@ -111,15 +112,19 @@ class AtCache:
         """The request is over: whoever waits for it without an answer asks now."""
         self._land(None)
 
-    async def hold(self, accounts: Accounts | None, ask: Ask) -> Reservation | None:
+    async def hold(self, accounts: Accounts | None, ask: Ask, router: Router) -> Reservation | None:
         """Limits on requests count an answer from the cache; budgets, limits on tokens and on
         requests at once do not."""
         caller = self._incoming.caller
         if accounts is None or caller is None:
             return None
         rates = tuple(one for one in caller.meters if one.limit_name == "rpm")
-        demand = Demand(model=ask.wanted.models[0], most_cost_nusd=0)
-        return await accounts.reserve(msgspec.structs.replace(caller, meters=rates), demand)
+        caller = msgspec.structs.replace(caller, meters=rates)
+        assert self.kept is not None
+        asked = ask.wanted.models
+        demand = Demand(model=asked[0], most_cost_nusd=0)
+        demand = with_names(demand, router, caller, asked[:1], (self.kept.model,))
+        return await accounts.reserve(caller, demand)
 
     async def answer(self, sink: Sink, now_s: float, overhead_us: int, variant: str = "") -> None:
         """All of it; a stream in one piece. variant: the side of an A/B test whose answer it is."""

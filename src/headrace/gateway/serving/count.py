@@ -19,6 +19,8 @@ from headrace.gateway.access import check_models
 from headrace.gateway.accounts.caller import Actual, Caller, Demand
 from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.routing.ask import ask_of, estimated_tokens
+from headrace.gateway.routing.decision import Decision
+from headrace.gateway.serving.demanded import with_names
 from headrace.gateway.serving.prepared import without_ours
 from headrace.gateway.serving.serve import Serving
 from headrace.gateway.targets.auth import Outgoing
@@ -70,10 +72,10 @@ async def count(serving: Serving, asked: CountAsked) -> TokenCount:
         no_retention=policy.zero_retention,
         keeps_no_data=policy.data_collection == "deny",
     )
-    check_models(asked.caller, ask.wanted.models)
+    check_models(asked.caller, ask.wanted.models, serving.router)
     call = asked.call(without_ours(asked.body))
     decision = serving.router.decide(ask, serving.clock_ns() * _S_PER_NS)
-    await _note(serving, asked.caller, ask.wanted.models[0])
+    await _note(serving, asked.caller, ask.wanted.models[0], decision)
     target = decision.candidates[0].target if decision.candidates else None
     if target is not None and target.provider.counting is not None:
         try:
@@ -84,13 +86,16 @@ async def count(serving: Serving, asked: CountAsked) -> TokenCount:
     return TokenCount(estimated_tokens(call), None)
 
 
-async def _note(serving: Serving, caller: Caller | None, model: str) -> None:
+async def _note(serving: Serving, caller: Caller | None, model: str, decision: Decision) -> None:
     """It counts as a request, and as nothing else."""
     if serving.accounts is None or caller is None:
         return
     rates = tuple(one for one in caller.meters if one.limit_name == "rpm")
+    caller = msgspec.structs.replace(caller, meters=rates)
+    counting = [one.model for one in decision.candidates[:1]]
     demand = Demand(model=model, most_cost_nusd=0)
-    held = await serving.accounts.reserve(msgspec.structs.replace(caller, meters=rates), demand)
+    demand = with_names(demand, serving.router, caller, (model,), counting)
+    held = await serving.accounts.reserve(caller, demand)
     await held.settle(Actual(cost_nusd=0))
 
 

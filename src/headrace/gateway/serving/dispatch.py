@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.errors import RequestError
@@ -20,11 +20,12 @@ from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.turns import NoTurnError, Turns
 from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, summary
-from headrace.gateway.serving.aside import Aside
+from headrace.gateway.serving.aside import Aside, unanswered_aside
 from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
 from headrace.gateway.serving.backoff import wait_s
-from headrace.gateway.serving.hedge import Sent, race
+from headrace.gateway.serving.hedge import race
 from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.sent import Sent, Unanswered
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 from headrace.protocol.neutral.failure import Failure
 
@@ -50,8 +51,7 @@ class NobodyAnsweredError(Exception):
 @dataclass(slots=True)
 class Dispatch:
     """One request's way from target to target. hedging: None where one is asked at a time. asides:
-    what was paid for besides. asking: who was asked last, and when. hedge_won: whether the answer
-    is of a target asked besides."""
+    what was paid for besides. hedge_won: whether the answer is of a target asked besides."""
 
     router: Router
     ask: Ask
@@ -69,7 +69,7 @@ class Dispatch:
     left_out: list[LeftOut] = field(default_factory=list)
     ignored: tuple[str, ...] = ()
     waited_ns: int = 0
-    asking: tuple[Candidate, int] | None = None
+    _asking: tuple[Candidate, Sent] | None = None
     _attempts: int = 0
     _tries_at: dict[str, int] = field(default_factory=dict)
     _fell_back: set[str] = field(default_factory=set)
@@ -78,6 +78,14 @@ class Dispatch:
     def attempts(self) -> int:
         """Requests that were begun at targets."""
         return self._attempts
+
+    def unanswered(self) -> Unanswered | None:
+        """Who is asked just now, where that was sent; told once. Others who are asked besides are
+        among `asides`."""
+        asking, self._asking = self._asking, None
+        if asking is None or asking[1].at_ns is None:
+            return None
+        return Unanswered(asking[0], asking[1].at_ns, self.ask.input_tokens)
 
     async def open(self, decision: Decision, route: Route) -> Opened:
         """The answer of the first target that has one. Raises NobodyAnsweredError, RequestError."""
@@ -112,6 +120,7 @@ class Dispatch:
                     opened, failures = await self._hedged(candidate, queue, route, self.hedging)
             except AttemptFailedError as error:
                 opened, failures = None, [(candidate, error)]
+            self._asking = None
             if opened is not None:
                 self.ignored = opened.ready.dropped
                 return opened
@@ -180,11 +189,14 @@ class Dispatch:
                 queue.remove(found)
             return found
 
+        async def at(candidate: Candidate, sent: Sent) -> Opened | None:
+            return await self._at(candidate, sent, besides=candidate is not first)
+
         waited_ns, began_ns = self.waited_ns, self.clock_ns()
         ended = await race(
             first,
             another,
-            self._at,
+            at,
             hedging,
             input_tokens=self.ask.input_tokens,
             stream=self.stream,
@@ -199,8 +211,11 @@ class Dispatch:
             hedging.had_first_token(first_s, stream=self.stream)
         return opened, ended.failures
 
-    async def _at(self, candidate: Candidate, sent: Sent | None = None) -> Opened | None:
-        """None if the target cannot honour what is asked for. sent: told when it was."""
+    async def _at(
+        self, candidate: Candidate, sent: Sent | None = None, *, besides: bool = False
+    ) -> Opened | None:
+        """None if the target cannot honour what is asked for. sent: told when it was. besides:
+        whether another is waited for as well."""
         target = candidate.target
         try:
             ready = self.prepared.for_target(target)
@@ -217,7 +232,9 @@ class Dispatch:
         health = target.health
         began_ns = self.clock_ns()
         health.began(began_ns * _S_PER_NS)
-        self.asking = candidate, began_ns
+        sent = Sent(self.clock_ns) if sent is None else sent
+        if not besides:
+            self._asking = candidate, sent
         self._attempts += 1
         self._tries_at[target.name] = self._tries_at.get(target.name, 0) + 1
         trace = self.trace.attempt(target)
@@ -231,14 +248,21 @@ class Dispatch:
                 clock_ns=self.clock_ns,
                 now_s=began_ns * _S_PER_NS,
                 trace_headers=trace.headers,
-                on_sent=None if sent is None else sent.mark,
+                sent=sent,
             )
         except AttemptFailedError as error:
             ended_ns = self.clock_ns()
             self.waited_ns += ended_ns - began_ns
             trace.failed(error.failure)
             health.ended()
-            self._note(candidate, error.failure, began_ns, ended_ns)
+            self._note(candidate, error, began_ns, ended_ns)
+            if not besides:
+                self._asking = None
+            if error.no_reply and sent.at_ns is not None:
+                unanswered = Unanswered(candidate, sent.at_ns, self.ask.input_tokens)
+                self.asides.append(
+                    unanswered_aside(unanswered, error.failure, ended_ns, stream=self.stream)
+                )
             raise
         except BaseException:  # the client has gone, which says nothing of the target
             health.ended()
@@ -247,9 +271,12 @@ class Dispatch:
         self.waited_ns += opened.first_ns - opened.sent_ns
         return opened
 
-    def _note(self, candidate: Candidate, failure: Failure, began_ns: int, ended_ns: int) -> None:
-        target, now_s = candidate.target, ended_ns * _S_PER_NS
-        self.tried.append(Tried(target.name, failure, (ended_ns - began_ns) * _S_PER_NS))
+    def _note(
+        self, candidate: Candidate, error: AttemptFailedError, began_ns: int, ended_ns: int
+    ) -> None:
+        target, failure, now_s = candidate.target, error.failure, ended_ns * _S_PER_NS
+        lasted_s = (ended_ns - began_ns) * _S_PER_NS
+        self.tried.append(Tried(target.name, failure, lasted_s, error.was_sent, candidate.model))
         failed = class_of(failure)
         if failed.blames and failure.kind != "rate_limit":
             cool_s = failure.retry_after_s if failure.kind == "overloaded" else None
@@ -303,24 +330,29 @@ class Dispatch:
         self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))
 
     def _nobody(self) -> NobodyAnsweredError:
-        tried, left_out = tuple(self.tried), tuple(self.left_out)
-        if not tried:
-            return _nobody_to_ask(left_out)
-        worst = _most_telling(tried)
-        failed = class_of(worst)
-        if failed.next in ("stop", "context_fallback", "policy_fallback"):
-            return NobodyAnsweredError(failed.status, worst, tried, left_out)
-        waits = [one.failure.retry_after_s for one in tried if one.failure.retry_after_s]
-        ours = failed.next == "other_key" and worst.kind != "rate_limit"
-        told = Failure(
-            # A client has its own key, which is not at fault.
-            kind="server" if ours else worst.kind,
-            message=f"no target answered: {summary(tried)}",
-            status=worst.status,
-            code="upstream_credentials_exhausted" if ours else worst.code,
-            retry_after_s=min(waits, default=None),
-        )
-        return NobodyAnsweredError(failed.status, told, tried, left_out)
+        return nobody_answered(self.tried, self.left_out)
+
+
+def nobody_answered(given: Sequence[Tried], without: Sequence[LeftOut]) -> NobodyAnsweredError:
+    """given: all attempts. without: who was not asked."""
+    tried, left_out = tuple(given), tuple(without)
+    if not tried:
+        return _nobody_to_ask(left_out)
+    worst = _most_telling(tried)
+    failed = class_of(worst)
+    if failed.next in ("stop", "context_fallback", "policy_fallback"):
+        return NobodyAnsweredError(failed.status, worst, tried, left_out)
+    waits = [one.failure.retry_after_s for one in tried if one.failure.retry_after_s]
+    ours = failed.next == "other_key" and worst.kind != "rate_limit"
+    told = Failure(
+        # A client has its own key, which is not at fault.
+        kind="server" if ours else worst.kind,
+        message=f"no target answered: {summary(tried)}",
+        status=worst.status,
+        code="upstream_credentials_exhausted" if ours else worst.code,
+        retry_after_s=min(waits, default=None),
+    )
+    return NobodyAnsweredError(failed.status, told, tried, left_out)
 
 
 def _most_telling(tried: tuple[Tried, ...]) -> Failure:

@@ -16,6 +16,7 @@ from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.cache.semantic.arithmetic import normalised
 from headrace.gateway.cache.semantic.cache import Embedded, EmbedderFailedError
+from headrace.gateway.routing.preferences import read_wanted
 from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked
@@ -44,6 +45,7 @@ class QuestionEmbedder:
             purpose="cache",
             dialect=_DIALECT,
             call=EmbeddingCall(dialect=_DIALECT, model=self._model, inputs=(text,)),
+            wanted=read_wanted(self._model, {}),
             caller=None if caller is None else _for_embedding(caller),
             received_ns=serving.clock_ns(),
         )

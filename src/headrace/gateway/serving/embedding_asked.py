@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.routing.preferences import Wanted
 from headrace.gateway.serving.entry import Purpose
 from headrace.gateway.targets.target import Target
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
@@ -30,30 +32,40 @@ class EmbeddingClient(Protocol):
 
 
 class Embedded(NamedTuple):
-    """An answer, and who gave it after how many attempts. body: of a provider of the client's
-    dialect, to be passed on; the reply has usage alone then. None where it is to be written."""
+    """An answer, and who gave it after how many attempts. overhead_us: of the time until now, what
+    was not spent waiting for providers. cost_nusd: of all that was made for it. body: of a provider
+    of the client's dialect, to be passed on; the reply has usage alone then. None where it is to be
+    written."""
 
     reply: EmbeddingReply
-    target: Target
-    model: str
+    candidate: Candidate
     attempts: int
+    overhead_us: int
     cost_nusd: int | None
     body: bytes | None = None
+
+    @property
+    def target(self) -> Target:
+        """Who answered."""
+        return self.candidate.target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """A request for embeddings. received_ns: of the monotonic clock. body: as the client sent it,
-    for providers of its dialect; None if there is none. purpose, parent: as in the ledger, of what
-    the gateway itself wants embedded. guardrails: what they did; refusal: why they want no
+    """A request for embeddings. call: without the words to the gateway; wanted: what these say.
+    received_ns: of the monotonic clock. body: as the client sent it, for providers of its dialect;
+    None if there is none. headers: of the client's. purpose, parent: as in the ledger,
+    of what the gateway itself wants embedded. guardrails: what they did; refusal: why they want no
     answer."""
 
     id: str
     dialect: str
     call: EmbeddingCall
+    wanted: Wanted
     caller: Caller | None
     received_ns: int
     body: JsonObject | None = None
+    headers: Headers = field(default_factory=dict)
     trace: RequestTrace = UNTRACED
     purpose: Purpose = ""
     parent: str = ""

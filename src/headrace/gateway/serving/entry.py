@@ -11,8 +11,9 @@ from headrace.protocol.neutral.usage import TokenUsage
 # As OpenTelemetry's conventions name them.
 Operation = Literal["chat", "text_completion", "embeddings"]
 Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
-# "": the answer that the client asked for. The others are paid for on its way and told to nobody.
-Purpose = Literal["", "hedge", "judge", "router", "stage", "shadow", "cache"]
+# "": the answer that the client asked for. The others are paid for on its way and told to nobody;
+# "attempt": one that was sent and got no reply, as far as its prompt may be billed.
+Purpose = Literal["", "attempt", "hedge", "judge", "router", "stage", "shadow", "cache"]
 
 
 class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,8 @@ class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """at_s: Unix time of its arrival. usage_from: "provider" told it, or it is "estimated" from
-    what came before a stream was cut. cost_nusd: None where nobody knows the price.
+    what came before a stream was cut, of the prompt alone where nothing came. cost_nusd: None
+    where nobody knows the price.
 
     first_token_ms, total_ms: from the arrival. overhead_us: of it all, what was not spent waiting
     for the provider or the client. organisation, team, user, key: whose account it went on, ""

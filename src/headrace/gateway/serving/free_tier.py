@@ -7,7 +7,8 @@ others, free ones are left out once the limit is reached; where there are no oth
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -22,13 +23,24 @@ from headrace.gateway.accounts.window import Window
 from headrace.gateway.client_address import ADDRESS, UNKNOWN
 from headrace.gateway.guests import ANONYMOUS
 from headrace.gateway.routing.decision import Decision, LeftOut
-from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.settings.free_tier import FreeTierSettings
 from headrace.gateway.targets.target import Target
 
 _MINUTE = Window("1m")
 # By the calendar, so that everybody knows when there is room again.
 _DAY = Window("1d", True)
+
+
+class Asking(Protocol):
+    """A request, as far as it says whose it is."""
+
+    @property
+    def caller(self) -> Caller | None:
+        """None where nobody has an account."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names in lower case, with the client's address."""
 
 
 class FreeHold(NamedTuple):
@@ -46,14 +58,16 @@ class FreeTier:
         self._accounts = accounts
         self._ending: set[asyncio.Future[Settled]] = set()
 
-    async def hold(self, decision: Decision, incoming: Incoming, model: str) -> FreeHold:
+    async def hold(self, decision: Decision, asking: Asking, model: str) -> FreeHold:
         """Raises LimitExceededError, StoresDownError."""
-        caller, address = incoming.caller, incoming.headers.get(ADDRESS, UNKNOWN)
+        caller, address = asking.caller, asking.headers.get(ADDRESS, UNKNOWN)
         free = [one.target.is_free for one in decision.candidates]
         if not any(free) or caller is MASTER or caller is ADMIN:
             return FreeHold(decision)
         asks = Caller(key_id=ANONYMOUS) if caller is None else caller
-        asks = msgspec.structs.replace(asks, meters=self._meters(caller, address))
+        # What it may ask was looked at before, by all names of the model.
+        meters = self._meters(caller, address)
+        asks = msgspec.structs.replace(asks, meters=meters, allowed_models=())
         try:
             held = await self._accounts.reserve(asks, Demand(model=model))
         except LimitExceededError as error:
@@ -74,6 +88,16 @@ class FreeTier:
         )
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether holds are being ended."""
+        return bool(self._ending)
+
+    async def drain(self, within_s: float) -> None:
+        """Wait so long for holds that are being ended; before accounts are closed."""
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=within_s)
 
     def _meters(self, caller: Caller | None, address: str) -> tuple[Meter, ...]:
         whose: list[tuple[Level, str]] = []

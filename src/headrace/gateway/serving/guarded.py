@@ -122,8 +122,8 @@ class Guarded:
 
 
 class Screened(NamedTuple):
-    """A request for embeddings as its guardrails leave it. acted: for the ledger. refusal: why it
-    is not answered; None if it is."""
+    """A request for embeddings, or for a count of tokens, as its guardrails leave it. acted: for
+    the ledger. refusal: why it is not answered; None if it is."""
 
     body: JsonObject
     acted: tuple[str, ...] = ()
@@ -133,12 +133,13 @@ class Screened(NamedTuple):
 async def screened(
     guardrails: Guardrails | None,
     router: Router,
+    dialect: str,
     body: JsonObject,
     models: Iterable[str],
     caller: Caller | None,
     request_id: str,
 ) -> Screened:
-    """A request for embeddings, whose answer has nothing to look at."""
+    """A request whose answer has nothing to look at. dialect: of its texts."""
     try:
         guards = (guardrails or _NO_GUARDRAILS).of(
             _may_answer(models, router),
@@ -147,16 +148,21 @@ async def screened(
         )
         model = body.text("model") or ""
         tokens = estimated_from_bytes(body.body)
-        subject = _subject(request_id, EMBEDDINGS, model, tokens, caller)
+        subject = _subject(request_id, dialect, model, tokens, caller)
         if FIELD in body:
             body = JsonObject.read(body.edited({FIELD: None}))
-        looking = [one for one in guards if "input" in one.on and one.tools is None]
+        looking = [one for one in guards if "input" in one.on and _has_to_look(one, dialect)]
         found = await looked_at(looking, subject, body)
     except GuardBlockedError as error:
         return Screened(body, _told([error.acted]), error)
     except RequestError as error:
         return Screened(body, (), error)
     return Screened(found.body, _told(found.acted))
+
+
+def _has_to_look(guard: Guard, dialect: str) -> bool:
+    """Embeddings are given no tools."""
+    return guard.tools is None or dialect != EMBEDDINGS
 
 
 def _subject(

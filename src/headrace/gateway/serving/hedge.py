@@ -17,23 +17,10 @@ from headrace.gateway.serving.after_failure import class_of
 from headrace.gateway.serving.aside import Aside
 from headrace.gateway.serving.attempt import AttemptFailedError, Opened
 from headrace.gateway.serving.bill import cost_nusd
+from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.tally import Tally
 
 _S_PER_NS = 1e-9
-
-
-class Sent:
-    """When a request's bytes left for a provider: from then on its prompt may be billed."""
-
-    __slots__ = ("_clock_ns", "at_ns")
-
-    def __init__(self, clock_ns: Callable[[], int]) -> None:
-        self._clock_ns = clock_ns
-        self.at_ns: int | None = None
-
-    def mark(self) -> None:
-        """They leave now."""
-        self.at_ns = self._clock_ns()
 
 
 class Runner(NamedTuple):
@@ -221,13 +208,14 @@ def _aside(
             tally.take(event)
     usage, usage_from = tally.usage
     target = runner.candidate.target
+    asked = None if answered is None else answered.ready.service_tier
     return Aside(
         purpose="hedge",
         model=runner.candidate.model,
         target=target,
         usage=usage,
         usage_from=usage_from,
-        cost_nusd=cost_nusd(usage, target.price),
+        cost_nusd=cost_nusd(usage, target.price, tally.service_tier or asked),
         sent_ns=sent_ns,
         first_ns=None if answered is None else answered.first_ns,
         ended_ns=now_ns,

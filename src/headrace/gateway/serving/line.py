@@ -10,6 +10,7 @@ from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome
 from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.sent import Unanswered
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -32,11 +33,15 @@ def line_of(
     finish: Finish | None,
     overhead_us: int,
     assigned: str,
+    unanswered: Unanswered | None = None,
 ) -> Entry:
-    """opened: the target that answered, None if none did. tried: those that failed before it."""
+    """opened: the target that answered, None if none did. tried: those that failed before it.
+    unanswered: who was still asked at the end."""
     caller = incoming.caller
     path: dict[Level, str] = {} if caller is None else dict(caller.path)
     target = None if opened is None else opened.candidate.target
+    if unanswered is not None:
+        target = unanswered.candidate.target
     received_ns = incoming.received_ns
     attempts = failed_attempts(tried) if tried else ()
     first_token_ms = None
@@ -48,6 +53,16 @@ def line_of(
                 began_ms=(opened.sent_ns - received_ns) * _MS_PER_NS,
                 lasted_ms=(ended_ns - opened.sent_ns) * _MS_PER_NS,
                 status=200,
+            ),
+        )
+    if unanswered is not None:
+        attempts += (
+            AttemptEntry(
+                target=unanswered.candidate.target.name,
+                began_ms=(unanswered.sent_ns - received_ns) * _MS_PER_NS,
+                lasted_ms=(ended_ns - unanswered.sent_ns) * _MS_PER_NS,
+                failure="client_gone" if outcome == "client_gone" else "timeout",
+                message=error,
             ),
         )
     return Entry(

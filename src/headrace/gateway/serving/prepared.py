@@ -19,6 +19,7 @@ from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ReplySide
 
+_SERVICE_TIER = "service_tier"
 # Words to the gateway: a provider would refuse them.
 _OURS = ("provider", "models", "route", "cache")
 
@@ -26,7 +27,8 @@ _OURS = ("provider", "models", "route", "cache")
 class Ready(NamedTuple):
     """path: after the base URL's. dropped: parameters that the provider cannot be told. passed_on:
     whether the answer can be passed on too. hides_usage: whether its usage was not asked for.
-    replies: how the answer is read, where the provider's own side does not."""
+    replies: how the answer is read, where the provider's own side does not. service_tier: what the
+    provider is asked for, None if nothing."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
@@ -35,6 +37,7 @@ class Ready(NamedTuple):
     passed_on: bool
     hides_usage: bool
     replies: ReplySide | None = None
+    service_tier: str | None = None
 
 
 class Edited(NamedTuple):
@@ -148,6 +151,7 @@ class Prepared:
                 True,
                 edited.hides_usage,
                 passing.replies,
+                asked_service_tier(incoming.body),
             )
         call = self.call
         if kept := needs_state(call):
@@ -166,7 +170,14 @@ class Prepared:
             written.dropped,
             False,
             False,
+            service_tier=None if _SERVICE_TIER in written.dropped else call.service_tier,
         )
+
+
+def asked_service_tier(body: JsonObject) -> str | None:
+    """What a client asks for; None if nothing, or no text."""
+    tier = body.decoded(_SERVICE_TIER) if _SERVICE_TIER in body else None
+    return tier if isinstance(tier, str) else None
 
 
 # What of a client's headers means something to the provider of the same dialect.

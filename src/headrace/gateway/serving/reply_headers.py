@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.targets.target import NUSD_PER_USD
+from headrace.protocol.neutral.failure import Failure
 
 REQUEST_ID = "x-request-id"
 PREFIX = "x-headrace-"
@@ -20,8 +23,14 @@ def told_headers(
     ignored: tuple[str, ...],
 ) -> list[tuple[str, str]]:
     """overhead_us: of the time until this head, what was not spent waiting for providers."""
+    return [(REQUEST_ID, request_id), *way_headers(candidate, attempts, overhead_us, ignored)]
+
+
+def way_headers(
+    candidate: Candidate | None, attempts: int, overhead_us: int, ignored: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    """The same without the request's id."""
     headers = [
-        (REQUEST_ID, request_id),
         (PREFIX + "attempts", str(attempts)),
         (PREFIX + "overhead-us", str(overhead_us)),
     ]
@@ -48,6 +57,13 @@ def cost_header(cost_nusd: int | None) -> tuple[str, str]:
     if cost_nusd is None:
         return PREFIX + "cost-usd", "unknown"
     return PREFIX + "cost-usd", f"{cost_nusd // NUSD_PER_USD}.{cost_nusd % NUSD_PER_USD:09d}"
+
+
+def retry_after(failure: Failure) -> list[tuple[str, str]]:
+    """In whole seconds, never too early; nothing where waiting does not help."""
+    if failure.retry_after_s is None:
+        return []
+    return [("retry-after", str(max(1, math.ceil(failure.retry_after_s))))]
 
 
 def visible(text: str) -> str:

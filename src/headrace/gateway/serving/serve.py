@@ -26,23 +26,25 @@ from headrace.gateway.serving.answering import (
     tell_failed,
 )
 from headrace.gateway.serving.aside import Aside, aside_entry
-from headrace.gateway.serving.asked import asked_of, demand_of
+from headrace.gateway.serving.asked import asked_of
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
+from headrace.gateway.serving.demanded import demand_at
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
 from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
-from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.prepared import Prepared, asked_service_tier
 from headrace.gateway.serving.rate import note_rate
+from headrace.gateway.serving.read_on import read_on
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
 from headrace.gateway.serving.serving import Serving as Serving
-from headrace.gateway.serving.settle import settle
+from headrace.gateway.serving.settle import settle, settle_unknown
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_hedges
 from headrace.gateway.telemetry.tracing import Moment
@@ -117,7 +119,7 @@ class _Course:
         try:
             router = self._serving.router
             ask = asked_of(self._incoming, router)
-            check_models(self._incoming.caller, ask.wanted.models)
+            check_models(self._incoming.caller, ask.wanted.models, router)
             if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
             ways = self._serving.ways
@@ -212,7 +214,7 @@ class _Course:
 
     async def _answer_again(self, ask: Ask) -> None:
         """From the cache: nobody is asked and nothing is paid."""
-        self._held = await self._at_cache.hold(self._serving.accounts, ask)
+        self._held = await self._at_cache.hold(self._serving.accounts, ask, self._serving.router)
         await self._tell_again()
 
     async def _tell_again(self) -> None:
@@ -233,7 +235,9 @@ class _Course:
         accounts, caller = self._serving.accounts, self._incoming.caller
         if accounts is None or caller is None or not decision.candidates:
             return  # nobody can be asked, which `_find` says
-        demand = demand_of(ask, decision, most_hedges(self._serving.router, ask))
+        router = self._serving.router
+        tier = asked_service_tier(self._incoming.body)
+        demand = demand_at(router, caller, ask, decision, most_hedges(router, ask), tier)
         if self._way is not None:
             demand = self._way.demand(demand)
         self._held = await accounts.reserve(caller, demand)
@@ -308,7 +312,8 @@ class _Course:
                 tally.take_glance(opened.glance)
             else:
                 tally.take_reply(opened.read())
-            cost = cost_nusd(tally.usage[0], opened.candidate.target.price)
+            tier = tally.service_tier or opened.ready.service_tier
+            cost = cost_nusd(tally.usage[0], opened.candidate.target.price, tier)
             await answer_whole(opened, self._prepared, incoming, self._sink, headers, cost, names)
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
         if tally.failure is not None:
@@ -341,9 +346,12 @@ class _Course:
             await self._close()
         finally:
             self._at_cache.leave()
+            await settle_unknown(self._held, was_sent=self._sent_as() is not None)
 
     async def _close(self) -> None:
         opened, tally, serving = self._opened, self._tally, self._serving
+        if self.outcome == "client_gone" and opened is not None and tally is not None:
+            await read_on(opened, tally)
         usage: TokenUsage | None = None
         usage_from: Literal["provider", "estimated", "none"] = "none"
         cost: int | None = None
@@ -351,11 +359,17 @@ class _Course:
         if tally is not None:
             usage, usage_from = tally.usage
             cost = 0  # from the cache
+        unanswered = None
+        if opened is None and tally is None and self._dispatch is not None:
+            unanswered = self._dispatch.unanswered()
+        if unanswered is not None:
+            usage, usage_from = unanswered.usage, "estimated"
+            cost = cost_nusd(usage, unanswered.candidate.target.price)
         if opened is not None and usage is not None and tally is not None:
             target = opened.candidate.target
             opened.reply.abort()  # whole replies have left it
             target.health.ended()
-            cost = cost_nusd(usage, target.price)
+            cost = cost_nusd(usage, target.price, tally.service_tier or opened.ready.service_tier)
             if self._incoming.stream:
                 note_rate(opened, tally, ended_ns)
         overhead_us = self._overhead_us(None if opened is None else opened.first_ns)
@@ -374,6 +388,7 @@ class _Course:
             finish=None if tally is None else tally.finish,
             overhead_us=overhead_us + (0 if tally is None else tally.worked_ns // 1000),
             assigned=self._traffic.assigned,
+            unanswered=unanswered,
         )
         if opened is None and tally is not None:
             entry = self._at_cache.entry(entry)
@@ -395,8 +410,23 @@ class _Course:
         # Last: it may wait, and is done also if a client that has all it wanted goes meanwhile.
         again = self._at_cache.kept is not None
         if serving.free_tier is not None and self._free is not None:
-            serving.free_tier.end(self._free, None if opened is None else opened.candidate.target)
-        await settle(self._held, TokenUsage() if again else usage, cost, self.asides)
+            answers = opened if unanswered is None else unanswered
+            serving.free_tier.end(self._free, None if answers is None else answers.candidate.target)
+        used = TokenUsage() if again else usage
+        who = opened or unanswered
+        kept = self._at_cache.kept
+        sent_as = self._sent_as()
+        model = (sent_as or "") if who is None else who.candidate.model
+        if kept is not None:
+            model = kept.model
+        await settle(self._held, used, cost, self.asides, was_sent=sent_as is not None, model=model)
+
+    def _sent_as(self) -> str | None:
+        """The model of the last attempt that failed and a provider may have seen."""
+        tried = [] if self._dispatch is None else self._dispatch.tried
+        if self._way is not None:
+            tried = self._way.inside.tried
+        return next((one.model for one in reversed(tried) if one.was_sent), None)
 
     def _now_s(self) -> float:
         return self._serving.clock_ns() * _S_PER_NS

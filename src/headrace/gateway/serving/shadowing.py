@@ -27,10 +27,10 @@ from headrace.gateway.serving.aside import Aside, aside_entry
 from headrace.gateway.serving.attempt import AttemptFailedError, Opened, attempt
 from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.entry import Entry, Outcome
-from headrace.gateway.serving.hedge import Sent
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.prepared import Prepared, Ready
+from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.settings.check_traffic import SHADOW_KEY
 
@@ -165,7 +165,7 @@ class _Copy:
                     most_reply_bytes=most_reply_bytes,
                     clock_ns=self._clock_ns,
                     now_s=self._clock_ns() * _S_PER_NS,
-                    on_sent=self._sent.mark,
+                    sent=self._sent,
                 )
                 await self._read(opened, sink)
                 whole = self._tally.ended and self._tally.failure is None
@@ -207,7 +207,9 @@ class _Copy:
             target=target,
             usage=usage,
             usage_from=usage_from,
-            cost_nusd=cost_nusd(usage, target.price),
+            cost_nusd=cost_nusd(
+                usage, target.price, self._tally.service_tier or self._ready.service_tier
+            ),
             sent_ns=sent_ns,
             first_ns=None if opened is None else opened.first_ns,
             ended_ns=self._clock_ns(),

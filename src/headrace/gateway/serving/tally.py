@@ -20,14 +20,16 @@ from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply, Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
-# Of text that was seen and not counted by the provider.
-_CHARS_PER_TOKEN = 4
+# Of text that was seen and not counted by the provider; as prompts are estimated, since a
+# character of Chinese has three bytes and about a token.
+_BYTES_PER_TOKEN = 3
 
 
 class Tally:
     """input_tokens: the estimate that stands where a provider says nothing. worked_ns: what was
     spent on a stream's pieces, waiting for provider and client left out. keeps_all: whether it
-    wants more of an answer than what is billed."""
+    wants more of an answer than what is billed. service_tier: what the provider says it answered
+    at, None if it says nothing."""
 
     keeps_all = False
 
@@ -35,24 +37,25 @@ class Tally:
         self._input_tokens = input_tokens
         self._early: TokenUsage | None = None
         self._counted: TokenUsage | None = None
-        self._chars = 0
+        self._bytes = 0
         self.finish: Finish | None = None
         self.failure: Failure | None = None
         self.ended = False
         self.has_content = False
         self.worked_ns = 0
+        self.service_tier: str | None = None
 
     def take(self, event: Event) -> None:
         """One event of a stream."""
         self.has_content = self.has_content or has_content(event)
         if isinstance(event, PartGrew):
-            self._chars += len(event.text)
+            self._bytes += _size(event.text)
         elif isinstance(event, CompletePart):
-            self._chars += len(getattr(event.value, "text", ""))
+            self._bytes += _part_size(event.value)
         elif isinstance(event, Began):
             self._early = event.usage
         elif isinstance(event, Counted):
-            self._counted = event.usage
+            self._counted, self.service_tier = event.usage, event.service_tier
         elif isinstance(event, Finished):
             self.finish = event.reason
         elif isinstance(event, Failed):
@@ -63,18 +66,14 @@ class Tally:
     def take_reply(self, reply: ChatReply) -> None:
         """An answer without a stream."""
         self.ended = self.has_content = True
-        self._counted = reply.usage
-        self._chars = sum(
-            len(getattr(part, "text", "")) + len(getattr(part, "arguments", ""))
-            for choice in reply.choices
-            for part in choice.parts
-        )
+        self._counted, self.service_tier = reply.usage, reply.service_tier
+        self._bytes = sum(_part_size(part) for choice in reply.choices for part in choice.parts)
         self.finish = next((one.finish for one in reply.choices), None)
 
     def take_glance(self, glance: Glance) -> None:
         """An answer without a stream, of which no more was read."""
         self.ended = self.has_content = True
-        self._counted, self.finish = glance
+        self._counted, self.finish, self.service_tier = glance
 
     @property
     def usage(self) -> tuple[TokenUsage, Literal["provider", "estimated"]]:
@@ -82,7 +81,7 @@ class Tally:
         what was seen of it."""
         if self._counted is not None:
             return self._counted, "provider"
-        output = -(-self._chars // _CHARS_PER_TOKEN)
+        output = -(-self._bytes // _BYTES_PER_TOKEN)
         if self._early is not None:
             early = self._early
             return (
@@ -96,3 +95,12 @@ class Tally:
                 "estimated",
             )
         return TokenUsage(input_tokens=self._input_tokens, output_tokens=output), "estimated"
+
+
+def _part_size(part: object) -> int:
+    return _size(getattr(part, "text", "")) + _size(getattr(part, "arguments", ""))
+
+
+def _size(text: str) -> int:
+    """In bytes of UTF-8; half a pair of surrogates, which some providers send, has three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

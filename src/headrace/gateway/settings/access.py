@@ -151,7 +151,7 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="Redis or Valkey that several gateways count in together, as "
             "redis://host:6379/0 or env:NAME (`pip install 'headrace[redis]'`); without it limits "
-            "hold for each process."
+            "hold for this gateway alone, with workers for all of them on this machine."
         ),
     ] = None
     organisations: dict[str, OrganisationSettings] = msgspec.field(default_factory=dict)

@@ -6,6 +6,7 @@ whose provider is not there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from headrace.config.nested import read_nested
 from headrace.config.text_file import read_text_file
 from headrace.config.yaml_file import Document, read_yaml
 from headrace.errors import ConfigError, shown
+from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.check_traffic import (
     SHADOW_KEY,
     target_lists,
@@ -23,11 +25,18 @@ from headrace.gateway.settings.check_traffic import (
     written_traffic,
 )
 from headrace.gateway.settings.composed import check_composed, written_out
-from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.gateway import GatewaySettings, ListenSettings
+from headrace.gateway.settings.secret import is_plain
 from headrace.gateway.settings.yaml_words import guardrails_named, prompts_named
 
 # A thousand models with ten targets each have 1 MB.
 MAX_FILE_BYTES = 4 * 2**20
+# host:port, or a host with a path; no key has these, so that its scheme was forgotten.
+_ADDRESS = re.compile(
+    r"(?:localhost|(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z0-9.-]+(?=:\d)"
+    r"|[a-z0-9-]+(?:\.[a-z0-9-]+)+(?=/))"
+    r"(?::\d{1,5})?(?:/.*)?"
+)
 
 
 def read_settings(path: Path) -> GatewaySettings:
@@ -109,16 +118,26 @@ def _provider(value: Any) -> Any:
     if value is None:
         return {}
     if isinstance(value, str):
-        is_address = value.startswith(("http://", "https://"))
+        is_address = value.startswith(("http://", "https://")) or _lacks_scheme(value)
         return {"base_url": value} if is_address else {"api_key": [value]}
     if isinstance(value, dict) and isinstance(value.get("api_key"), str):
         return {**value, "api_key": [value["api_key"]]}
     return value
 
 
+def _lacks_scheme(value: str) -> bool:
+    return is_plain(value) and _ADDRESS.fullmatch(value) is not None
+
+
 def _check_names(settings: GatewaySettings, document: Document, name: str) -> None:
     models = settings.models
     known = [*models, *settings.aliases]
+    if settings.admin is not None and _is_one_address(settings.listen, settings.admin):
+        line = document.lines.get("admin.port") or document.lines.get("admin")
+        raise ConfigError(
+            f"{name}{f':{line}' if line else ''}: admin.port: {settings.admin.port} is that of "
+            "listen.port too, on the same host; choose another, or 0 for a free one"
+        )
 
     def fail(path: str, message: str) -> ConfigError:
         line = document.lines.get(path)
@@ -181,6 +200,14 @@ def _check_names(settings: GatewaySettings, document: Document, name: str) -> No
         lambda one: settings.pass_unknown_models and _names_provider(one, settings),
         fail,
     )
+
+
+def _is_one_address(listen: ListenSettings, admin: AdminSettings) -> bool:
+    """Whether the admin port would be taken by that of clients. A host of all addresses has each
+    of them."""
+    if listen.port != admin.port or admin.port == 0:
+        return False
+    return listen.host == admin.host or bool({listen.host, admin.host} & {"", "0.0.0.0", "::"})
 
 
 def _guardrails_named(settings: GatewaySettings) -> Iterator[tuple[str, tuple[str, ...]]]:

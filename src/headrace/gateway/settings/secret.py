@@ -6,9 +6,12 @@ first line. Anything else is the secret itself, which `check` warns of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError
@@ -16,6 +19,9 @@ from headrace.errors import ConfigError
 _ENVIRONMENT = ("env:", "os.environ/")
 _FILE = "file:"
 _MOST_BYTES = 16 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# As shells and Compose files have it.
+_OTHERS_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Secret:
@@ -56,8 +62,18 @@ def is_plain(text: str) -> bool:
     return not text.startswith((*_ENVIRONMENT, _FILE))
 
 
-def read_secret(text: str, sources: Sources) -> Secret:
-    """Raises ConfigError, without the secret, where there is none or it cannot be sent."""
+def read_secret(text: str, sources: Sources, setting: str = "") -> Secret:
+    """setting: what names it in errors, where no caller adds that. Raises ConfigError, without the
+    secret, where there is none or it cannot be sent."""
+    try:
+        return _read(text, sources)
+    except ConfigError as error:
+        if not setting:
+            raise
+        raise ConfigError(f"{setting}: {error}") from error
+
+
+def _read(text: str, sources: Sources) -> Secret:
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
             name = text.removeprefix(prefix)
@@ -73,7 +89,36 @@ def read_secret(text: str, sources: Sources) -> Secret:
         if not lines or not lines[0].strip():
             raise ConfigError(f"{_FILE}{path}: its first line is empty")
         return _checked(lines[0].strip(), f"the file {path}")
+    if other := _OTHERS_WORD.fullmatch(text):
+        raise ConfigError(f"{text} is not read from the environment: write env:{other[1]}")
     return _checked(text, "the configuration")
+
+
+def missing_variables(settings: object, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that settings name and the environment has not, with the first setting of each,
+    whether or not it is of something that is switched on."""
+    missing: dict[str, str] = {}
+    for path, text in _texts(settings, ""):
+        prefix = next((one for one in _ENVIRONMENT if text.startswith(one)), None)
+        name = "" if prefix is None else text.removeprefix(prefix)
+        if _NAME.fullmatch(name) and not environ.get(name, "").strip():
+            missing.setdefault(name, path)
+    return missing
+
+
+def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+        return
+    inner: Iterable[tuple[object, object]] = ()
+    if isinstance(value, msgspec.Struct):
+        inner = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    elif isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, tuple):
+        inner = enumerate(value)
+    for name, one in inner:
+        yield from _texts(one, f"{path}.{name}" if path else str(name))
 
 
 def read_document(text: str, sources: Sources) -> tuple[str, str]:

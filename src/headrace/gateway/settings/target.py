@@ -21,6 +21,42 @@ class PriceSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_read: NotNegative | None = None
     cache_write: NotNegative | None = None
     cache_write_1h: NotNegative | None = None
+    reasoning: Annotated[
+        NotNegative | None, Meta(description="Tokens of thought; left out, as `output`.")
+    ] = None
+    input_audio: Annotated[
+        NotNegative | None, Meta(description="Tokens of sound heard; left out, as `input`.")
+    ] = None
+    output_audio: Annotated[
+        NotNegative | None, Meta(description="Tokens of speech; left out, as `output`.")
+    ] = None
+    image: Annotated[
+        NotNegative | None,
+        Meta(
+            description="US dollars of one picture made; left out, answers with any have no cost."
+        ),
+    ] = None
+    input_audio_second: Annotated[
+        NotNegative | None,
+        Meta(
+            description="US dollars of one second heard, where a provider bills seconds; left out, "
+            "such answers have no cost."
+        ),
+    ] = None
+    flex_factor: Annotated[
+        NotNegative | None,
+        Meta(
+            description="Of all prices, for answers at the service tier `flex`; left out, their "
+            "cost is unknown."
+        ),
+    ] = None
+    priority_factor: Annotated[
+        NotNegative | None,
+        Meta(
+            description="Of all prices, for answers at the service tier `priority`; left out, "
+            "their cost is unknown."
+        ),
+    ] = None
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +83,11 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = False
     context_tokens: Annotated[
-        int | None, Meta(description="What it takes at most; requests that are longer pass by.")
+        int | None,
+        Meta(
+            description="What it takes at most; requests that are surely longer pass by, and those "
+            "that may be go to others first."
+        ),
     ] = None
     quantization: Annotated[
         Quantization, Meta(description="How its weights are stored, for clients that ask for it.")

@@ -16,7 +16,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from headrace import __version__
-from headrace.errors import ConfigError
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.targets.target import Target
@@ -27,7 +26,7 @@ from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
 from headrace.telemetry.span_export import shut_down, tracer_provider
-from headrace.telemetry.traces_address import missing_for_tracing, traces_url
+from headrace.telemetry.traces_address import traces_url
 
 SETTING = "tracing.endpoint"
 
@@ -184,18 +183,7 @@ class AttemptSpan:
 
 def open_spans(endpoint: str) -> Spans:
     """Spans that go to a collector. Raises ConfigError where they cannot be made."""
-    url = traces_url(endpoint, SETTING)
-    missing = missing_for_tracing()
-    if missing is not None:
-        raise ConfigError(_without(missing))
-    return Spans(tracer_provider(url, "headrace-gateway"))
-
-
-def _without(missing: str) -> str:
-    return (
-        f"{SETTING}: {missing} is not installed, and tracing needs it; run "
-        "`pip install headrace[otel]`, or leave it out"
-    )
+    return Spans(tracer_provider(traces_url(endpoint, SETTING), "headrace-gateway"))
 
 
 def _asked(asked: Traced) -> dict[str, AttributeValue]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.errors import ConfigError
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.telemetry.names import Names
 from headrace.gateway.telemetry.request_series import RequestSeries
@@ -11,6 +12,7 @@ from headrace.gateway.telemetry.standing import Standing
 from headrace.gateway.telemetry.tracing import PassOn, SpanMaker, Tracing
 from headrace.gateway.telemetry.traffic_series import TrafficSeries
 from headrace.telemetry.series import CounterSeries, HistogramSeries
+from headrace.telemetry.traces_address import missing_for_tracing
 
 _CLIENT_GONE = 499
 
@@ -32,6 +34,7 @@ class Telemetry:
             ("endpoint", "status"),
         )
         self.in_flight = 0
+        self._began_s: float | None = None
 
     def shows(self, names: Names, standing: Callable[[], Standing], tracing: Tracing) -> None:
         """A configuration is in force: the names it has, how it stands when asked, and where its
@@ -41,6 +44,12 @@ class Telemetry:
         before, self._tracing = self._tracing, tracing
         if before.spans is not None and before.spans is not tracing.spans:
             before.spans.close()
+
+    def began_s(self, now_s: float) -> float:
+        """Unix time of the first configuration; it is now at the first call."""
+        if self._began_s is None:
+            self._began_s = now_s
+        return self._began_s
 
     def take(self, entry: Entry) -> None:
         """A request is over."""
@@ -90,6 +99,13 @@ class Telemetry:
 
 
 def _open_spans(endpoint: str) -> SpanMaker:
+    # Asked before the import, which needs it.
+    missing = missing_for_tracing()
+    if missing is not None:
+        raise ConfigError(
+            f"tracing.endpoint: {missing} is not installed, and tracing needs it; run "
+            "`pip install 'headrace[otel]'`, or leave it out"
+        )
     from headrace.gateway.telemetry.spans import open_spans
 
     return open_spans(endpoint)

@@ -53,6 +53,8 @@ def read_base_url(text: str) -> BaseUrl:
         raise ConfigError(f"base_url {shown(text)}: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
         problem = "an address like https://api.example.com/v1 is expected"
+        if "://" not in text and text:
+            problem += f"; write http://{_without_login(text)}"
     elif parts.username is not None or parts.password is not None:
         problem = "a name or password in it would be shown in logs; use api_key"
     elif parts.query or parts.fragment:

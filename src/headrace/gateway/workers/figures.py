@@ -14,16 +14,20 @@ from headrace.telemetry.series import CounterSeries, Distribution, HistogramSeri
 
 Series = CounterSeries | HistogramSeries
 
+# msgpack has 64 bits for an integer; a figure that stands still is better than none of a process.
+_MOST = 2**64 - 1
+
 
 def counted(series: Iterable[Series]) -> tuple[list[CounterFigures], list[HistogramFigures]]:
     """What a process counted so far."""
     counters, histograms = [], []
     for one in series:
         if isinstance(one, CounterSeries):
-            counters.append(CounterFigures(one.name, list(one.values.items())))
+            found = [(labels, min(value, _MOST)) for labels, value in one.values.items()]
+            counters.append(CounterFigures(one.name, found))
         else:
-            found = [(labels, at.counts, at.total) for labels, at in one.values.items()]
-            histograms.append(HistogramFigures(one.name, found))
+            seen = [(labels, at.counts, at.total) for labels, at in one.values.items()]
+            histograms.append(HistogramFigures(one.name, seen))
     return counters, histograms
 
 

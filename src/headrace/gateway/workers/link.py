@@ -94,7 +94,11 @@ class Link(asyncio.Protocol):
         """News. False where it cannot be sent, and is lost."""
         if self.lost or self.unsent_bytes > MOST_UNSENT_BYTES:
             return False
-        self._send(0, message)
+        try:
+            self._send(0, message)
+        except OverflowError as error:
+            logger.error("news of %s cannot be sent: %s", type(message).__name__, error)
+            return False
         return True
 
     @property

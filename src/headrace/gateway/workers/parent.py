@@ -20,11 +20,12 @@ from headrace.gateway.alerts.telling import Telling
 from headrace.gateway.building.accounts import accounts_of, records_of
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.listening import GRACE_S
-from headrace.gateway.making import Given, Surroundings, made, settings_given, warn_of_later
+from headrace.gateway.making import Given, Surroundings, log_changes, made, settings_given
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import read_text
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.gateway.ticking import tick
 from headrace.gateway.workers.shared import Shared
 from headrace.gateway.workers.supervisor import Supervisor
 from headrace.http.listen import listen
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from headrace.gateway.workers.admin import ParentAdmin
 
 logger = logging.getLogger(__name__)
-
-_TICK_S = 1.0
 
 
 class Parts(NamedTuple):
@@ -125,7 +124,7 @@ class Parent:
             reloads.add(task)
             task.add_done_callback(reloads.discard)
 
-        ticking = asyncio.ensure_future(self._tick())
+        ticking = asyncio.ensure_future(tick(self._accounts.tick, self._tell_lost))
         try:
             with signals() as heard:
                 loop.add_signal_handler(signal.SIGHUP, reload)
@@ -170,7 +169,7 @@ class Parent:
             logger.error("the configuration was not taken, the one before goes on: %s", problem)
             return problem
         self._accounts.reconfigure(records)
-        warn_of_later(self._settings, settings)
+        log_changes(self._settings, settings)
         if parts.ledger is not None:
             parts.ledger.retention_days = settings.ledger.retention_days
         self._settings = settings
@@ -180,13 +179,10 @@ class Parent:
         logger.info("the configuration was read anew by all workers")
         return ""
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK_S)
-            await self._accounts.tick()
-            ledger = self._parts.ledger
-            written_lost = 0 if ledger is None else ledger.standing.lost
-            self._parts.telling.lost(written_lost + self._shared.lines_lost())
+    def _tell_lost(self) -> None:
+        ledger = self._parts.ledger
+        written_lost = 0 if ledger is None else ledger.standing.lost
+        self._parts.telling.lost(written_lost + self._shared.lines_lost())
 
 
 def _check(path: Path, settings: GatewaySettings) -> None:

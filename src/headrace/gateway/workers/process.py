@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.alert import Alert
 from headrace.gateway.building.accounts import accounts_of
 from headrace.gateway.listening import DRAIN_S, listen_until
@@ -36,6 +35,7 @@ from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.targets.health import State
 from headrace.gateway.telemetry.telemetry import Telemetry
+from headrace.gateway.ticking import tick
 from headrace.gateway.workers import messages
 from headrace.gateway.workers.figures import counted
 from headrace.gateway.workers.from_parent import FromParent
@@ -49,7 +49,6 @@ from headrace.telemetry.logs import configure_logging
 logger = logging.getLogger(__name__)
 
 _START_S = 30.0
-_TICK_S = 1.0
 _SPANS_S = 2.0
 
 
@@ -170,7 +169,7 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
     current.gateway.take_over()
     current.gateway.start()
     worker.reloading = Reloading(path, given, accounts, current, around)
-    ticking = asyncio.ensure_future(_tick(worker, accounts))
+    ticking = asyncio.ensure_future(tick(accounts.tick, lambda: worker.tell(worker.figures())))
     await listen_until(
         worker.heard,
         current,
@@ -189,13 +188,6 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
     worker.tell(worker.figures())
     await link.flushed()
     link.close()
-
-
-async def _tick(worker: Worker, accounts: Accounts) -> None:
-    while True:
-        await asyncio.sleep(_TICK_S)
-        await accounts.tick()
-        worker.tell(worker.figures())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from headrace.errors import RequestError
 from headrace.protocol.body_bounds import TOO_COMPLEX
 from headrace.protocol.neutral.dialect import DamagedReplyError
 
-# More than any count of tokens; a sum of some stays a whole number in every JSON reader.
+# Larger integers are no exact float at all.
 _MOST = 2**48
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -61,15 +61,6 @@ def number(value: Any) -> float | None:
     if isinstance(value, int):
         return float(value) if abs(value) <= _MOST else None
     return value if math.isfinite(value) else None
-
-
-def count(value: Any) -> int:
-    """A number of things, 0 for what is none; Cohere's are floats at times."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    if isinstance(value, float) and not math.isfinite(value):
-        return 0
-    return min(max(int(value), 0), _MOST)
 
 
 def json_text(value: Any) -> str:

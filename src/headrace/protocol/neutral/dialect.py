@@ -8,7 +8,7 @@ state machines over bytes: any way of cutting the stream gives the same events.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.event import Event
@@ -37,6 +37,7 @@ class Glance(NamedTuple):
 
     usage: TokenUsage
     finish: Finish
+    service_tier: str | None = None
 
 
 class StreamReader(Protocol):
@@ -47,6 +48,15 @@ class StreamReader(Protocol):
 
     def end(self) -> list[Event]:
         """After the last byte: [] if Ended or Failed was given, else a Failed that says so."""
+
+
+@runtime_checkable
+class TellsContentIsOver(Protocol):
+    """A StreamReader whose Finished events come with the end of the stream, not of the content."""
+
+    @property
+    def content_is_over(self) -> bool:
+        """Whether nothing but the usage and the end is still to come."""
 
 
 class StreamWriter(Protocol):

@@ -126,8 +126,11 @@ async def test_a_stage_that_fails_or_is_slow_goes_on_to_the_next() -> None:
         told = await ask(built.app, CHAT)
         assert told.json["choices"][0]["message"]["content"] == "Four."
         assert told.headers["x-headrace-route"] == ("small: no answer in 0.05 s; medium: no answer")
-    assert [one.target for one in entries] == ["a/strong"]
+    assert [(one.purpose, one.target, one.usage_from) for one in entries] == [
+        ("", "a/strong", "provider"), ("stage", "a/small", "estimated"),
+    ]  # fmt: skip
     assert [one.target for one in entries[0].attempts] == ["a/medium", "a/strong"]
+    assert entries[1].cost_nusd is not None and entries[1].cost_nusd > 0
 
 
 async def test_the_last_one_failing_is_a_failure_that_bills_the_stages() -> None:
@@ -211,7 +214,7 @@ async def test_a_client_that_goes_ends_the_stage_and_is_billed_for_what_was_done
         built = gateway(settings(provider.origin, models), entries)
         await ask(built.app, {**CHAT, "stream": True}, goes_after=0)
     assert [(one.purpose, one.outcome) for one in entries] == [
-        ("", "client_gone"), ("stage", "answered"),
+        ("", "client_gone"), ("stage", "answered"), ("stage", "cut"),
     ]  # fmt: skip
     assert all(one.targets[0].health.in_flight == 0 for one in built.router.routes.values())
 

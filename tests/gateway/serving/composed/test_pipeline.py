@@ -123,5 +123,7 @@ async def test_a_client_that_goes_ends_both(stream: bool) -> None:
         built = gateway(settings(provider.origin, pipeline(speculative=True)), entries)
         await ask(built.app, {**CHAT, "stream": stream}, goes_after=0)
     assert entries[0].outcome == "client_gone"
-    assert [one[:2] for one in lines(entries)[1:]] == [("stage", "a/strong")]
+    assert [one[:2] for one in lines(entries)[1:]] == [
+        ("stage", "a/small"), ("stage", "a/strong"),
+    ]  # fmt: skip
     assert all(one.targets[0].health.in_flight == 0 for one in built.router.routes.values())

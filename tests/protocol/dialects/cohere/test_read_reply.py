@@ -82,7 +82,7 @@ def test_an_answer_that_failed_is_a_failure_and_no_stop(reason: str, kind: str) 
         ),
         (
             {"billed_units": {"input_tokens": "many", "output_tokens": -3}, "cached_tokens": True},
-            TokenUsage(),
+            None,
         ),
         ({}, None),
         ([], None),

@@ -142,7 +142,7 @@ def test_an_answer_that_failed_is_a_failure_and_no_stop(body: bytes, kind: str) 
         ),
         (
             {"prompt_tokens": "x", "completion_tokens": -1, "prompt_audio_seconds": {}},
-            TokenUsage(),
+            None,
         ),
         ({}, None),
         (None, None),

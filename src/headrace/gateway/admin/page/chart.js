@@ -5,6 +5,8 @@ import { clock, day, utcDay } from "./format.js";
 import { times, upright } from "./scale.js";
 
 const HEIGHT = 190;
+// Of a character of a label, in pixels at its font size.
+const WIDEST = 7;
 const EDGE = { left: 52, right: 10, top: 10, bottom: 24 };
 
 export const whenOf = (point, by) => {
@@ -59,7 +61,6 @@ export function chart({ title, total, points, by, series, kind, write, least = 1
 }
 
 function drawn({ width, title, points, by, series, kind, write, least, told }) {
-  const inner = [EDGE.left, width - EDGE.right];
   const floor = HEIGHT - EDGE.bottom;
   const values = points.map((point) => series.map((one) => one.of(point)));
   const tops = values.map((each) => {
@@ -67,6 +68,8 @@ function drawn({ width, title, points, by, series, kind, write, least, told }) {
     return kind === "bars" ? found.reduce((sum, one) => sum + one, 0) : Math.max(0, ...found);
   });
   const up = upright(tops, floor, EDGE.top, least);
+  const longest = Math.max(...up.ticks.map((tick) => write(tick).length));
+  const inner = [Math.max(EDGE.left, 14 + WIDEST * longest), width - EDGE.right];
   const slot = (inner[1] - inner[0]) / points.length;
   const along = (at) => inner[0] + (at + 0.5) * slot;
   const svg = s("svg", {

@@ -80,13 +80,15 @@ class Inside:
         timeout_s: float | None,
         *,
         input_tokens: int,
+        purpose: Purpose = "stage",
         is_ours: bool = False,
     ) -> Answered:
         """A whole answer of `model`.
 
-        It is on nobody's bill yet: give it to `aside`, or tell it. is_ours: the question is the
-        gateway's own; what of it a provider cannot be told is left out. Raises
-        NobodyAnsweredError, RequestError, DamagedReplyError and TimeoutError.
+        It is on nobody's bill yet: give it to `aside`, or tell it. One that is not waited for is
+        on the bill as `purpose`. is_ours: the question is the gateway's own; what of it a provider
+        cannot be told is left out. Raises NobodyAnsweredError, RequestError, DamagedReplyError and
+        TimeoutError.
         """
         wanted = msgspec.structs.replace(self.ask.wanted, models=(model,))
         ask = self.ask._replace(wanted=wanted, input_tokens=input_tokens)
@@ -103,11 +105,18 @@ class Inside:
             most_reply_bytes=self.most_reply_bytes,
             clock_ns=self.clock_ns,
             source=self.source,
+            asides=self.asides,
             tried=self.tried,
         )
         try:
             async with asyncio.timeout(timeout_s):
                 opened = await dispatch.open(decision, route)
+        except TimeoutError:
+            self.cut_unanswered(dispatch, model, f"no answer in {timeout_s:g} s", purpose)
+            raise
+        except asyncio.CancelledError:
+            self.cut_unanswered(dispatch, model, "nobody waited for it", purpose)
+            raise
         finally:
             self.waited_ns += self.clock_ns() - began_ns
             dispatch.waited_ns = self.waited_ns
@@ -128,7 +137,8 @@ class Inside:
         tally = Tally(ask.input_tokens)
         tally.take_reply(reply)
         usage, usage_from = tally.usage
-        cost = cost_nusd(usage, target.price)
+        tier = tally.service_tier or opened.ready.service_tier
+        cost = cost_nusd(usage, target.price, tier)
         return Answered(
             model=ask.wanted.models[0],
             dispatch=dispatch,
@@ -188,7 +198,9 @@ class Inside:
                 target=target,
                 usage=usage,
                 usage_from=usage_from,
-                cost_nusd=cost_nusd(usage, target.price),
+                cost_nusd=cost_nusd(
+                    usage, target.price, tally.service_tier or opened.ready.service_tier
+                ),
                 sent_ns=opened.sent_ns,
                 first_ns=opened.first_ns,
                 ended_ns=now_ns,
@@ -199,26 +211,28 @@ class Inside:
             )
         )
 
-    def cut_unanswered(self, dispatch: Dispatch, model: str) -> None:
+    def cut_unanswered(
+        self, dispatch: Dispatch, model: str, error: str, purpose: Purpose = "stage"
+    ) -> None:
         """A request that was sent, and that nobody waits for: its prompt may be billed."""
-        if dispatch.asking is None:
+        unanswered = dispatch.unanswered()
+        if unanswered is None:
             return
-        candidate, sent_ns = dispatch.asking
-        usage = TokenUsage(input_tokens=self.ask.input_tokens)
+        target, usage = unanswered.candidate.target, unanswered.usage
         self.asides.append(
             Aside(
-                purpose="stage",
+                purpose=purpose,
                 model=model,
-                target=candidate.target,
+                target=target,
                 usage=usage,
                 usage_from="estimated",
-                cost_nusd=cost_nusd(usage, candidate.target.price),
-                sent_ns=sent_ns,
+                cost_nusd=cost_nusd(usage, target.price),
+                sent_ns=unanswered.sent_ns,
                 first_ns=None,
                 ended_ns=self.clock_ns(),
                 outcome="cut",
                 stream=dispatch.stream,
-                error="another answer was accepted",
+                error=error,
             )
         )
 
@@ -250,7 +264,9 @@ class Inside:
         )  # fmt: skip
         prepared = StagePrepared(incoming, logprobs)
         tokens = OWN_TOKENS + sum(len(text) for _, text in messages) // 3
-        answered = await self.answer(model, prepared, timeout_s, input_tokens=tokens, is_ours=True)
+        answered = await self.answer(
+            model, prepared, timeout_s, input_tokens=tokens, purpose=purpose, is_ours=True
+        )
         self.aside(answered, purpose)
         return answered
 

@@ -181,16 +181,16 @@ class StagedWay(Way):
                 found = await asyncio.shield(last)
                 told = True
                 return found
-            await self._cut(last)
+            await self._cut(last, "another answer was accepted")
             told = True
             return self._told(accepted), accepted.dispatch
         finally:
             if not told:
-                await self._cut(last)
+                await self._cut(last, "nobody waited for it")
                 if accepted is not None:
                     self.inside.aside(accepted, "stage", "nobody waited for it")
 
-    async def _cut(self, last: asyncio.Future[tuple[Opened, Dispatch]]) -> None:
+    async def _cut(self, last: asyncio.Future[tuple[Opened, Dispatch]], error: str) -> None:
         model = self.ask.wanted.models[0]
         was_running = not last.done()
         last.cancel()
@@ -198,7 +198,7 @@ class StagedWay(Way):
             opened, _ = await last
         except asyncio.CancelledError:
             if was_running and self.inside.last is not None:
-                self.inside.cut_unanswered(self.inside.last, model)
+                self.inside.cut_unanswered(self.inside.last, model, error)
         except Exception as error:  # it failed, and is not wanted any more
             _ = error
         else:

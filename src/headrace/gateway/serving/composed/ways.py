@@ -14,6 +14,7 @@ from headrace.errors import RequestError
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.complexity.choice import Choice, Classifier, choice_of
 from headrace.gateway.routing.complexity.view import View, view_of
+from headrace.gateway.routing.reach import may_follow
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.side_effects import acts_at_provider
 from headrace.gateway.routing.sticky import Sticky
@@ -224,10 +225,10 @@ class Ways:
 
     def _most(self, name: str, ask: Ask, input_tokens: int, output_tokens: int) -> Most:
         wanted = msgspec.structs.replace(ask.wanted, models=(name,))
-        decision = self.router.decide(ask._replace(wanted=wanted), self.clock_ns() * _S_PER_NS)
-        costs = [
-            most_nusd(one.target.price, input_tokens, output_tokens) for one in decision.candidates
-        ]
+        ask = ask._replace(wanted=wanted)
+        found = self.router.decide(ask, self.clock_ns() * _S_PER_NS).candidates
+        found += may_follow(self.router, found, ask)
+        costs = [most_nusd(one.target.price, input_tokens, output_tokens) for one in found]
         known = [one for one in costs if one is not None]
         cost = max(known, default=0) if len(known) == len(costs) else None
         return Most(input_tokens, output_tokens, cost)

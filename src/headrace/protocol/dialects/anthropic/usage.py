@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.values import count, mapping, rest, text
+from headrace.protocol.dialects.token_count import told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _INPUT = "input_tokens"
@@ -33,11 +34,14 @@ _TIERS = {"default": "standard", "standard": "standard", "priority": "priority",
 
 
 def read_usage(value: object) -> TokenUsage | None:
-    """None if it is not told."""
+    """None if it is not told, or not to be believed."""
     usage = mapping(value)
-    fresh, output = count(usage.get(_INPUT)), count(usage.get(_OUTPUT))
-    if fresh is None and output is None:
+    if told_tokens(usage, _INPUT, _OUTPUT) is None:
         return None
+    counts = told_tokens(usage, _INPUT, _OUTPUT, _READ, _WRITE)
+    if counts is None:
+        return None
+    fresh, output, read, _ = counts
     written = count(usage.get(_WRITE))
     split = mapping(usage.get(_SPLIT))
     for_1h = count(split.get(_WRITE_1H)) or 0
@@ -46,10 +50,9 @@ def read_usage(value: object) -> TokenUsage | None:
         for_1h = min(for_1h, written)
         for_5m = written - for_1h
     thoughts = count(mapping(usage.get(_DETAILS)).get(_THOUGHTS)) or 0
-    output = output or 0
     return TokenUsage(
-        input_tokens=fresh or 0,
-        cache_read_tokens=count(usage.get(_READ)) or 0,
+        input_tokens=fresh,
+        cache_read_tokens=read,
         cache_write_tokens=for_5m,
         cache_write_1h_tokens=for_1h,
         output_tokens=output - min(thoughts, output),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-_MOST_TOKENS = 2**53
+from headrace.protocol.dialects.token_count import as_tokens
 
 
 def encoded(value: object) -> bytes:
@@ -41,11 +41,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 def count(value: object) -> int | None:
     """A number of tokens; None for what cannot be one."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= _MOST_TOKENS else None
+    return as_tokens(value)
 
 
 def rest(value: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.protocol.dialects.token_count import as_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 
@@ -35,10 +36,7 @@ def read_usage(value: Any) -> TokenUsage | None:
 
 def count(value: Any) -> int | None:
     """A number of tokens, None if it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    # Far beyond any bill; also sorts out what is no whole number.
-    return int(value) if 0 <= value < 2**53 and value == int(value) else None
+    return as_tokens(value)
 
 
 def as_list(value: Any) -> list[Any]:

@@ -9,7 +9,8 @@ import msgspec
 from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.cohere.names import DIALECT
 from headrace.protocol.dialects.float_vectors import decoded, packed
-from headrace.protocol.dialects.json_values import count, encoded
+from headrace.protocol.dialects.json_values import encoded
+from headrace.protocol.dialects.token_count import as_tokens
 from headrace.protocol.neutral.dialect import DamagedReplyError, Written
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
@@ -118,7 +119,7 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
             raise DamagedReplyError("no embeddings of the type float or base64")
         billed = reply.meta.billed_units if reply.meta is not None else None
         if billed is not None:
-            tokens = count(billed.input_tokens) + count(billed.image_tokens)
+            tokens = (as_tokens(billed.input_tokens) or 0) + (as_tokens(billed.image_tokens) or 0)
             before = usage.input_tokens if usage is not None else 0
             usage = TokenUsage(input_tokens=before + tokens)
     return EmbeddingReply(model="", vectors=tuple(vectors), usage=usage)

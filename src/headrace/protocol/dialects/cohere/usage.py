@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.json_values import count, mapping
+from headrace.protocol.dialects.json_values import mapping
+from headrace.protocol.dialects.token_count import as_tokens, told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if nothing was counted. Without billed_units the tokens are taken for them.
+    """None if nothing was counted that can be believed. Without billed_units the tokens are taken
+    for them.
 
     `cached_tokens` counts from the prompt's beginning, of billed and unbilled tokens alike. What is
     cached beyond all the unbilled ones is surely billed: so many are cache_read_tokens.
@@ -20,14 +22,15 @@ def read_usage(value: Any) -> TokenUsage | None:
     usage = mapping(value)
     billed = mapping(usage.get("billed_units"))
     tokens = mapping(usage.get("tokens"))
-    if not billed and not tokens:
-        return None
     lines = billed if "input_tokens" in billed or "output_tokens" in billed else tokens
-    read = count(lines.get("input_tokens"))
-    unbilled = max(count(tokens.get("input_tokens")) - read, 0)
-    cached = min(max(count(usage.get("cached_tokens")) - unbilled, 0), read)
+    counts = told_tokens(lines, "input_tokens", "output_tokens")
+    if counts is None:
+        return None
+    read, written = counts
+    unbilled = max((as_tokens(tokens.get("input_tokens")) or 0) - read, 0)
+    cached = min(max((as_tokens(usage.get("cached_tokens")) or 0) - unbilled, 0), read)
     return TokenUsage(
         input_tokens=read - cached,
         cache_read_tokens=cached,
-        output_tokens=count(lines.get("output_tokens")),
+        output_tokens=written,
     )

@@ -20,8 +20,9 @@ from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.float_vectors import packed
 from headrace.protocol.dialects.gemini.failures import read_failure
 from headrace.protocol.dialects.gemini.place import GeminiApi, Place
-from headrace.protocol.dialects.gemini.values import DIALECT, count
+from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import encoded, mapping, objects, read_object
+from headrace.protocol.dialects.token_count import as_tokens
 from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
@@ -174,14 +175,16 @@ def _vectors(reply: dict[str, Any]) -> tuple[list[Any], int | None]:
     if "predictions" in reply:
         held = [mapping(one.get("embeddings")) for one in objects(reply["predictions"])]
         counts = [mapping(one.get("statistics")).get("token_count") for one in held]
-        known = [count(one) for one in counts if one is not None]
-        return [one.get("values") for one in held], sum(known) if known else None
+        tokens = [as_tokens(one, or_text=True) for one in counts if one is not None]
+        known = [one for one in tokens if one is not None]
+        all_known = known and len(known) == len(tokens)
+        return [one.get("values") for one in held], sum(known) if all_known else None
     if "embedding" in reply:
         found = [mapping(reply["embedding"]).get("values")]
     else:
         found = [one.get("values") for one in objects(reply.get("embeddings"))]
     told = mapping(reply.get("usageMetadata")).get("promptTokenCount")
-    return found, None if told is None else count(told)
+    return found, as_tokens(told, or_text=True)
 
 
 def _packed(values: Any) -> bytes:

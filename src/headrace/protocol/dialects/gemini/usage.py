@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.gemini.values import count
 from headrace.protocol.dialects.json_values import objects, text
+from headrace.protocol.dialects.token_count import as_tokens, told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _COUNTS = (
     "promptTokenCount",
-    "cachedContentTokenCount",
     "toolUsePromptTokenCount",
     "candidatesTokenCount",
     "thoughtsTokenCount",
-    "totalTokenCount",
 )
 _TIERS = {
     "standard": "default",
@@ -35,23 +33,23 @@ _TIERS = {
 
 
 def usage_of(told: dict[str, Any]) -> TokenUsage | None:
-    """The lines of a usageMetadata; None if it counts nothing."""
-    if all(told.get(name) is None for name in _COUNTS):
+    """The lines of a usageMetadata; None if it counts nothing that can be believed.
+    Protocol buffers write 64-bit numbers as text."""
+    counts = told_tokens(told, *_COUNTS, or_text=True)
+    if counts is None:
         return None
-    prompt = count(told.get("promptTokenCount"))
-    cached = min(count(told.get("cachedContentTokenCount")), prompt)
+    prompt, tool, written, thoughts = counts
+    cached = min(as_tokens(told.get("cachedContentTokenCount"), or_text=True) or 0, prompt)
     heard = _audio(told, "promptTokensDetails") - _audio(told, "cacheTokensDetails")
     audio = min(max(heard, 0), prompt - cached)
-    tool = count(told.get("toolUsePromptTokenCount"))
     tool_audio = min(_audio(told, "toolUsePromptTokensDetails"), tool)
-    written = count(told.get("candidatesTokenCount"))
     spoken = min(_audio(told, "candidatesTokensDetails"), written)
     return TokenUsage(
         input_tokens=prompt - cached - audio + tool - tool_audio,
         cache_read_tokens=cached,
         input_audio_tokens=audio + tool_audio,
         output_tokens=written - spoken,
-        reasoning_tokens=count(told.get("thoughtsTokenCount")),
+        reasoning_tokens=thoughts,
         output_audio_tokens=spoken,
     )
 
@@ -64,7 +62,7 @@ def service_tier_of(told: dict[str, Any]) -> str | None:
 
 def _audio(told: dict[str, Any], name: str) -> int:
     return sum(
-        count(one.get("tokenCount"))
+        as_tokens(one.get("tokenCount"), or_text=True) or 0
         for one in objects(told.get(name))
         if one.get("modality") == "AUDIO"
     )

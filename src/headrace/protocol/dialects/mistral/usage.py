@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.json_values import count, mapping
+from headrace.protocol.dialects.json_values import mapping
+from headrace.protocol.dialects.token_count import as_tokens, told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _DETAILS = ("prompt_tokens_details", "prompt_token_details")
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if nothing was counted. Thoughts are not told apart from other output."""
+    """None if nothing was counted that can be believed. Thoughts are not told apart from other
+    output."""
     usage = mapping(value)
-    if "prompt_tokens" not in usage and "completion_tokens" not in usage:
+    counts = told_tokens(usage, "prompt_tokens", "completion_tokens")
+    if counts is None:
         return None
+    prompt, completion = counts
     told = [mapping(usage.get(name)).get("cached_tokens") for name in _DETAILS]
-    prompt = count(usage.get("prompt_tokens"))
-    cached = min(max(count(one) for one in (*told, usage.get("num_cached_tokens"))), prompt)
+    told.append(usage.get("num_cached_tokens"))
+    cached = min(max(as_tokens(one) or 0 for one in told), prompt)
     return TokenUsage(
         input_tokens=prompt - cached,
         cache_read_tokens=cached,
-        input_audio_s=count(usage.get("prompt_audio_seconds")),
-        output_tokens=count(usage.get("completion_tokens")),
+        input_audio_s=as_tokens(usage.get("prompt_audio_seconds")) or 0,
+        output_tokens=completion,
     )

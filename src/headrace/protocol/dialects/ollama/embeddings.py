@@ -12,6 +12,7 @@ from headrace.protocol.dialects.float_vectors import packed
 from headrace.protocol.dialects.ollama.failures import line_failure
 from headrace.protocol.dialects.ollama.fields import Fields, encoded, read_fields
 from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
+from headrace.protocol.dialects.token_count import as_tokens
 from headrace.protocol.neutral.dialect import DamagedReplyError, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.usage import TokenUsage
@@ -59,8 +60,8 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
         reply = _read(body)
         model = reply.model or model
         vectors += [packed(one) for one in reply.embeddings or ()]
-        count = reply.prompt_eval_count
-        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+        count = as_tokens(reply.prompt_eval_count)
+        if count is not None:
             tokens.append(count)
     usage = TokenUsage(input_tokens=sum(tokens)) if tokens else None
     return EmbeddingReply(model=model, vectors=tuple(vectors), usage=usage)
@@ -81,9 +82,8 @@ def _read(body: bytes) -> _Reply:
 
 def read_embedding_usage(body: bytes) -> TokenUsage | None:
     """Of a reply that is passed on. Raises DamagedReplyError."""
-    count = _read(body).prompt_eval_count
-    whole = isinstance(count, int) and not isinstance(count, bool) and count >= 0
-    return TokenUsage(input_tokens=count) if whole else None
+    count = as_tokens(_read(body).prompt_eval_count)
+    return None if count is None else TokenUsage(input_tokens=count)
 
 
 def read_embedding_call(body: bytes) -> EmbeddingCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from headrace.protocol.dialects.token_count import told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
@@ -22,15 +23,15 @@ NO_DURATIONS = Durations()
 
 
 def read_usage(done: dict[str, Any]) -> TokenUsage | None:
-    """None if neither count was told. Thoughts are among eval_count, not told apart.
+    """None if no count was told that can be believed. Thoughts are among eval_count, not told
+    apart.
 
     A prompt that was kept in memory whole has no prompt_eval_count in older versions.
     """
-    prompt_tokens = _count(done.get("prompt_eval_count"))
-    written_tokens = _count(done.get("eval_count"))
-    if prompt_tokens is None and written_tokens is None:
+    counts = told_tokens(done, "prompt_eval_count", "eval_count")
+    if counts is None:
         return None
-    return TokenUsage(input_tokens=prompt_tokens or 0, output_tokens=written_tokens or 0)
+    return TokenUsage(input_tokens=counts[0], output_tokens=counts[1])
 
 
 def write_usage(usage: TokenUsage | None) -> dict[str, int]:

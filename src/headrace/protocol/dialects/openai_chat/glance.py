@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.protocol.dialects.openai_chat.usage import read_usage
+from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.neutral.dialect import Glance
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
@@ -19,9 +20,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 # Words that mean the same to everybody; what else ends an answer is for the whole reading.
 _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
 
-# Beyond it `read_usage` knows what to do.
-_MOST = 2**40
-Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Count = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
 
 
 class _Message(msgspec.Struct):
@@ -41,6 +40,7 @@ class _Reply(msgspec.Struct):
     choices: list[_Choice]
     usage: msgspec.Raw
     error: msgspec.Raw | None = None
+    service_tier: str | None = None
 
 
 class _Read(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class _PlainUsage(msgspec.Struct, forbid_unknown_fields=True):
     """What OpenAI and the engines tell; who tells more is read by `read_usage`."""
 
     prompt_tokens: Count
-    completion_tokens: Annotated[int, Meta(gt=0, le=_MOST)]
+    completion_tokens: Annotated[int, Meta(gt=0, le=MOST_TOKENS)]
     total_tokens: Count
     prompt_tokens_details: _Read | None = None
     completion_tokens_details: _Wrote | None = None
@@ -89,13 +89,16 @@ def glance(body: bytes, *, gap_is_thoughts: bool = False) -> Glance | None:
         return None
     usage = _plain(reply.usage)
     if usage is None:
-        told = msgspec.json.decode(reply.usage)
+        try:
+            told = msgspec.json.decode(reply.usage)
+        except msgspec.MsgspecError:
+            return None  # numbers that are none were skipped above
         if not isinstance(told, dict):
             return None
         usage = read_usage(told, gap_is_thoughts=gap_is_thoughts)
     if usage is None or not usage.completion_tokens:
         return None
-    return Glance(usage, finish)
+    return Glance(usage, finish, reply.service_tier or None)
 
 
 def _plain(usage: msgspec.Raw) -> TokenUsage | None:

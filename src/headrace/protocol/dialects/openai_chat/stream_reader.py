@@ -104,6 +104,11 @@ class ChatStreamReader:
         self._fail("network", "the stream ended before the answer did", events)
         return events
 
+    @property
+    def content_is_over(self) -> bool:
+        """Whether nothing but the usage and the end is still to come."""
+        return self._finished()
+
     def _finished(self) -> bool:
         finished = [one.finished and one.failed is None for one in self._choices.values()]
         return len(finished) >= self._wanted and all(finished)

@@ -13,10 +13,10 @@ from typing import Any
 
 from headrace.protocol.dialects.openai_chat.values import (
     add_missing,
-    count,
     left_over,
     mapping,
 )
+from headrace.protocol.dialects.token_count import as_tokens, told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _KNOWN = frozenset(
@@ -34,7 +34,8 @@ _KNOWN = frozenset(
 _KNOWN_PROMPT = frozenset({"cached_tokens", "audio_tokens", "cache_write_tokens"})
 _KNOWN_COMPLETION = frozenset({"reasoning_tokens", "audio_tokens"})
 _NUSD = 10**9
-_MOST_NUSD = 2**60
+# A million dollars for one answer: more is a fault of who counted, and would empty any budget.
+_MOST_NUSD = 10**15
 
 
 def find_usage(body: dict[str, Any]) -> dict[str, Any]:
@@ -50,32 +51,33 @@ def find_usage(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(usage: dict[str, Any], *, gap_is_thoughts: bool = False) -> TokenUsage | None:
-    """Lines that do not overlap, None if nothing is counted.
+    """Lines that do not overlap, None if nothing is counted, or nothing that can be believed.
 
     A part that is said to be more than its whole is cut to it. gap_is_thoughts: what the total has
     beyond prompt and completion was thought (Google's endpoint in OpenAI's format).
     """
-    if not usage:
+    counts = told_tokens(usage, "prompt_tokens", "completion_tokens")
+    if counts is None:
         return None
-    prompt, completion = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    prompt, completion = counts
     read = mapping(usage.get("prompt_tokens_details"))
     wrote = mapping(usage.get("completion_tokens_details"))
     cached = min(
-        count(read.get("cached_tokens"))
-        or count(usage.get("prompt_cache_hit_tokens"))
-        or count(usage.get("cached_tokens")),
+        _part(read, "cached_tokens")
+        or _part(usage, "prompt_cache_hit_tokens")
+        or _part(usage, "cached_tokens"),
         prompt,
     )
-    cache_write = min(count(read.get("cache_write_tokens")), prompt - cached)
-    audio_in = min(count(read.get("audio_tokens")), prompt - cached - cache_write)
-    reasoning = count(wrote.get("reasoning_tokens")) or count(usage.get("reasoning_tokens"))
-    gap = count(usage.get("total_tokens")) - prompt - completion
+    cache_write = min(_part(read, "cache_write_tokens"), prompt - cached)
+    audio_in = min(_part(read, "audio_tokens"), prompt - cached - cache_write)
+    reasoning = _part(wrote, "reasoning_tokens") or _part(usage, "reasoning_tokens")
+    gap = _part(usage, "total_tokens") - prompt - completion
     if gap > 0 and (gap == reasoning or (gap_is_thoughts and reasoning == 0)):
         reasoning, output = gap, completion
     else:
         reasoning = min(reasoning, completion)
         output = completion - reasoning
-    audio_out = min(count(wrote.get("audio_tokens")), output)
+    audio_out = min(_part(wrote, "audio_tokens"), output)
     return TokenUsage(
         input_tokens=prompt - cached - cache_write - audio_in,
         cache_read_tokens=cached,
@@ -86,6 +88,10 @@ def read_usage(usage: dict[str, Any], *, gap_is_thoughts: bool = False) -> Token
         output_audio_tokens=audio_out,
         cost_nusd=_cost_nusd(usage),
     )
+
+
+def _part(told: dict[str, Any], name: str) -> int:
+    return as_tokens(told.get(name)) or 0
 
 
 def _cost_nusd(usage: dict[str, Any]) -> int | None:
@@ -100,13 +106,13 @@ def _cost_nusd(usage: dict[str, Any]) -> int | None:
         return told
     vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"), _NUSD)
     # Unknown what the vendor takes: the fee alone would be no bill.
-    return None if vendors is None else min(told + vendors, _MOST_NUSD)
+    return None if vendors is None else told + vendors
 
 
 def _nusd(cost: Any, scale: float) -> int | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
         return None
-    return round(min(max(cost * scale, 0), _MOST_NUSD))
+    return round(cost * scale) if 0 <= cost <= _MOST_NUSD / scale else None
 
 
 def usage_extra(usage: dict[str, Any]) -> dict[str, Any]:

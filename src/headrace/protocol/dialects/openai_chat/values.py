@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.json_values import count, mapping, objects, text
+from headrace.protocol.dialects.json_values import mapping, objects, text
 
-__all__ = ["DIALECT", "add_missing", "count", "left_over", "mapping", "objects", "text", "whole"]
+__all__ = ["DIALECT", "add_missing", "left_over", "mapping", "objects", "text", "whole"]
 
 DIALECT = "openai-chat"
 

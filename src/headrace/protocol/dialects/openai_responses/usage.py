@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headrace.protocol.dialects.openai_responses.values import count, mapping, rest, whole
+from headrace.protocol.dialects.openai_responses.values import mapping, rest
+from headrace.protocol.dialects.token_count import as_tokens
 from headrace.protocol.neutral.usage import TokenUsage
 
 _NUSD = 1e9
-_MOST_NUSD = 2**62
+# A million dollars for one answer: more is a fault of who counted, and would empty any budget.
+_MOST_NUSD = 10**15
 _KNOWN = frozenset(
     {
         "input_tokens",
@@ -23,18 +25,18 @@ _KNOWN = frozenset(
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if nothing is counted. A detail that is more than its whole is cut to it."""
+    """None if not both are counted. A detail that is more than its whole is cut to it."""
     usage = mapping(value)
-    read, wrote = whole(usage.get("input_tokens")), whole(usage.get("output_tokens"))
+    read, wrote = as_tokens(usage.get("input_tokens")), as_tokens(usage.get("output_tokens"))
     if read is None or wrote is None:
         return None
     details = mapping(usage.get("input_tokens_details"))
-    cached = min(count(details.get("cached_tokens")), read)
-    written = min(count(details.get("cache_write_tokens")), read - cached)
-    audio = min(count(details.get("audio_tokens")), read - cached - written)
+    cached = min(_part(details, "cached_tokens"), read)
+    written = min(_part(details, "cache_write_tokens"), read - cached)
+    audio = min(_part(details, "audio_tokens"), read - cached - written)
     details = mapping(usage.get("output_tokens_details"))
-    reasoning = min(count(details.get("reasoning_tokens")), wrote)
-    spoken = min(count(details.get("audio_tokens")), wrote - reasoning)
+    reasoning = min(_part(details, "reasoning_tokens"), wrote)
+    spoken = min(_part(details, "audio_tokens"), wrote - reasoning)
     return TokenUsage(
         input_tokens=read - cached - written - audio,
         cache_read_tokens=cached,
@@ -79,6 +81,10 @@ def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
     return {**extra, **written}
 
 
+def _part(told: dict[str, Any], name: str) -> int:
+    return as_tokens(told.get(name)) or 0
+
+
 def _cost_nusd(usage: dict[str, Any]) -> int | None:
     """OpenRouter's dollars. With a key of one's own `cost` is its fee, and the vendor's bill
     stands beside it."""
@@ -86,10 +92,10 @@ def _cost_nusd(usage: dict[str, Any]) -> int | None:
     if told is None or usage.get("is_byok") is not True:
         return told
     vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"))
-    return None if vendors is None else min(told + vendors, _MOST_NUSD)
+    return None if vendors is None else told + vendors
 
 
 def _nusd(cost: Any) -> int | None:
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
         return None
-    return round(min(max(cost * _NUSD, 0), _MOST_NUSD))
+    return round(cost * _NUSD) if 0 <= cost <= _MOST_NUSD / _NUSD else None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.status_failure import says, short
+from headrace.protocol.dialects.token_count import told_tokens
 from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.neutral.part import Text
@@ -53,14 +54,10 @@ class Prediction(msgspec.Struct, frozen=True):
     def usage(self) -> TokenUsage | None:
         """None where the model counts no tokens; it is billed by time then."""
         told = self.metrics if isinstance(self.metrics, dict) else {}
-        counts = [told.get("input_token_count"), told.get("output_token_count")]
-        tokens = [
-            one if isinstance(one, int) and not isinstance(one, bool) and one >= 0 else None
-            for one in counts
-        ]
-        if tokens == [None, None]:
+        counts = told_tokens(told, "input_token_count", "output_token_count")
+        if counts is None:
             return None
-        return TokenUsage(input_tokens=tokens[0] or 0, output_tokens=tokens[1] or 0)
+        return TokenUsage(input_tokens=counts[0], output_tokens=counts[1])
 
     @property
     def created_s(self) -> int | None:

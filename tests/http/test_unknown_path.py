@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from headrace.http.unknown_path import unknown_path
 from headrace.server.app import SUGGESTED
-from headrace.server.unknown_path import unknown_path
 
 
 @pytest.mark.parametrize(

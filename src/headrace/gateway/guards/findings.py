@@ -1,0 +1,148 @@
+"""What a finder finds in texts, and the texts without it.
+
+A tool call's arguments are looked at as a provider reads them, without JSON's escapes, and stay
+JSON. Parts of one message that follow each other are looked at one by one and joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.gateway.guards.guard import Finder, Match
+from headrace.gateway.guards.passage import Passage, number_text, readable
+from headrace.gateway.guards.replace import fitting, replaced_text
+
+Marker = Callable[[str, str], str]
+"""What stands in place of an original, of the replacement and the original."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?\d[\d.eE+-]*+', re.DOTALL)
+# What has parts of one message under it.
+_OF_PARTS = ("content", "system", "instructions", "output")
+
+
+class Findings(NamedTuple):
+    """matches: all, in no certain order. texts: one for each passage."""
+
+    matches: list[Match]
+    texts: tuple[str, ...]
+
+
+def findings(finder: Finder, passages: Sequence[Passage], marker: Marker | None) -> Findings:
+    """marker: None leaves replacements as the finder says."""
+    every: list[Match] = []
+    texts: list[str] = []
+    for parts in _messages(passages):
+        if parts[0].kind == "arguments":
+            texts.append(_of_arguments(finder, parts[0].text, marker, every))
+            continue
+        joined = "".join(one.text for one in parts)
+        bounds = list(itertools.accumulate((len(one.text) for one in parts), initial=0))
+        found: list[Match] = []
+        for one, base in zip(parts, bounds, strict=False):
+            found += (
+                match._replace(start=match.start + base, end=match.end + base)
+                for match in finder.find(one.text, 0)
+            )
+        if len(parts) > 1:
+            cuts = bounds[1:-1]
+            found += (
+                match
+                for match in finder.find(joined, 0)
+                if any(match.start < cut < match.end for cut in cuts)
+            )
+            found = _merged(found)
+        every += found
+        marked = [_marked(one, joined, marker) for one in found]
+        texts += (
+            replaced_text(one.text, marked, base) for one, base in zip(parts, bounds, strict=False)
+        )
+    return Findings(every, tuple(texts))
+
+
+def _messages(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
+    parts: list[Passage] = []
+    for one in passages:
+        if parts and not _follows(parts[-1], one):
+            yield parts
+            parts = []
+        parts.append(one)
+    if parts:
+        yield parts
+
+
+def _follows(before: Passage, after: Passage) -> bool:
+    """Whether both are parts of one message."""
+    one, two = before.path, after.path
+    if len(one) != len(two) or before.kind != after.kind or after.kind == "arguments":
+        return False
+    differing = [at for at in range(len(one)) if one[at] != two[at]]
+    if len(differing) != 1 or not isinstance(one[differing[0]], int):
+        return False
+    at = differing[0]
+    # Items of an answer of the Responses API are messages.
+    return at > 0 and one[at - 1] in _OF_PARTS and not (at == 1 and one[0] == "output")
+
+
+def _of_arguments(finder: Finder, text: str, marker: Marker | None, every: list[Match]) -> str:
+    edits: list[Match] = []
+    tokens: list[tuple[int, int]] = []
+    for token in _TOKEN.finditer(text):
+        tokens.append(token.span())
+        said = _said(token[0])
+        found = finder.find(said, 0) if said else []
+        if found:
+            every += found
+            new = replaced_text(said, [_marked(one, said, marker) for one in found])
+            edits.append(Match(*token.span(), msgspec.json.encode(readable(new)).decode(), ""))
+    was_json = _is_json(text)
+    around = [
+        one
+        for one in finder.find(text, 0)
+        if not (was_json and any(start <= one.start and one.end <= end for start, end in tokens))
+    ]
+    every += around
+    edits += fitting([_marked(one, text, marker) for one in around], "arguments")
+    new = replaced_text(text, _merged(edits))
+    # A match of more than one value may take JSON's own marks with it.
+    return "{}" if around and was_json and not _is_json(new) else new
+
+
+def _said(token: str) -> str:
+    """A text or a number of JSON as it reads; "" for what is damaged."""
+    try:
+        value = json.loads(token, strict=False)
+    except ValueError:
+        return ""
+    return readable(value) if isinstance(value, str) else number_text(value)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _marked(match: Match, text: str, marker: Marker | None) -> Match:
+    if marker is None:
+        return match
+    original = text[match.start : match.end]
+    return match._replace(replacement=marker(match.replacement, original))
+
+
+def _merged(matches: list[Match]) -> list[Match]:
+    """In order; those that overlap are one."""
+    merged: list[Match] = []
+    for one in sorted(matches):
+        if merged and one.start < merged[-1].end:
+            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, one.end))
+        else:
+            merged.append(one)
+    return merged

@@ -1,0 +1,32 @@
+"""Which targets a request is too long for, as far as an estimate tells."""
+
+from __future__ import annotations
+
+import math
+
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.targets.target import Target
+
+
+def surely_too_long(target: Target, ask: Ask) -> str | None:
+    """What is said of a target that cannot take it however few tokens it has; None of others."""
+    least, most = ask.least_tokens, target.context_tokens
+    if most is None or least <= most:
+        return None
+    return f"at least {least:,} tokens are asked for and it takes {most:,}"
+
+
+def surely_fitting_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
+    """With those last for which it may be too long: whether it is, their provider says."""
+    tokens = ask.input_tokens + (ask.most_output_tokens or 0)
+    fitting: list[Candidate] = []
+    doubtful: list[Candidate] = []
+    for one in found:
+        most = one.target.context_tokens
+        if tokens <= (math.inf if most is None else most):
+            fitting.append(one)
+            continue
+        said = f"last, as about {tokens:,} tokens are asked for and it takes {most:,}"
+        doubtful.append(one._replace(reasons=(said, *one.reasons)))
+    return fitting + doubtful

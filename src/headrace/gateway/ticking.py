@@ -1,0 +1,33 @@
+"""Rounds of upkeep, about once a second, for as long as a process serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+
+Step = Callable[[], Awaitable[None] | None]
+
+
+async def tick(*steps: Step, every_s: float = TICK_S) -> None:
+    """All steps in each round, until it is cancelled.
+
+    What a step raises neither ends the rounds nor keeps the other steps from theirs. It is logged
+    once for each kind of error, for it may well come again in each round.
+    """
+    logged: set[tuple[int, type[Exception]]] = set()
+    while True:
+        await asyncio.sleep(every_s)
+        for number, step in enumerate(steps):
+            try:
+                waits = step()
+                if waits is not None:
+                    await waits
+            except Exception as error:
+                if (number, type(error)) not in logged:
+                    logged.add((number, type(error)))
+                    logger.exception("upkeep failed and is tried again; this is logged once")

@@ -1,0 +1,66 @@
+"""A file that is read anew and not taken leaves nothing behind."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.gateway import run
+from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.building.accounts import accounts_of
+from headrace.gateway.building.gateway import Gateway
+from headrace.gateway.making import Current, Given, Surroundings, made, settings_from
+from headrace.gateway.settings.access import AccessSettings
+from headrace.gateway.settings.secret import Sources
+
+FILE = """
+access: {require_key: false}
+providers: {a: {base_url: "http://192.0.2.1/v1"}}
+models: {chat: a/m}
+"""
+
+
+@pytest.mark.parametrize("fails_at", ["alerts", "accounts"])
+async def test_a_gateway_that_is_not_taken_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(FILE)
+    sources = Sources({}, tmp_path)
+    settings = settings_from(path, Given())
+    accounts = await accounts_of(
+        AccessSettings(require_key=False), sources, now_ns=lambda: 0, random_bytes=bytes,
+        on_alert=lambda alert: None,
+    )  # fmt: skip
+    telling = Telling(
+        None, sources, wall_s=lambda: 0.0, source=random.Random(1), new_id=lambda: "1"
+    )
+    around = Surroundings()
+    first = made(path, settings, accounts, around)
+    current = Current(first)
+    closed: list[Gateway] = []
+    close = Gateway.close
+
+    def noted(gateway: Gateway) -> None:
+        closed.append(gateway)
+        close(gateway)
+
+    monkeypatch.setattr(Gateway, "close", noted)
+    if fails_at == "alerts":
+        path.write_text(FILE + "alerts: {url: env:NOBODY_SET_THIS}\n")
+    else:
+
+        def refuses(records: object) -> None:
+            raise ConfigError("two keys are one")
+
+        monkeypatch.setattr(accounts, "reconfigure", refuses)
+    said = run._reload(path, Given(), accounts, current, None, around, telling)
+    assert said and current.gateway is first
+    assert len(closed) == 1 and closed[0] is not first
+    assert all(one.pool._closed for one in closed[0].providers.values())
+    assert not any(one.pool._closed for one in first.providers.values())
+    first.close()
+    await accounts.close()
