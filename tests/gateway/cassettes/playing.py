@@ -17,7 +17,7 @@ from tests.gateway.upstream.scripted import Scripted, served
 # Dollars per million tokens: each line of a bill has a price that no sum of others has.
 PRICE = {
     "input": 1.003, "output": 7.019, "cache_read": 0.107, "cache_write": 1.301,
-    "cache_write_1h": 2.003,
+    "cache_write_1h": 2.003, "flex_factor": 1, "priority_factor": 1,
 }  # fmt: skip
 # The same as nano-dollars per million tokens, by line.
 RATES = {

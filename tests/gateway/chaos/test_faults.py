@@ -108,9 +108,15 @@ async def test_every_fault_is_survived_told_and_billed_right(tmp_path: Path) -> 
         one["in_flight"] for model in health["models"].values() for one in model["targets"]
     ]
     assert sum(in_flight) == 0
-    rows = ledger_rows(
-        tmp_path, "id, outcome, target, usage_from, input_tokens, output_tokens, cost_nusd"
+    every = ledger_rows(
+        tmp_path, "id, outcome, target, usage_from, input_tokens, output_tokens, cost_nusd, purpose"
     )
+    # What was sent and got no reply is billed on lines of its own, by an estimate of the prompt.
+    besides = [one for one in every if one[7]]
+    assert besides
+    for one in besides:
+        assert (one[1], one[3], one[5], one[7]) == ("failed", "estimated", 0, "attempt")
+    rows = [one for one in every if not one[7]]
     assert len({one[0] for one in rows}) == len(rows) == len(cases) + 1, "a line for each, once"
     good = [one for one in rows if one[2] == f"p/{GOOD}"]
     assert provider.counted[GOOD] == len(good)

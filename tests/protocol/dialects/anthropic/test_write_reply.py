@@ -170,10 +170,8 @@ def test_fields_of_other_dialects_stay_out() -> None:
         ({}, None),
         ("many", None),
         ({"input_tokens": "3", "output_tokens": None}, None),
-        (
-            {"input_tokens": -3, "output_tokens": 4.0},
-            TokenUsage(output_tokens=4),
-        ),
+        ({"input_tokens": -3, "output_tokens": 4.0}, None),
+        ({"input_tokens": 3, "output_tokens": 4.0}, TokenUsage(input_tokens=3, output_tokens=4)),
         ({"input_tokens": 1e300, "output_tokens": True}, None),
         (
             {"input_tokens": 1, "cache_creation_input_tokens": 5, "output_tokens": 2},
