@@ -73,7 +73,7 @@ class FileKind:
             raise self._refused(path, error) from error
         try:
             is_new = self._check_at_once(connection, path)
-            _use_write_ahead_log(connection)
+            use_write_ahead_log(connection)
             # A crash of the gateway loses nothing that was written; one of the machine may lose the
             # last batches, which is the price of no fsync for each.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -233,7 +233,7 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """SQLite does not wait for this lock by itself, and processes may start together."""
     for _ in range(_WAL_ATTEMPTS):
         try:

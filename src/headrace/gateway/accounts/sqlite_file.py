@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from pathlib import Path
 
 from headrace.gateway.accounts.errors import StoreError
-from headrace.gateway.sqlite_file import make_private
+from headrace.gateway.sqlite_file import make_private, transaction, use_write_ahead_log
 
 SCHEMA_VERSION = 1
 # "HRac": tells our files from other programs' (PRAGMA application_id).
 APPLICATION_ID = 0x48526163
 # Another process may be writing; a write takes milliseconds.
 _BUSY_S = 5.0
-_WAL_ATTEMPTS = 100
 
 _SCHEMA = (
     "CREATE TABLE generation (number INTEGER NOT NULL)",
@@ -44,7 +42,7 @@ def open_file(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         is_new = _check_at_once(connection, path)
-        _use_write_ahead_log(connection)
+        use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         if is_new:
             _make(connection, path)
@@ -52,19 +50,6 @@ def open_file(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """SQLite does not wait for this lock by itself, and processes may start together."""
-    for _ in range(_WAL_ATTEMPTS):
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            time.sleep(_BUSY_S / _WAL_ATTEMPTS)
-    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _check_at_once(connection: sqlite3.Connection, path: Path) -> bool:
@@ -105,17 +90,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _make(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         # Another process may have been quicker.
         if _check(connection, path):
             for statement in _SCHEMA:
                 connection.execute(statement)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _damaged(path: Path, why: str) -> StoreError:

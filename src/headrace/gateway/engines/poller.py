@@ -82,6 +82,7 @@ class EnginePollers:
             try:
                 await self.read(name)
             except Exception:
+                # A fault of ours at one engine: it is not gone by until it is read again.
                 logger.exception("the metrics of %s were not read", name)
             await asyncio.sleep(self._interval_s[name])
 

@@ -8,10 +8,9 @@ backreferences in exchange.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from headrace.errors import ConfigError, shown
 from headrace.gateway.guards.guard import Match
+from headrace.gateway.pii.expression import expression_of
 
 REDACTED = "[REDACTED]"
 
@@ -31,7 +30,7 @@ class Patterns:
 
     def __init__(self, patterns: tuple[str, ...], replacement: str, window_chars: int) -> None:
         self._replacement = replacement
-        self._compiled = [_compiled(one) for one in patterns]
+        self._compiled = [expression_of(one) for one in patterns]
         longest = [longest_match_chars(one) for one in patterns]
         self.window_chars = max(window_chars if one is None else one for one in longest)
 
@@ -73,25 +72,3 @@ def longest_match_chars(pattern: str) -> int | None:
 
 # Beyond it a stream would hardly be one.
 _MOST_WINDOW_CHARS = 4096
-
-
-def _compiled(pattern: str) -> Any:
-    try:
-        import re2
-    except ImportError:
-        raise ConfigError(
-            "patterns need RE2, whose time is bounded: pip install 'headrace[guardrails]'"
-        ) from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        found = re2.compile(pattern, options)
-    except re2.error as error:
-        told = error.args[0] if error.args else ""
-        told = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-        raise ConfigError(
-            f"{shown(pattern)}: {told}; RE2's syntax has no lookaround and no backreferences"
-        ) from None
-    if found.search("") is not None:
-        raise ConfigError(f"{shown(pattern)}: it finds the empty text, which is everywhere")
-    return found

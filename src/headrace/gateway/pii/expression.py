@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Protocol, cast
 
 from headrace.errors import ConfigError, shown
@@ -9,6 +11,9 @@ from headrace.errors import ConfigError, shown
 
 class Expression(Protocol):
     """A compiled one."""
+
+    def finditer(self, text: str, start: int, /) -> Iterator[re.Match[str]]:
+        """Matches from `start` on, none within another."""
 
     def subn(self, replacement: str, text: str, /) -> tuple[str, int]:
         """The text with each match replaced, and how many there were."""

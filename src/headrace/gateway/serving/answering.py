@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.ending import bill_of
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import WithoutUsage
@@ -30,20 +31,24 @@ async def answer_whole(
     prepared: Prepared,
     incoming: Incoming,
     sink: Sink,
+    tally: Tally,
     headers: list[Header],
-    cost_nusd: int | None,
     names: Names,
 ) -> None:
-    """A reply without a stream."""
+    """A reply without a stream, with what it cost in its head."""
     assert opened.body is not None
     body = opened.body
+    if opened.glance is not None and not tally.keeps_all:
+        tally.take_glance(opened.glance)
+    else:
+        tally.take_reply(opened.read())
     if not opened.ready.passed_on:
         body = incoming.side.write_reply(names.reply(opened.read()), prepared.call)
     headers = [
         ("content-type", "application/json"),
         ("content-length", str(len(body))),
         *headers,
-        cost_header(cost_nusd),
+        cost_header(bill_of(opened, tally, None).cost_nusd),
     ]
     await sink.start(200, headers)
     await sink.last(body)

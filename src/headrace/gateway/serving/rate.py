@@ -1,4 +1,4 @@
-"""How fast a stream came, for who is asked next."""
+"""How a target answered, for who is asked next."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from headrace.gateway.serving.tally import Tally
 _S_PER_NS = 1e-9
 # What came at once tells of the network's pieces and not of the model.
 _LEAST_S = 0.01
+
+
+def note_opened(opened: Opened, now_s: float) -> None:
+    """Its target has answered, after so long."""
+    health = opened.candidate.target.health
+    health.succeeded(now_s)
+    health.had_first_token((opened.first_ns - opened.sent_ns) * _S_PER_NS, now_s)
 
 
 def note_rate(opened: Opened, tally: Tally, ended_ns: int) -> None:

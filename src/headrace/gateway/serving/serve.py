@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from headrace.errors import RequestError
 from headrace.gateway.access import check_models
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.accounts.reservation import Reservation
 from headrace.gateway.guards.blocked import FIELD, GuardBlockedError
-from headrace.gateway.routing.ask import Ask, estimated_from_bytes
+from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.route import Route
 from headrace.gateway.serving.answering import (
@@ -28,18 +28,18 @@ from headrace.gateway.serving.answering import (
 from headrace.gateway.serving.aside import Aside, aside_entry
 from headrace.gateway.serving.asked import asked_of
 from headrace.gateway.serving.attempt import Opened
-from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
 from headrace.gateway.serving.demanded import demand_at
 from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
+from headrace.gateway.serving.ending import bill_of, sent_as
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
 from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.prepared import Prepared, asked_service_tier
-from headrace.gateway.serving.rate import note_rate
+from headrace.gateway.serving.rate import note_opened, note_rate
 from headrace.gateway.serving.read_on import read_on
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
@@ -97,7 +97,7 @@ class _Course:
         self._opened: Opened | None = None
         self._dispatch: Dispatch | None = None
         self._tally: Tally | None = None
-        self._input_tokens = estimated_from_bytes(incoming.body.body)
+        self._input_tokens = 0
         self._status = 0
         self._guarded: Guarded | None = None
         self.outcome: Outcome = "failed"
@@ -122,6 +122,7 @@ class _Course:
             check_models(self._incoming.caller, ask.wanted.models, router)
             if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
+            self._input_tokens = ask.input_tokens
             ways = self._serving.ways
             if ways is not None:
                 self._way = ways.way(ask, self._prepared, self._incoming, self.asides)
@@ -129,7 +130,8 @@ class _Course:
             decision = router.decide(ask if way is None else way.ask, self._now_s())
             ask = self._traffic.takes_side(ask, decision, router)
             if await self._at_cache.find(ask, router):
-                await self._answer_again(ask)
+                self._held = await self._at_cache.hold(self._serving.accounts, ask, router)
+                await self._tell_again()
                 return
             if (tier := self._serving.free_tier) is not None:
                 self._free = await tier.hold(decision, self._incoming, ask.wanted.models[0])
@@ -162,8 +164,7 @@ class _Course:
 
     def _is_guarded(self) -> bool:
         """Whether guardrails or prompts are to look at it; for most there are none."""
-        incoming = self._incoming
-        asks = FIELD in incoming.body or bool(incoming.prompt)
+        asks = FIELD in self._incoming.body or bool(self._incoming.prompt)
         return asks or self._serving.guardrails is not None
 
     async def _pass_guardrails(self, ask: Ask) -> Ask:
@@ -212,12 +213,8 @@ class _Course:
                 await tell_failed(failure, self._prepared, self._incoming, self._sink)
                 await self._sink.end()
 
-    async def _answer_again(self, ask: Ask) -> None:
-        """From the cache: nobody is asked and nothing is paid."""
-        self._held = await self._at_cache.hold(self._serving.accounts, ask, self._serving.router)
-        await self._tell_again()
-
     async def _tell_again(self) -> None:
+        """From the cache: nobody is asked and nothing is paid."""
         at_cache, serving = self._at_cache, self._serving
         assert at_cache.kept is not None
         self._status = 200
@@ -278,25 +275,19 @@ class _Course:
         if self._way is not None:
             self._way.inside.goes_on(dispatch)
         opened = await dispatch.open(decision, route)
-        target = opened.candidate.target
         now_s = self._now_s()
-        target.health.succeeded(now_s)
-        target.health.had_first_token((opened.first_ns - opened.sent_ns) * _S_PER_NS, now_s)
-        serving.router.served(opened.candidate.model, ask, target, now_s)
+        note_opened(opened, now_s)
+        serving.router.served(opened.candidate.model, ask, opened.candidate.target, now_s)
         return opened
 
     async def _answer(self, opened: Opened, tally: Tally) -> None:
-        assert self._dispatch is not None
-        incoming = self._incoming
+        dispatch, incoming = self._dispatch, self._incoming
+        assert dispatch is not None
         overhead_us = self._overhead_us(self._serving.clock_ns())
         headers = told_headers(
-            incoming.id,
-            opened.candidate,
-            self._dispatch.attempts,
-            overhead_us,
-            self._dispatch.ignored,
+            incoming.id, opened.candidate, dispatch.attempts, overhead_us, dispatch.ignored
         )
-        headers += self._traffic.headers(opened, self._dispatch)
+        headers += self._traffic.headers(opened, dispatch)
         if self._way is not None:
             headers += self._way.headers()
         headers += self._at_cache.headers()
@@ -308,13 +299,7 @@ class _Course:
                 self._serving.clock_ns,
             )  # fmt: skip
         else:
-            if opened.glance is not None and not tally.keeps_all:
-                tally.take_glance(opened.glance)
-            else:
-                tally.take_reply(opened.read())
-            tier = tally.service_tier or opened.ready.service_tier
-            cost = cost_nusd(tally.usage[0], opened.candidate.target.price, tier)
-            await answer_whole(opened, self._prepared, incoming, self._sink, headers, cost, names)
+            await answer_whole(opened, self._prepared, incoming, self._sink, tally, headers, names)
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
         if tally.failure is not None:
             self.error = tally.failure.message
@@ -323,13 +308,9 @@ class _Course:
         incoming = self._incoming
         self.outcome, self._status, self.error = outcome, status, failure.message
         dispatch = self._dispatch
-        headers = told_headers(
-            incoming.id,
-            None,
-            dispatch.attempts if dispatch is not None else 0,
-            self._overhead_us(self._serving.clock_ns()),
-            (),
-        )
+        attempts = 0 if dispatch is None else dispatch.attempts
+        overhead_us = self._overhead_us(self._serving.clock_ns())
+        headers = told_headers(incoming.id, None, attempts, overhead_us, ())
         try:
             if isinstance(self._sink, Heartbeats) and self._sink.begun:
                 self._status = 200  # it was told before it was known who answers
@@ -352,44 +333,25 @@ class _Course:
         opened, tally, serving = self._opened, self._tally, self._serving
         if self.outcome == "client_gone" and opened is not None and tally is not None:
             await read_on(opened, tally)
-        usage: TokenUsage | None = None
-        usage_from: Literal["provider", "estimated", "none"] = "none"
-        cost: int | None = None
         ended_ns = serving.clock_ns()
-        if tally is not None:
-            usage, usage_from = tally.usage
-            cost = 0  # from the cache
         unanswered = None
         if opened is None and tally is None and self._dispatch is not None:
             unanswered = self._dispatch.unanswered()
-        if unanswered is not None:
-            usage, usage_from = unanswered.usage, "estimated"
-            cost = cost_nusd(usage, unanswered.candidate.target.price)
-        if opened is not None and usage is not None and tally is not None:
-            target = opened.candidate.target
+        bill = bill_of(opened, tally, unanswered)
+        if opened is not None and tally is not None:
             opened.reply.abort()  # whole replies have left it
-            target.health.ended()
-            cost = cost_nusd(usage, target.price, tally.service_tier or opened.ready.service_tier)
+            opened.candidate.target.health.ended()
             if self._incoming.stream:
                 note_rate(opened, tally, ended_ns)
         overhead_us = self._overhead_us(None if opened is None else opened.first_ns)
         entry = line_of(
-            self._incoming,
-            opened,
-            [] if self._dispatch is None else self._dispatch.tried,
-            arrived_s=self._arrived_s,
-            ended_ns=ended_ns,
-            outcome=self.outcome,
-            status=self._status,
-            error=self.error,
-            usage=usage,
-            usage_from=usage_from,
-            cost_nusd=cost,
-            finish=None if tally is None else tally.finish,
+            self._incoming, opened, [] if self._dispatch is None else self._dispatch.tried,
+            arrived_s=self._arrived_s, ended_ns=ended_ns, outcome=self.outcome,
+            status=self._status, error=self.error, usage=bill.usage, usage_from=bill.usage_from,
+            cost_nusd=bill.cost_nusd, finish=None if tally is None else tally.finish,
             overhead_us=overhead_us + (0 if tally is None else tally.worked_ns // 1000),
-            assigned=self._traffic.assigned,
-            unanswered=unanswered,
-        )
+            assigned=self._traffic.assigned, unanswered=unanswered,
+        )  # fmt: skip
         if opened is None and tally is not None:
             entry = self._at_cache.entry(entry)
         if self._guarded is not None:
@@ -408,25 +370,23 @@ class _Course:
         if opened is not None and tally is not None and self.outcome == "answered":
             self._at_cache.keep(opened, tally, serving.wall_s())
         # Last: it may wait, and is done also if a client that has all it wanted goes meanwhile.
-        again = self._at_cache.kept is not None
+        answers = opened or unanswered
         if serving.free_tier is not None and self._free is not None:
-            answers = opened if unanswered is None else unanswered
             serving.free_tier.end(self._free, None if answers is None else answers.candidate.target)
-        used = TokenUsage() if again else usage
-        who = opened or unanswered
-        kept = self._at_cache.kept
-        sent_as = self._sent_as()
-        model = (sent_as or "") if who is None else who.candidate.model
+        kept, sent = self._at_cache.kept, self._sent_as()
+        used, model = bill.usage, sent or ""
         if kept is not None:
-            model = kept.model
-        await settle(self._held, used, cost, self.asides, was_sent=sent_as is not None, model=model)
+            used, model = TokenUsage(), kept.model
+        elif answers is not None:
+            model = answers.candidate.model
+        await settle(
+            self._held, used, bill.cost_nusd, self.asides, was_sent=sent is not None, model=model
+        )
 
     def _sent_as(self) -> str | None:
-        """The model of the last attempt that failed and a provider may have seen."""
-        tried = [] if self._dispatch is None else self._dispatch.tried
         if self._way is not None:
-            tried = self._way.inside.tried
-        return next((one.model for one in reversed(tried) if one.was_sent), None)
+            return sent_as(self._way.inside.tried)
+        return None if self._dispatch is None else sent_as(self._dispatch.tried)
 
     def _now_s(self) -> float:
         return self._serving.clock_ns() * _S_PER_NS

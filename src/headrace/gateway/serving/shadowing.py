@@ -124,6 +124,7 @@ class Shadows:
             copy.error = "the gateway was stopped"
             raise
         except Exception:
+            # Nobody waits for a shadow, so nobody else would hear of it.
             copy.error = "a fault of the gateway"
             logger.exception("the shadow of request %s failed", told.entry.id)
         finally:
@@ -188,11 +189,7 @@ class _Copy:
                 opened, prepared, incoming, sink, self._tally, [], names, self._clock_ns
             )
             return
-        if opened.glance is not None:
-            self._tally.take_glance(opened.glance)
-        else:
-            self._tally.take_reply(opened.read())
-        await answer_whole(opened, prepared, incoming, sink, [], None, names)
+        await answer_whole(opened, prepared, incoming, sink, self._tally, [], names)
 
     def entry(self) -> Entry | None:
         """None for a copy that cost nothing: it was not sent, or was refused."""

@@ -1,0 +1,44 @@
+"""What a request comes to once it is over: what it took, and by whose name it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from headrace.gateway.serving.after_failure import Tried
+from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.bill import cost_nusd
+from headrace.gateway.serving.sent import Unanswered
+from headrace.gateway.serving.tally import Tally
+from headrace.protocol.neutral.usage import TokenUsage
+
+
+class Bill(NamedTuple):
+    """usage: None where nothing was asked of anybody. cost_nusd: None where nobody knows."""
+
+    usage: TokenUsage | None
+    usage_from: Literal["provider", "estimated", "none"]
+    cost_nusd: int | None
+
+
+_NOTHING = Bill(None, "none", None)
+
+
+def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered | None) -> Bill:
+    """opened: who answered; None with a tally for an answer from the cache, which costs nothing.
+    unanswered: who was still being asked when the client left or the time was over."""
+    if tally is not None:
+        usage, usage_from = tally.usage
+        if opened is None:
+            return Bill(usage, usage_from, 0)
+        tier = tally.service_tier or opened.ready.service_tier
+        return Bill(usage, usage_from, cost_nusd(usage, opened.candidate.target.price, tier))
+    if unanswered is not None:
+        price = unanswered.candidate.target.price
+        return Bill(unanswered.usage, "estimated", cost_nusd(unanswered.usage, price))
+    return _NOTHING
+
+
+def sent_as(tried: Iterable[Tried]) -> str | None:
+    """The model of the last attempt that failed and a provider may have seen."""
+    return next((one.model for one in reversed(list(tried)) if one.was_sent), None)
