@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Real names stay below; a hostile one must not fill a log.
 _SHOWN_CHARACTERS = 120
 
@@ -32,6 +34,19 @@ class UnsupportedModelError(HeadraceError):
 
 class ConfigError(HeadraceError):
     """A setting is unknown, of the wrong type or out of range."""
+
+
+class ConfigErrors(ConfigError):
+    """Several of them, of one file; `each` has the text of every one."""
+
+    def __init__(self, each: Sequence[str]) -> None:
+        super().__init__("\n".join(each))
+        self.each = tuple(each)
+
+
+def config_error(each: Sequence[str]) -> ConfigError:
+    """Of at least one text."""
+    return ConfigError(each[0]) if len(each) == 1 else ConfigErrors(each)
 
 
 class TemplateError(HeadraceError):

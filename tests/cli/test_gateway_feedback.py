@@ -10,8 +10,10 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.gateway import gateway
 from headrace.gateway.feedback.scores_file import ScoresFile
+from headrace.gateway.request_log.sqlite_store import SqliteRecords
 from tests.gateway.feedback.test_feedback import score
 from tests.gateway.ledger.entries import entry, written
+from tests.gateway.request_log.parts import record
 
 
 def run(folder: Path, *arguments: str, code: int = 0) -> Result:
@@ -54,3 +56,19 @@ def test_what_there_is_not(tmp_path: Path) -> None:
     written(tmp_path / "kept", entry())
     assert run(tmp_path).output == "nobody has given a score\n"
     assert "variant" in str(run(tmp_path, "--by", "varient", code=1).exception)
+
+
+def test_what_was_said_of_an_answer_is_shown_with_it(folder: Path) -> None:
+    log = SqliteRecords(folder / "requests.sqlite3")
+    log.append([record(7), record(8)])
+    log.close()
+    ScoresFile(folder / "kept").keep(score(7, 0.5, key="k1", comment="too\nlong"), None)
+    run(folder)
+    config = str(folder / "gateway.yaml")
+    said = CliRunner().invoke(gateway, ["show", "req-7", "--config", config])
+    assert said.output.endswith("    feedback: quality 0.5 by k1: too long\n")
+    told = CliRunner().invoke(gateway, ["show", "req-7", "--config", config, "--json"])
+    found = json.loads(told.output)
+    assert found["feedback"][0]["comment"] == "too\nlong" and found["line"] == record(7).line
+    other = CliRunner().invoke(gateway, ["show", "req-8", "--config", config])
+    assert other.exit_code == 0 and "feedback" not in other.output

@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
+from headrace.gateway.accounts import SqliteStore
+from headrace.gateway.accounts.meter import meters_of
+from headrace.gateway.accounts.store import SpentMore
 
 FILE = """
 providers: {a: http://127.0.0.1:9/v1}
-models: {}
+models: {chat: [a/m]}
+aliases: {talk: chat}
 access:
   store: gateway.db
   teams: {red: {}}
+  keys: {ci: {key: "env:NOT_IN_THE_ENVIRONMENT"}}
 """
 
 
@@ -39,7 +47,7 @@ def listed(config: Path) -> list[dict[str, object]]:
 def test_a_key_is_shown_once_and_kept_as_a_digest(config: Path) -> None:
     words = ("--config", str(config), "--team", "red", "--label", "search", "--usd", "5",
              "--rpm", "10", "--model", "gpt-*", "--json")  # fmt: skip
-    made = json.loads(run("create", *words).output)
+    made = json.loads(run("create", *words).stdout)
     assert made["key"].startswith("hr-") and len(made["key"]) == 46
     (kept,) = listed(config)
     assert kept["id"] == made["id"] and kept["ends"] == [made["key"][-4:]]
@@ -73,7 +81,16 @@ def test_rotate_block_and_delete(config: Path) -> None:
         (("block", "nope"), "nope"),
         (("create", "--team", "blue"), "blue"),
         (("create", "--team", "red", "--user", "ann"), "belongs to one"),
-        (("create", "--usd", "-1"), "amount"),
+        (("create", "--team", "blue"), "access.teams"),
+        (("create", "--usd", "-1"), "'--usd': '-1' is no amount of US dollars"),
+        (("create", "--usd", "nan"), "no amount of US dollars"),
+        (("create", "--per", "1d"), "give --usd too"),
+        (("create", "--rpm", "-1"), "--rpm"),
+        (("edit", "nope", "--rpm", "1"), "nope"),
+        (("edit", "nope"), "nothing to change"),
+        (("edit", "nope", "--model", "none", "--model", "chat"), "--model none"),
+        (("rotate", "ci"), "access.keys.ci"),
+        (("edit", "ci", "--rpm", "1"), "access.keys.ci"),
     ],
 )
 def test_what_is_not_possible_is_said(config: Path, words: tuple[str, ...], said: str) -> None:
@@ -85,3 +102,77 @@ def test_without_a_store_it_says_how_to_have_one(config: Path) -> None:
     config.write_text("models: {}\n")
     done = run("list", "--config", str(config))
     assert done.exit_code and "access.store" in str(done.output) + str(done.exception)
+
+
+def test_a_key_is_changed_and_what_is_not_given_stays(config: Path) -> None:
+    at = ("--config", str(config), "--json")
+    made = json.loads(
+        run("create", *at, "--label", "bot", "--usd", "5", "--rpm", "10", "--tpm", "900").output
+    )
+    changed = run("edit", made["id"], *at, "--usd", "20", "--rpm", "none", "--concurrency", "3",
+                  "--model", "chat", "--expires-days", "2")  # fmt: skip
+    (now,) = listed(config)
+    assert json.loads(changed.stdout) == now
+    assert (now["id"], now["label"], now["models"]) == (made["id"], "bot", ["chat"])
+    assert now["limits"] == [{"model": "*", "rpm": None, "tpm": 900, "concurrency": 3}]
+    budget = now["budgets"][0]  # type: ignore[index]
+    assert (budget["limit_text"], budget["used_text"], budget["per"]) == ("$20.00", "$0.00", "1M")
+    assert now["expires_ms"] is not None and now["ends"] == [made["key"][-4:]]
+    run("edit", made["id"], *at, "--usd", "none", "--tpm", "none", "--concurrency", "none",
+        "--model", "none", "--expires-days", "none", "--label", "new")  # fmt: skip
+    (now,) = listed(config)
+    assert (now["budgets"], now["limits"], now["models"]) == ([], [], [])
+    assert (now["expires_ms"], now["label"]) == (None, "new")
+
+
+def test_the_window_of_a_budget_is_changed(config: Path) -> None:
+    at = ("--config", str(config))
+    made = json.loads(run("create", *at, "--json", "--usd", "5", "--per", "1M").output)
+    said = run("edit", made["id"], *at, "--per", "1d").output
+    assert "$0.00 of $5.00 per 1d" in said and "ends never" in said
+    assert run("edit", made["id"], *at, "--usd", "none").exit_code == 0
+    assert "no such budget" in run("edit", made["id"], *at, "--per", "1d").output
+
+
+def test_the_list_shows_budgets_limits_use_and_end_in_80_columns(config: Path) -> None:
+    at = ("--config", str(config))
+    run("create", *at, "--label", "search bot", "--team", "red", "--usd", "5", "--rpm", "1200",
+        "--expires-days", "30", "--model", "chat")  # fmt: skip
+    spend(config, listed(config)[0]["id"], 1_250_000_000)
+    said = run("list", *at).output
+    assert max(len(line) for line in said.splitlines()) <= 80
+    text = " ".join(said.split())
+    for part in (
+        "search bot",
+        "team red",
+        "chat",
+        "$1.25 of $5.00 per 1M",
+        "1,200 rpm",
+        "until 20",
+    ):
+        assert part in text, part
+    assert listed(config)[0]["budgets"][0]["used"] == 1_250_000_000  # type: ignore[index]
+
+
+def test_a_model_that_the_file_has_not_is_warned_of(config: Path) -> None:
+    at = ("--config", str(config), "--json")
+    made = run("create", *at, "--model", "nope", "--model", "ch*", "--model", "talk",
+               "--model", "a/anything")  # fmt: skip
+    assert made.stderr.count("warning") == 1 and "--model nope" in made.stderr
+    id = json.loads(made.stdout)["id"]
+    assert "--model gpt" in run("edit", id, *at, "--model", "gpt").stderr
+
+
+def spend(config: Path, id: object, nusd: int) -> None:
+    async def add() -> None:
+        store = await SqliteStore.open(
+            config.parent / "gateway.db", now_ns=time.time_ns, random_bytes=os.urandom
+        )
+        (record,) = (await store.read()).keys
+        (meter,) = (one for one in meters_of("key", str(id), record.terms) if one.is_budget)
+        bucket = meter.window.bucket(time.time_ns() // 10**6)
+        more = SpentMore(meter.id, bucket, nusd, meter.window.leaves_ms(bucket))
+        await store.add_spent([more])
+        await store.close()
+
+    asyncio.run(add())

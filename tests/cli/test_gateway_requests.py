@@ -88,6 +88,14 @@ async def test_what_was_asked_is_found_shown_and_replayed(run: Run, tmp_path: Pa
             ).output.splitlines()
             replayed = json.loads(line)
             people = (await asyncio.to_thread(run, "replay", one, *given)).output
+            async with httpx.AsyncClient(base_url=process.url, timeout=30) as client:
+                refused = {"model": "nobody", "messages": [HI]}
+                told = await client.post("/v1/chat/completions", json=refused)
+                assert told.status_code == 404
+                bad = {"model": "chat", "messages": [HI], "provider": {"only": ["nobody"]}}
+                assert (await client.post("/v1/chat/completions", json=bad)).status_code >= 400
+                await logged(client, 8)
+            lines = run("requests", "--limit", "8", "--json").output.splitlines()
             several = (await asyncio.to_thread(run, "replay", *given, "--limit", "2")).output
             process.signal(signal.SIGTERM)
             assert await process.ended() == 0
@@ -100,6 +108,9 @@ async def test_what_was_asked_is_found_shown_and_replayed(run: Run, tmp_path: Pa
     assert (now["text"], now["target"], now["cost_nusd"]) == ("I am little", "a/little", 18_000)
     assert (now["input_tokens"], now["output_tokens"], now["status"]) == (12, 3, 200)
     assert same["target"] == "a/big"
+    taken = {record["total_ms"] for record in map(json.loads, lines) if record["session"]}
+    assert {now["total_ms"], same["total_ms"]} < taken, "by the log, as the time of then"
+    assert "left out: 2 that were refused or failed" in several
     assert "-I am big" in people and "+I am little" in people and "0.000018" in people
     rows = [line.split() for line in several.splitlines() if "│" in line]
     assert [(row[1], row[3], row[5]) for row in rows] == [
@@ -162,10 +173,9 @@ async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
 
 def test_without_a_log(run: Run, tmp_path: Path) -> None:
     config_in(tmp_path, "http://127.0.0.1:9", "{}")
-    said = run("requests", code=1)
-    assert "there is no such file; a gateway whose request_log.path names it makes it" in str(
-        said.exception
-    )
+    for command in (("requests",), ("show", "x"), ("replay", "--model", "small")):
+        said = str(run(*command, code=1).exception)
+        assert "there is no such file; a gateway that starts with `request_log: {enabled: " in said
 
 
 async def ask(client: httpx.AsyncClient, text: str) -> str:
@@ -186,7 +196,7 @@ async def test_a_reload_changes_what_is_kept(run: Run, tmp_path: Path) -> None:
                 config_in(tmp_path, provider.origin, log)
                 process.signal(signal.SIGHUP)
                 await process.has_logged("the configuration was read anew")
-                assert "request_log: where it is kept is taken at the next start" in process.heard
+                assert "at the next start alone: request_log." in process.heard
                 second = await ask(client, "mail x@y.example")
                 await logged(client, 2)
                 config_in(tmp_path, provider.origin, "{enabled: false}")

@@ -60,6 +60,27 @@ def test_a_table_for_people(run: Any) -> None:
     assert "nobody knows the price of: 1 (" in said
 
 
+def test_keys_have_their_labels_beside_them(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text("ledger: {path: kept.sqlite3}\naccess: {store: gateway.db}\n")
+    at = ("--config", str(config))
+    made = CliRunner().invoke(gateway, ["keys", "create", *at, "--label", "=bot", "--json"])
+    id = json.loads(made.stdout)["id"]
+    written(tmp_path / "kept.sqlite3", entry(1, key=id), entry(2, key="k2"))
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(gateway, [words[0], *at, *words[1:]]).output
+
+    assert f"{id} (=bot)" in said("usage", "--by", "key")
+    assert f"key {id} (=bot)" in said("log")
+    lines = said("usage", "--by", "key", "--json").splitlines()
+    told = {one["key"]: one["key_label"] for one in map(json.loads, lines)}
+    assert told == {id: "=bot", "k2": ""}
+    rows = csv.DictReader(io.StringIO(said("usage", "--by", "key", "--csv")))
+    assert [one["key_label"] for one in rows if one["key"] == id] == ["'=bot"]
+    assert "key_label" not in said("usage", "--by", "model", "--csv")
+
+
 def test_json_has_an_object_for_each_group(run: Any) -> None:
     lines = run("usage", "--by", "day,key", "--json").output.splitlines()
     found = [json.loads(one) for one in lines]
@@ -151,7 +172,7 @@ async def test_a_reload_takes_the_retention_and_says_that_the_file_stays(tmp_pat
     async with started(config) as process, process.client() as client:
         write_config(config, "{path: other.sqlite3, retention_days: 7}")
         process.signal(signal.SIGHUP)
-        await process.has_logged("ledger.path: another file is taken at the next start")
+        await process.has_logged("at the next start alone: ledger.path")
         await be_refused(client)
         for _ in range(1000):
             with reading(kept) as connection:

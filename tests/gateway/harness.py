@@ -17,6 +17,7 @@ from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.read import parse_settings
 from headrace.gateway.settings.secret import Sources
+from headrace.gateway.targets.auth import OnRefused
 from headrace.gateway.telemetry.telemetry import Telemetry
 
 CATALOG = Catalog.load(())
@@ -49,6 +50,7 @@ def gateway(
     request_log: WrittenLog | None = None,
     own_key: str | None = None,
     telemetry: Telemetry | None = None,
+    on_refused: OnRefused | None = None,
 ) -> Gateway:
     """Of settings as the file would have them; lines of the ledger go to `entries`."""
     import time
@@ -69,6 +71,7 @@ def gateway(
         request_log=request_log,
         own_key=own_key,
         telemetry=telemetry,
+        on_refused=on_refused,
     )
 
 

@@ -128,7 +128,9 @@ async def test_a_client_that_goes_lets_go_of_the_provider() -> None:
         async with asyncio.timeout(5):
             await gone.wait()
         assert told.status == 0 and entries[0].outcome == "client_gone"
-        assert entries[0].usage is None
+        usage = entries[0].usage
+        assert usage is not None and usage.input_tokens == 4, "it was sent, and may be billed"
+        assert (entries[0].usage_from, entries[0].target) == ("estimated", "a/e")
         again = await ask(built.app, BODY, path=PATH, headers=headers)
         assert again.status == 200, "its place was given back"
         built.close()
@@ -179,7 +181,8 @@ async def test_what_costs_nothing_has_the_limits_of_the_free_tier() -> None:
 async def test_how_long_to_wait_is_told(asks: str, says: str) -> None:
     answer: Answer = fails(429, "slow down", f"retry-after: {asks}")
     async with served(answer) as provider:
-        told, _ = await asked(settings(("openai-chat", provider.origin)))
+        config = {**settings(("openai-chat", provider.origin)), "retries": {"attempts": 1}}
+        told, _ = await asked(config)
     assert told.status == 429 and told.headers["retry-after"] == says
 
 

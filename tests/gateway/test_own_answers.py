@@ -31,6 +31,20 @@ async def test_a_path_that_is_nearly_one_is_told_which(path: str, meant: str) ->
     assert told.json["error"]["code"] == "not_found"
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/api/embeddings", "use /api/embed,"),
+        ("/api/generat", "did you mean /api/generate?"),
+        ("/api/pull", "does not exist here"),
+    ],
+)
+async def test_ollamas_clients_are_told_in_their_shape(path: str, meant: str) -> None:
+    told = await ask(gateway(SETTINGS, []).app, {}, path=path)
+    assert told.status == 404 and list(told.json) == ["error"]
+    assert meant in told.json["error"]
+
+
 async def test_a_path_that_is_none_suggests_nothing() -> None:
     told = await ask(gateway(SETTINGS, []).app, {}, path="/nothing/of/ours")
     assert told.status == 404 and "mean" not in told.json["error"]["message"]

@@ -1,7 +1,8 @@
-"""A file that is read anew and not taken leaves nothing behind."""
+"""A file that is read anew and not taken leaves nothing behind; taken, it fails no request."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from headrace.gateway.building.gateway import Gateway
 from headrace.gateway.making import Current, Given, Surroundings, made, settings_from
 from headrace.gateway.settings.access import AccessSettings
 from headrace.gateway.settings.secret import Sources
+from tests.gateway.harness import ask, gateway
+from tests.gateway.openai_provider import answers, fails
+from tests.gateway.upstream.scripted import served
 
 FILE = """
 access: {require_key: false}
@@ -64,3 +68,30 @@ async def test_a_gateway_that_is_not_taken_is_closed(
     assert not any(one.pool._closed for one in first.providers.values())
     first.close()
     await accounts.close()
+
+
+async def test_a_request_under_way_is_tried_again_by_the_gateway_it_came_to() -> None:
+    tries = 0
+
+    async def answer(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            current.replace(gateway(settings, []))
+            await fails(500)(number, request, writer)
+        else:
+            await answers()(number, request, writer)
+
+    async with served(answer) as provider:
+        settings = {
+            "providers": {"p": {"base_url": f"{provider.origin}/v1"}},
+            "models": {"chat": "p/m"},
+            "retries": {"backoff_s": 0.01},
+        }
+        before = gateway(settings, [])
+        current = Current(before)
+        body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
+        assert (await ask(current, body)).status == 200
+        assert tries == 2 and current.gateway is not before
+        assert before.providers["p"].pool.resting == 0
+        current.gateway.close()

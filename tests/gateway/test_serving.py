@@ -21,6 +21,7 @@ from tests.gateway.openai_provider import (
     framed,
     reply,
 )
+from tests.gateway.test_accounts_of_the_file import KEY, accounts
 from tests.gateway.upstream.scripted import served
 
 CHAT = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
@@ -311,6 +312,26 @@ async def test_the_list_of_models() -> None:
     assert one.status == 200 and one.json == told.json["data"][1]
     none = await ask(gateway(config, []).app, b"", path="/v1/models/gpt-5", method="GET")
     assert none.status == 404
+    named = await ask(gateway(config, []).app, b"", path="/api/v1/models/a/m", method="GET")
+    assert named.status == 404 and b"a/m" in named.body
+
+
+async def test_names_of_models_are_told_to_nobody_who_may_not_ask_them() -> None:
+    config = settings("http://127.0.0.1:9", aliases={"merger-2027": "chat"})
+    config["access"] = {"keys": {"k": {"key": "env:KEY"}}}
+    app = gateway(config, [], accounts=await accounts(config)).app
+    for method in ("GET", "POST"):
+        there, near = [
+            await ask(app, b"", path=f"/v1/models/merger-202{digit}", method=method)
+            for digit in (7, 6)
+        ]
+        assert there.status == near.status == (401 if method == "GET" else 405)
+        assert b"merger" not in there.body + near.body
+    config["access"] = {"keys": {"k": {"key": "env:KEY", "models": ["*202"]}}}
+    app = gateway(config, [], accounts=await accounts(config)).app
+    body = {**CHAT, "model": "merger-202"}
+    told = await ask(app, body, headers={"authorization": f"Bearer {KEY}"})
+    assert told.status == 404 and b"merger-2027" not in told.body
 
 
 async def test_paths_that_are_not_there() -> None:

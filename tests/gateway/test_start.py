@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.gateway.accounts.counters import CountersState
 from headrace.gateway.run import announce
 from headrace.gateway.settings.read import read_settings
 
@@ -77,3 +78,12 @@ def test_the_reach_of_limits_is_said_at_the_start(
 ) -> None:
     announce("http://127.0.0.1:4000", read_settings(settings_file(tmp_path, **more)), False)
     assert said in capsys.readouterr().out
+
+
+def test_a_redis_that_is_not_there_is_said_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = settings_file(tmp_path, access={"redis": "redis://127.0.0.1"})
+    lost = CountersState(reach="cluster", reachable=False, problem="Redis: ConnectionError")
+    announce("http://127.0.0.1:4000", read_settings(file), False, counters=lost)
+    assert "NOT COUNTED NOW: Redis: ConnectionError" in capsys.readouterr().out

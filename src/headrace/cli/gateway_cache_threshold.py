@@ -113,9 +113,9 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
     from headrace.gateway.cache.semantic.arithmetic import normalised
     from headrace.gateway.making import made
     from headrace.gateway.routing.preferences import read_wanted
-    from headrace.gateway.serving.dispatch import NobodyAnsweredError
     from headrace.gateway.serving.embed import embed, embeddings_of
     from headrace.gateway.serving.embedding_asked import Asked
+    from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
     from headrace.gateway.settings.read import read_settings
     from headrace.protocol.neutral.embedding import EmbeddingCall
 

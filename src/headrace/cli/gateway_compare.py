@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.gateway_ledger import dollars, ledger_options, ledger_path
+from headrace.cli.gateway_table import Column, cost_text, print_fitted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from headrace.gateway.feedback.report import Scores
     from headrace.gateway.ledger.compare import SideFigures
-
-_WIDE_COLUMNS = 240
 
 
 @click.command()
@@ -115,26 +114,25 @@ def _fields(one: SideFigures) -> dict[str, Any]:
     import msgspec
 
     told: dict[str, Any] = msgspec.structs.asdict(one)
-    each = one.cost_nusd / one.requests / 1e9 if one.requests else None
+    if not one.requests or (one.unknown_cost and not one.cost_nusd):
+        return {**told, "cost_usd": None, "cost_usd_per_request": None}
+    each = one.cost_nusd / one.requests / 1e9
     return {**told, "cost_usd": dollars(one.cost_nusd), "cost_usd_per_request": each}
 
 
 def _print(
     found: Sequence[SideFigures], scores: dict[str, dict[str, dict[str, float | None]]]
 ) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("variant", overflow="fold")
-    for title in ("requests", "failures", "of them stood in for", "share (95 %)", "p",
-                  "TTFT ms p50/p95", "total ms p50/p95", "tokens in/request", "out/request",
-                  "cost USD", "USD/request", "unknown cost"):  # fmt: skip
-        table.add_column(title, justify="right")
-    for one in found:
-        each = one.cost_nusd / one.requests / 1e9 if one.requests else 0.0
-        table.add_row(
+    columns = [
+        Column("variant", is_name=True), Column("requests"), Column("failures"),
+        Column("of them stood in for", always=False), Column("share (95 %)"), Column("p"),
+        Column("TTFT ms p50/p95", always=False), Column("total ms p50/p95", always=False),
+        Column("tokens in/request", always=False), Column("out/request", always=False),
+        Column("cost USD", always=False), Column("USD/request"),
+        Column("unknown cost", always=False),
+    ]  # fmt: skip
+    rows = [
+        [
             visible(one.variant),
             f"{one.requests:,}",
             f"{one.failures:,}",
@@ -145,14 +143,13 @@ def _print(
             _pair(one.total_ms_p50, one.total_ms_p95),
             f"{one.input_tokens / max(1, one.requests):,.0f}",
             f"{one.output_tokens / max(1, one.requests):,.0f}",
-            dollars(one.cost_nusd),
-            f"{each:.6f}",
+            cost_text(one.cost_nusd, one.unknown_cost),
+            cost_text(one.cost_nusd, one.unknown_cost, of=one.requests),
             f"{one.unknown_cost:,}",
-        )
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDE_COLUMNS
-    console.print(table)
+        ]
+        for one in found
+    ]
+    print_fitted(columns, rows)
     for one in found:
         if one.p_value is not None:
             click.echo(_said(one, found[0]))

@@ -18,22 +18,20 @@ _NUSD_PER_USD = 1e9
 
 
 def of_composed(
-    built: Gateway, config: Path, name: str, body: bytes
-) -> tuple[Explained, Expected] | None:
-    """None for a model with targets of its own. Reads the ledger of the file, if it keeps one."""
+    built: Gateway, config: Path, said: Explained, name: str, body: bytes
+) -> tuple[Explained, Expected]:
+    """said: of the model `name`, made of others. Reads the ledger of the file, if it keeps one."""
     from headrace.gateway.ledger.schema import reading
     from headrace.gateway.routing.ask import ask_of
     from headrace.gateway.serving.composed.expected import Estimator
-    from headrace.gateway.serving.composed.explained import explained
     from headrace.protocol.json_object import JsonObject
 
     ways = built.serving.ways
+    assert ways is not None
     ask = ask_of(JsonObject.read(body), name)
     asked = ask.wanted.models[0]
-    model = None if ways is None else ways.model(asked)
-    if ways is None or model is None:
-        return None
-    said = explained(ways, asked, body)
+    model = ways.model(asked)
+    assert model is not None
     settings = built.settings
     ledger = None if settings.ledger.path is None else config.parent / settings.ledger.path
     if ledger is None or not ledger.exists():

@@ -80,14 +80,14 @@ async def _result(guard: Guard, side: Side, text: str) -> dict[str, Any]:
     from headrace.gateway.guards.guard import Subject
     from headrace.gateway.guards.passage import Passage
     from headrace.gateway.guards.whole import pass_through
-    from headrace.gateway.routing.ask import estimated_from_bytes
+    from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
 
     role = guard.roles[0] if guard.roles else "user"
     subject = Subject(
         on=side,
         passages=(Passage((), role if side == "input" else "assistant", "text", text),),
         tools=(text,) if guard.tools is not None else (),
-        input_tokens=estimated_from_bytes(text.encode(errors="replace")),
+        input_tokens=utf8_bytes(text) // BYTES_PER_TOKEN,
     )
     told = {"guardrail": guard.name, "on": side, "action": "pass", "reason": "", "text": text}
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.gateway_key_labels import key_labels, labelled
 from headrace.cli.gateway_ledger import dollars, ledger_options, ledger_path
 from headrace.cli.visible import visible
 
@@ -53,17 +54,18 @@ def log(
     wanted = Wanted(model, key, typing.cast("Outcome | None", outcome), limit)
     with reading(ledger_path(config, ledger)) as connection:
         found = newest(connection, wanted)
+    labels = {} if as_json else key_labels(config)
     for one in reversed(found):
-        click.echo(msgspec.json.encode(one) if as_json else visible(_lines(one)))
+        click.echo(msgspec.json.encode(one) if as_json else visible(_lines(one, labels)))
 
 
-def _lines(one: Entry) -> str:
+def _lines(one: Entry, labels: dict[str, str]) -> str:
     at = dt.datetime.fromtimestamp(one.at_s, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     said = [at, one.id, one.outcome, str(one.status), f"{one.model} -> {one.target or 'nobody'}"]
     if one.operation != "chat":
         said.append(one.operation)
     if one.key:
-        said.append(f"key {one.key}")
+        said.append(f"key {labelled(one.key, labels)}")
     if one.cache:
         said.append(f"cache {one.cache}")
     if one.usage is not None:

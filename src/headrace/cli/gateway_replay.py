@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _WIDE_COLUMNS = 240
 # Records with bodies that are in memory at once.
 _PAGE = 50
+# What was not answered then is nothing to compare answers with.
+_UNANSWERED = ("refused", "failed")
 
 
 @click.command()
@@ -52,8 +54,9 @@ def replay(
     """Send a logged request to other models, and put the answers beside what was answered then.
 
     Nothing of the request changes but the model, and that it wants no stream. It goes to a running
-    gateway, is billed there, and its cache is not asked. Without ID the newest requests are sent
-    one after the other, and a summary says what each model took.
+    gateway, is billed there, and its cache is not asked. Without ID the newest requests that were
+    answered are sent one after the other, and a summary says what each model took; those that were
+    refused or failed are left out and counted. Times are the gateway's own, from its request log.
 
     A request whose body was cut or not kept cannot be sent; one in which values were replaced is
     refused unless --even-if-redacted.
@@ -67,6 +70,7 @@ def replay(
     from headrace.errors import ConfigError
     from headrace.gateway.building.request_log import sides_of
     from headrace.gateway.replaying.answer import replayed
+    from headrace.gateway.replaying.logged_time import LoggedTime
     from headrace.gateway.replaying.replay import ReplayError, poster
     from headrace.gateway.settings.secret import Sources, read_secret
 
@@ -75,7 +79,7 @@ def replay(
         raise ConfigError("--model: name a model, or several with commas between them")
     sources = Sources(os.environ, config.parent)
     secret = None if key is None else read_secret(key, sources).reveal()
-    post = poster(url or _url(config), secret)
+    post = poster(url or _url(config), secret, LoggedTime(reader_at(config).find))
     done = []
     for record in [record_at(config, id)] if id else _newest(config, since, of_model, limit):
         try:
@@ -115,14 +119,24 @@ def _newest(config: Path, since: str | None, model: str | None, limit: int) -> I
         bodies=True,
     )
     reader = reader_at(config)
+    unanswered = 0
     while limit > 0:
         page = reader.newest(wanted)
-        found = [one for one in page.records if not one.session.startswith(SESSION)][:limit]
-        yield from found
-        limit -= len(found)
+        for one in page.records:
+            if one.session.startswith(SESSION):
+                continue
+            if one.outcome in _UNANSWERED:
+                unanswered += 1
+                continue
+            yield one
+            limit -= 1
+            if limit == 0:
+                break
         if page.next is None:
-            return
+            break
         wanted = wanted._replace(after=page.next)
+    if unanswered:
+        click.echo(f"left out: {unanswered} that were refused or failed", err=True)
 
 
 def _print(one: Replayed) -> None:

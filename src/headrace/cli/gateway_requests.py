@@ -15,6 +15,7 @@ from headrace.cli.gateway_log import OUTCOMES
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
+    from headrace.gateway.feedback.score import Score
     from headrace.gateway.request_log.record import LoggedBody, LogRecord
     from headrace.gateway.request_log.written_log import Reader
     from headrace.gateway.serving.entry import Outcome
@@ -107,7 +108,8 @@ def requests(
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
 def show(id: str, config: Path, as_json: bool) -> None:
-    """Show a request of the request log whole: what was asked, what was answered, what it took.
+    """Show a request of the request log whole: what was asked, what was answered, what it took,
+    and the feedback that was given to its answer.
 
     ID is the `x-request-id` of its answer, or the `line` of a record. Where clients gave several
     requests one id it is the newest of them.
@@ -119,10 +121,31 @@ def show(id: str, config: Path, as_json: bool) -> None:
     import msgspec
 
     one = record_at(config, id)
+    feedback = _feedback(config, one.id)
     if as_json:
-        click.echo(msgspec.json.encode(one))
+        click.echo(msgspec.json.encode({**msgspec.structs.asdict(one), "feedback": feedback}))
         return
-    click.echo(visible("\n".join(_lines(one, bodies=True))))
+    said = [f"    {_scored(score)}" for score in feedback]
+    click.echo(visible("\n".join([*_lines(one, bodies=True), *said])))
+
+
+def _feedback(config: Path, id: str) -> tuple[Score, ...]:
+    """Of the ledger that the file names, if there is one."""
+    from headrace.gateway.feedback.report import scores_of
+    from headrace.gateway.ledger.schema import reading
+    from headrace.gateway.settings.read import read_settings
+
+    named = read_settings(config).ledger.path
+    if named is None or not (config.parent / named).exists():
+        return ()
+    with reading(config.parent / named) as connection:
+        return scores_of(connection, id)
+
+
+def _scored(one: Score) -> str:
+    by = f" by {one.key}" if one.key else ""
+    comment = f": {' '.join(one.comment.split())}" if one.comment else ""
+    return f"feedback: {one.name} {one.score:g}{by}{comment}"
 
 
 def record_at(config: Path, id: str) -> LogRecord:

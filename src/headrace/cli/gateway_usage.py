@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.gateway_ledger import dollars, ledger_options, ledger_path
+from headrace.cli.gateway_key_labels import key_labels, labelled
+from headrace.cli.gateway_ledger import ledger_options, ledger_path
+from headrace.cli.gateway_table import Column, cost_text, print_fitted
 from headrace.cli.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.gateway.ledger.usage import Usage
-
-# Files and pipes have no width; names are not broken over lines there.
-_WIDE_COLUMNS = 240
 
 
 @click.command()
@@ -46,7 +45,8 @@ def usage(
 ) -> None:
     """Add up what requests took: tokens, cost, times, failures.
 
-    A cost is of the requests whose price is known; how many others there are stands beside it. The
+    Beside keys stands what people call them, as access.store of the gateway's file has it. A cost
+    is of the requests whose price is known; how many others there are stands beside it. The
     gateway may run meanwhile.
 
     \b
@@ -63,51 +63,49 @@ def usage(
     names, days = groupings_of(by), days_of(since, until)
     with reading(ledger_path(config, ledger)) as connection:
         found = usage_by(connection, names, days)
+    labels = key_labels(config) if "key" in names else {}
     if as_json:
         for one in found:
-            click.echo(json.dumps(fields_of(one)))
+            click.echo(json.dumps(fields_of(one, labels)))
     elif as_csv:
-        write_csv(sys.stdout, names, found)
+        write_csv(sys.stdout, names, found, labels)
     else:
-        _print(names, found)
+        _print(names, found, labels)
 
 
-def _print(names: Sequence[str], found: Sequence[Usage]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for title in ("requests", "failures", "tokens in", "cached", "tokens out", "cost USD",
-                  "unknown cost", "TTFT ms p50/p95", "total ms p50/p95", "overhead us p50/p99",
-                  "cache hits"):  # fmt: skip
-        table.add_column(title, justify="right")
+def _print(names: Sequence[str], found: Sequence[Usage], labels: dict[str, str]) -> None:
+    columns = [
+        *(Column(name, is_name=True) for name in names),
+        Column("requests"), Column("failures"), Column("tokens in"), Column("cached", always=False),
+        Column("tokens out"), Column("cost USD"), Column("unknown cost", always=False),
+        Column("TTFT ms p50/p95", always=False), Column("total ms p50/p95", always=False),
+        Column("overhead us p50/p99", always=False), Column("cache hits", always=False),
+    ]  # fmt: skip
+    rows = []
     for one in found:
         read = (
             one.input_tokens + one.cache_read_tokens + one.cache_write_tokens
             + one.cache_write_1h_tokens + one.input_audio_tokens
         )  # fmt: skip
         written = one.output_tokens + one.reasoning_tokens + one.output_audio_tokens
-        table.add_row(
-            *(visible(one.by[name]) or "-" for name in names),
+        rows.append([
+            *(
+                visible(labelled(one.by[name], labels) if name == "key" else one.by[name]) or "-"
+                for name in names
+            ),
             f"{one.requests:,}",
             f"{one.failures:,}",
             f"{read:,}",
             f"{one.cache_read_tokens:,}",
             f"{written:,}",
-            dollars(one.cost_nusd),
+            cost_text(one.cost_nusd, one.unknown_cost),
             f"{one.unknown_cost:,}",
             _pair(one.first_token_ms_p50, one.first_token_ms_p95),
             _pair(one.total_ms_p50, one.total_ms_p95),
             _pair(one.overhead_us_p50, one.overhead_us_p99),
             f"{one.cache_hits:,}",
-        )
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDE_COLUMNS
-    console.print(table)
+        ])  # fmt: skip
+    print_fitted(columns, rows)
     unknown = sum(one.unknown_cost for one in found)
     if unknown:
         click.echo(

@@ -20,6 +20,9 @@ C = TypeVar("C", bound=msgspec.Struct)
 # A file with every setting and a paragraph on each has 10 kB.
 MAX_FILE_BYTES = 64 * 2**10
 
+# Names have fewer; nobody mistypes one that is longer.
+_MOST_COMPARED_CHARACTERS = 64
+
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
              "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # fmt: skip
 
@@ -164,8 +167,12 @@ def _readable(config: type[msgspec.Struct], values: Mapping[str, Any], message: 
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to add to an error about a name that is unknown: the one that is most like it."""
+    """What to add to an error about a name that is unknown: the one that is most like it. Nothing
+    for a long one: comparing takes time with the square of its length."""
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1)
+    if len(name) > _MOST_COMPARED_CHARACTERS:
+        return ""
+    short = [one for one in known if len(one) <= _MOST_COMPARED_CHARACTERS]
+    close = difflib.get_close_matches(name, short, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

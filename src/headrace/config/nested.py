@@ -1,6 +1,7 @@
 """From the values of a YAML file to nested typed settings; errors say line, path and remedy.
 
 Names are looked at before msgspec sees them, because an unknown one is mostly a known one mistyped.
+What is wrong is told all at once: whoever is told one thing at a time tries once for each.
 """
 
 from __future__ import annotations
@@ -9,17 +10,43 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from headrace.config.load import nearest
+from headrace.config.plain_words import no_word, plain_value, plain_words, words_of
 from headrace.config.yaml_file import Document
-from headrace.errors import ConfigError, shown
+from headrace.errors import ConfigError, config_error, shown
 
 S = TypeVar("S", bound=msgspec.Struct)
 # By the name in the file, and the types by the attribute's.
 _Fields = tuple[dict[str, msgspec.structs.FieldInfo], dict[str, Any]]
+# In place of a value that is wrong, which was told.
+_WRONG: Any = object()
+
+
+class Problem(NamedTuple):
+    """path: where in the file, as "models.chat.targets". said: with the file and the line."""
+
+    path: str
+    said: str
+
+
+class Partly(NamedTuple, Generic[S]):
+    """settings: with defaults in place of what is wrong; None where something has none, so that
+    names of it may be missing."""
+
+    settings: S | None
+    problems: tuple[Problem, ...]
+
+
+class _WrongError(ConfigError):
+    """path: see Problem."""
+
+    def __init__(self, path: str, said: str) -> None:
+        super().__init__(said)
+        self.path = path
 
 
 class _Reader:
@@ -30,16 +57,28 @@ class _Reader:
         self._name = name
         # Of each kind of settings, which a file may have hundreds of: looking at types is slow.
         self._fields: dict[type[msgspec.Struct], _Fields] = {}
+        self.problems: list[Problem] = []
+        # Whether one of several that have names was left out.
+        self.lost = False
 
-    def error(self, path: str, message: str, within: str = "") -> ConfigError:
+    def error(self, path: str, message: str, within: str = "") -> _WrongError:
         """An error at a path ("models.chat.targets.0.weight"), or `within` what is there."""
+        at = path
         line = next((self._lines[one] for one in _and_parents(path) if one in self._lines), None)
         path += within
         where = self._name if line is None else f"{self._name}:{line}"
-        return ConfigError(f"{where}: {path}: {message}" if path else f"{where}: {message}")
+        return _WrongError(at, f"{where}: {path}: {message}" if path else f"{where}: {message}")
+
+    def kept(self, value: Any, wanted: Any, path: str) -> Any:
+        """As `value`, or _WRONG once it was told what is wrong with it."""
+        try:
+            return self.value(value, wanted, path)
+        except _WrongError as error:
+            self.problems.append(Problem(error.path, str(error)))
+            return _WRONG
 
     def struct(self, value: Any, of: type[S], path: str) -> S:
-        """`value` as the settings `of`."""
+        """`value` as the settings `of`; _WRONG where what is wrong was told."""
         if not isinstance(value, dict):
             raise self.error(path, f"{_shown(value, of)}: `name: value` lines are expected")
         if of not in self._fields:
@@ -49,20 +88,29 @@ class _Reader:
             )
         fields, hints = self._fields[of]
         found: dict[str, Any] = {}
+        before = len(self.problems)
+        wrong: S = _WRONG
         for key, inner in value.items():
             if key not in fields:
                 meant = nearest(str(key), fields) or f"; there are {', '.join(fields)}"
-                raise self.error(_join(path, key), f"unknown name{meant}")
+                told = self.error(_join(path, key), f"unknown name{meant}")
+                self.problems.append(Problem(told.path, str(told)))
+                continue
             field = fields[key]
-            found[field.name] = self.value(inner, hints[field.name], _join(path, key))
+            found[field.name] = self.kept(inner, hints[field.name], _join(path, key))
         missing = [
             name for name, field in fields.items() if field.required and field.name not in found
         ]
-        if missing:
+        is_told = len(self.problems) > before
+        if missing and not is_told:  # else a name that is unknown may be meant for it
             raise self.error(path, f"{' and '.join(missing)} must be given")
+        if missing or any(found.get(one.name) is _WRONG for one in fields.values() if one.required):
+            return wrong
         try:
-            return of(**found)
+            return of(**{name: one for name, one in found.items() if one is not _WRONG})
         except (ConfigError, ValueError) as error:  # of a __post_init__
+            if is_told:
+                return wrong
             raise self.error(path, str(error)) from error
 
     def value(self, value: Any, wanted: Any, path: str) -> Any:
@@ -77,29 +125,38 @@ class _Reader:
         if origin is tuple and len(arguments) == 2 and _holds_struct(arguments[0]):
             if not isinstance(value, list):
                 raise self.error(path, f"{_shown(value, plain)}: a list is expected")
-            each = [self.value(one, arguments[0], _join(path, at)) for at, one in enumerate(value)]
-            return self._checked(tuple(each), plain, path)
+            each = [self.kept(one, arguments[0], _join(path, at)) for at, one in enumerate(value)]
+            right = tuple(one for one in each if one is not _WRONG)
+            return right if len(right) < len(each) else self._checked(right, plain, path)
         if origin is dict and _holds_struct(arguments[1]):
             if not isinstance(value, dict):
                 raise self.error(path, f"{_shown(value, plain)}: `name: value` lines are expected")
-            return {
-                self.value(key, arguments[0], _join(path, key)): self.value(
-                    one, arguments[1], _join(path, key)
-                )
-                for key, one in value.items()
+            pairs = [
+                (self.kept(key, arguments[0], at), self.kept(one, arguments[1], at))
+                for key, one, at in ((key, one, _join(path, key)) for key, one in value.items())
+            ]
+            # What names it elsewhere is no further mistake.
+            named = {
+                str(key) if name is _WRONG else name: one
+                for key, (name, one) in zip(value, pairs, strict=True)
+                if one is not _WRONG
             }
+            self.lost |= len(named) < len(pairs)
+            return named
         if isinstance(value, float) and not math.isfinite(value):
             raise self.error(path, f"{shown(value)}: a finite number is expected")
         try:
             return msgspec.convert(value, wanted)
         except msgspec.ValidationError as error:
             said, _, at = str(error).partition(" - at `$")
-            words = _words(wanted)
+            words = words_of(wanted)
             if words and said.startswith("Invalid enum value"):
-                told = _no_word(value, said, words)
+                told = no_word(value, said, words)
                 raise self.error(path, told, within=at.rstrip("`")) from error
+            known = None if _holds_secret(wanted, set()) else value
+            told = plain_words(said, known, path.rpartition(".")[2])
             raise self.error(
-                path, f"{_shown(value, wanted)}: {said}", within=at.rstrip("`")
+                path, f"{_shown(value, wanted)}: {told}", within=at.rstrip("`")
             ) from error
 
     def _checked(self, value: tuple[Any, ...], wanted: Any, path: str) -> tuple[Any, ...]:
@@ -115,10 +172,21 @@ def read_nested(document: Document, of: type[S], name: str) -> S:
     """The settings of a document; an empty one has the defaults.
 
     name: of the file. Lists of settings are `tuple[Settings, ...]`, named ones
-    `dict[str, Settings]`. Raises ConfigError with line and path of what is not as it must be.
+    `dict[str, Settings]`. Raises ConfigError with line and path of all that is not as it must be.
     """
+    found, problems = read_partly(document, of, name)
+    if problems or found is None:
+        raise config_error([one.said for one in problems])
+    return found
+
+
+def read_partly(document: Document, of: type[S], name: str) -> Partly[S]:
+    """As `read_nested`, for who looks for more that is wrong."""
+    reader = _Reader(document.lines, name)
     loaded = {} if document.loaded is None else document.loaded
-    return _Reader(document.lines, name).struct(loaded, of, "")
+    found = reader.kept(loaded, of, "")
+    whole = found is not _WRONG and not reader.lost
+    return Partly(found if whole else None, tuple(reader.problems))
 
 
 def _join(path: str, key: object) -> str:
@@ -151,7 +219,7 @@ def _shown(value: Any, wanted: Any) -> str:
     """`value` as an error shows it: nothing of what holds a secret, or may."""
     if isinstance(value, (dict, list)) or _holds_secret(wanted, set()):
         return "what is there"
-    return shown(value)
+    return plain_value(value)
 
 
 def _holds_secret(wanted: Any, seen: set[type]) -> bool:
@@ -165,19 +233,6 @@ def _holds_secret(wanted: Any, seen: set[type]) -> bool:
         hints = typing.get_type_hints(wanted, include_extras=True)
         return any(_holds_secret(one, seen) for one in hints.values())
     return any(_holds_secret(one, seen) for one in typing.get_args(wanted))
-
-
-def _words(wanted: Any) -> tuple[str, ...]:
-    """Of all literals in a type, in their order."""
-    if typing.get_origin(wanted) is typing.Literal:
-        return tuple(one for one in typing.get_args(wanted) if isinstance(one, str))
-    return tuple(word for one in typing.get_args(wanted) for word in _words(one))
-
-
-def _no_word(value: Any, said: str, words: tuple[str, ...]) -> str:
-    """said: msgspec's own words, whose quoted value is the one of a list that is wrong."""
-    given = value if isinstance(value, str) else said.partition("'")[2].rpartition("'")[0]
-    return f"{shown(given)} is none of {', '.join(words)}{nearest(given, words)}"
 
 
 def _is_struct(wanted: Any) -> bool:

@@ -6,6 +6,7 @@ request's id. What a request means is none of this file's business.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -18,16 +19,17 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.client_address import ADDRESS, ClientAddresses
 from headrace.gateway.client_watch import ClientWatch
-from headrace.gateway.own_replies import error_body, json_headers, refuse, tell
-from headrace.gateway.serving.dispatch import NobodyAnsweredError
+from headrace.gateway.own_replies import error_body, json_headers, no_such_path, refuse, tell
+from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.serving.entry import Operation
 from headrace.gateway.serving.incoming import Incoming, operation_of
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.refusals import refusal_of, refused
 from headrace.gateway.serving.refused_line import note_refused
 from headrace.gateway.serving.reply_headers import REQUEST_ID, retry_after
-from headrace.gateway.serving.serve import Serving, serve
+from headrace.gateway.serving.serve import serve
+from headrace.gateway.serving.serving import Serving
 from headrace.gateway.telemetry.telemetry import Telemetry
-from headrace.http.unknown_path import unknown_path
 from headrace.protocol.body_bounds import check_utf8
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
@@ -50,7 +52,9 @@ class ChatPath(NamedTuple):
     own: Callable[[ClientSide, bytes, str, Mapping[str, str]], bytes | None] | None = None
 
 
-Answer = Callable[[Mapping[str, str]], Awaitable[tuple[int, str, bytes]]]
+Told = tuple[int, str, bytes]
+Answer = Callable[[Mapping[str, str]], Awaitable[Told]]
+AnswerBelow = Callable[[str, Mapping[str, str]], Awaitable[Told]]
 
 
 class Post(Protocol):
@@ -72,7 +76,7 @@ class Post(Protocol):
 
 class GatewayApp:
     """chats, posts: by path. answers: paths answered here, by method and path; open ones need no
-    key."""
+    key. below: the same of any path that begins so, which nobody learns the existence of."""
 
     def __init__(
         self,
@@ -87,11 +91,13 @@ class GatewayApp:
         most_body_bytes: int,
         addresses: ClientAddresses | None = None,
         prompts: Prompts | None = None,
+        below: Mapping[str, AnswerBelow] | None = None,
     ) -> None:
         self._serving = serving
         self._access = access
         self._chats = chats
         self._answers = answers
+        self._below = below or {}
         self._posts = posts
         self._telemetry = telemetry
         self._paths = {*chats, *posts, *(path for _, path in answers)}
@@ -119,7 +125,8 @@ class GatewayApp:
             await self._answer(method, path, headers, request_id, receive, sink, received_ns)
         finally:
             self._telemetry.in_flight -= asks
-            self._telemetry.answered(path if path in self._paths else "other", sink.status)
+            known = path if path in self._paths else self._begins(path) or "other"
+            self._telemetry.answered(known, sink.status)
 
     async def _answer(
         self,
@@ -185,7 +192,7 @@ class GatewayApp:
             if self._prompts is not None:
                 key = None if caller is None else caller.key_id
                 read, prompt = self._prompts.applied(side.name, read, headers, key, request_id)
-            model = _model(read)
+            model = read_name(read)
             if chat.own is not None:
                 told = chat.own(side, read.body, path, headers)
                 if told is not None:
@@ -275,6 +282,10 @@ class GatewayApp:
         known: bool,
     ) -> None:
         answer = self._answers.get((method, path))
+        if answer is None and (begins := self._begins(path)) is not None:
+            known = True
+            if method == "GET":
+                answer = functools.partial(self._below[begins], path.removeprefix(begins))
         more: list[tuple[str, str]] = []
         if answer is not None:
             try:
@@ -288,21 +299,16 @@ class GatewayApp:
             body = error_body(f"{method} is not supported at this path", "method_not_allowed")
         else:
             status, kind = 404, "application/json"
-            message = unknown_path(path, frozenset(self._paths), docs=False)
-            body = error_body(message, "not_found")
+            body = no_such_path(path, self._paths)
         await sink.start(status, [*json_headers(body, request_id, kind), *more])
         await sink.last(body if method != "HEAD" else b"")
+
+    def _begins(self, path: str) -> str | None:
+        return next((one for one in self._below if path.startswith(one)), None)
 
 
 class _TooLargeError(Exception):
     pass
-
-
-def _model(body: JsonObject) -> str:
-    found = body.text("model")
-    if not found:
-        raise RequestError("model: a name is required", param="model", code="missing_model")
-    return found
 
 
 def _wants_stream(body: JsonObject, default: bool) -> bool:

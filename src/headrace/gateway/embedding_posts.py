@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import RequestError
 from headrace.gateway.access import Access
 from headrace.gateway.guards.blocked import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
 from headrace.gateway.guards.passage import EMBEDDINGS
+from headrace.gateway.logged_post import Told, logged
 from headrace.gateway.routing.ask import ask_of
+from headrace.gateway.routing.preferences import Wanted
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked, EmbeddingClient
 from headrace.gateway.serving.entry import Operation
 from headrace.gateway.serving.guarded import Screened, screened
+from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import without_ours
 from headrace.gateway.serving.refused_line import note_refused
 from headrace.gateway.serving.reply_headers import cost_header, way_headers
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.serving import Serving
 from headrace.gateway.telemetry.tracing import UNTRACED, Moment, RequestTrace
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
+from headrace.protocol.neutral.embedding import EmbeddingCall
+
+if TYPE_CHECKING:
+    from headrace.gateway.request_log.visit import PostVisit
 
 
 class EmbeddingPost:
@@ -39,7 +46,7 @@ class EmbeddingPost:
 
     async def __call__(
         self, body: bytes, path: str, headers: Mapping[str, str], request_id: str, received_ns: int
-    ) -> tuple[bytes, list[tuple[str, str]]]:
+    ) -> Told:
         """See `headrace.gateway.app.Post`."""
         serving, caller = self._serving, self._access.caller(headers)
         try:
@@ -52,28 +59,47 @@ class EmbeddingPost:
                 str(error),
             )  # fmt: skip
             raise
+        incoming = Incoming(
+            id=request_id, side=self.side, path=path, headers=headers, body=read,
+            model=call.model, stream=False, received_ns=received_ns, caller=caller,
+        )  # fmt: skip
+        log = serving.request_log
+        visit = None if log is None else log.post(incoming)
+        answer = self._answer(incoming, call, wanted, visit)
+        if visit is None:
+            return await answer
+        return await logged(answer, visit, self.side, request_id)
+
+    async def _answer(
+        self, incoming: Incoming, call: EmbeddingCall, wanted: Wanted, visit: PostVisit | None
+    ) -> Told:
+        serving, read = self._serving, incoming.body
         screen = Screened(read)
         if serving.guardrails is not None or FIELD in read:
             screen = await screened(
-                serving.guardrails, serving.router, EMBEDDINGS, read, wanted.models, caller,
-                request_id,
+                serving.guardrails, serving.router, EMBEDDINGS, read, wanted.models,
+                incoming.caller, incoming.id,
             )  # fmt: skip
             if screen.body is not read:
                 read = screen.body
-                call = self._client.read_embedding_call(without_ours(read), path, headers)
-        traced = _Traced(request_id, path, headers, read, call.model)
+                call = self._client.read_embedding_call(
+                    without_ours(read), incoming.path, incoming.headers
+                )
+                if visit is not None:
+                    visit.asks(read)
         asked = Asked(
-            id=request_id,
+            id=incoming.id,
             dialect=self._client.name,
             call=call,
             wanted=wanted,
-            headers=headers,
-            caller=caller,
-            received_ns=received_ns,
+            headers=incoming.headers,
+            caller=incoming.caller,
+            received_ns=incoming.received_ns,
             body=read,
-            trace=_trace(serving, traced, received_ns),
+            trace=_trace(serving, incoming, read),
             guardrails=screen.acted,
             refusal=screen.refusal,
+            on_entry=None if visit is None else visit.noted,
         )
         embedded = await embed(serving, asked, embeddings_of)
         told = [
@@ -97,10 +123,13 @@ class _Traced(NamedTuple):
     operation: Operation = "embeddings"
 
 
-def _trace(serving: Serving, traced: _Traced, received_ns: int) -> RequestTrace:
-    tracing = serving.tracing
-    if tracing.spans is None and "traceparent" not in traced.headers:
+def _trace(serving: Serving, incoming: Incoming, body: JsonObject) -> RequestTrace:
+    """body: as guardrails left it."""
+    tracing, headers = serving.tracing, incoming.headers
+    if tracing.spans is None and "traceparent" not in headers:
         return UNTRACED
+    traced = _Traced(incoming.id, incoming.path, headers, body, incoming.model)
+    received_ns = incoming.received_ns
     since_ns = serving.clock_ns() - received_ns
     arrived_ns = int(serving.wall_s() * 1e9) - since_ns
     return tracing.began(traced, Moment(arrived_ns, received_ns, serving.clock_ns))

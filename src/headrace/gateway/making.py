@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.catalog import Catalog
 from headrace.catalog.user_folder import folders
+from headrace.errors import ConfigError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.building.gateway import Gateway, gateway_of
 from headrace.gateway.own_answers import Everywhere
@@ -28,6 +29,7 @@ from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import read_text, settings_of_text
 from headrace.gateway.settings.secret import Sources
+from headrace.gateway.targets.auth import OnRefused
 from headrace.gateway.targets.health import OnBreaker
 from headrace.gateway.telemetry.access_log import AccessLog
 from headrace.gateway.telemetry.telemetry import Telemetry
@@ -51,8 +53,9 @@ class Given(NamedTuple):
 class Surroundings:
     """What goes on from a configuration to the next. takers: hear each line of the ledger and must
     not wait. parts: what /health tells of others, by name. everywhere: who tells of all processes,
-    None for one process. on_breaker: hears when a target's breaker opens or closes. request_log:
-    None where none is kept. own_key: what the admin page asks with on the data port."""
+    None for one process. on_breaker: hears when a target's breaker opens or closes. on_refused:
+    hears when a provider refuses a key. request_log: None where none is kept. own_key: what the
+    admin page asks with on the data port."""
 
     telemetry: Telemetry | None = None
     takers: tuple[Callable[[Entry], None], ...] = ()
@@ -60,6 +63,7 @@ class Surroundings:
     everywhere: Everywhere | None = None
     sticky: Sticky | None = None
     on_breaker: OnBreaker | None = None
+    on_refused: OnRefused | None = None
     on_taken_out: Callable[[TakenOut], None] | None = None
     request_log: WrittenLog | None = None
     own_key: str | None = None
@@ -101,6 +105,9 @@ def settings_from(path: Path, given: Given) -> GatewaySettings:
 
 def settings_given(text: str, path: Path, given: Given) -> GatewaySettings:
     """Of the file's text. Raises ConfigError."""
+    if not text.strip():
+        # So an editor leaves it for a moment; whoever means it says `models: {}`.
+        raise ConfigError(f"{path} is empty; write its providers and models")
     settings = settings_of_text(text, str(path))
     listen = settings.listen
     own = msgspec.structs.replace(
@@ -116,19 +123,11 @@ def log_changes(before: GatewaySettings, now: GatewaySettings) -> None:
     """What of a file that was read anew is another, and what is taken at the next start alone."""
     changed = changes(before, now)
     waiting = wait_for_start(changed)
+    if now.request_log.enabled and not before.request_log.enabled:
+        waiting += ("request_log.enabled",)
     logger.info("changed: %s", ", ".join(changed) or "nothing")
     if waiting:
         logger.warning("at the next start alone: %s", ", ".join(waiting))
-    if now.ledger.path != before.ledger.path:
-        logger.warning("ledger.path: another file is taken at the next start")
-    stores = [
-        (one.enabled, one.store, one.path, one.url, one.max_waiting, one.max_waiting_bytes)
-        for one in (before.request_log, now.request_log)
-    ]
-    if now.request_log.enabled and stores[0] != stores[1]:
-        logger.warning("request_log: where it is kept is taken at the next start")
-    if now.listen.workers != before.listen.workers:
-        logger.warning("listen.workers: another number is taken at the next start")
 
 
 def with_request_log(around: Surroundings, path: Path, settings: GatewaySettings) -> Surroundings:
@@ -139,6 +138,13 @@ def with_request_log(around: Surroundings, path: Path, settings: GatewaySettings
 
     log = request_log_of(settings.request_log, Sources(os.environ, path.parent), time.time)
     return replace(around, request_log=log)
+
+
+def catalog_of(sources: Sources, settings: GatewaySettings) -> Catalog:
+    """With the rows of the user's own folder and of those that the file names. Raises
+    HeadraceError."""
+    named = tuple(str(sources.folder / one) for one in settings.catalog)
+    return Catalog.load(folders(sources.environ, named))
 
 
 def made(
@@ -155,11 +161,11 @@ def made(
         for take in takers:
             take(entry)
 
-    named = tuple(str(path.parent / one) for one in settings.catalog)
+    sources = Sources(os.environ, path.parent)
     return gateway_of(
         settings,
-        Catalog.load(folders(os.environ, named)),
-        Sources(os.environ, path.parent),
+        catalog_of(sources, settings),
+        sources,
         accounts=accounts,
         on_entry=on_entry,
         clock_ns=time.monotonic_ns,
@@ -171,6 +177,7 @@ def made(
         everywhere=around.everywhere,
         sticky=around.sticky,
         on_breaker=around.on_breaker,
+        on_refused=around.on_refused,
         on_taken_out=around.on_taken_out,
         request_log=around.request_log,
         own_key=around.own_key,

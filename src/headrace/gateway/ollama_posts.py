@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.gateway.access import Access, may_ask
+from headrace.gateway.routing.model_name import check_name
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.entry import Operation
 from headrace.protocol.dialects.ollama import models
@@ -30,6 +31,7 @@ class ShowPost:
         """See `headrace.gateway.app.Post`."""
         caller = self._access.caller(headers)
         name = models.read_show(body)
+        check_name(name, "model")
         route = self._router.route(name)
         if route is None or not may_ask(caller, name, self._router):
             raise models.no_model(name)

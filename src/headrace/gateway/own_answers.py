@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -72,12 +71,11 @@ class OwnAnswers:
             ("HEAD", "/api/version"): self.ollama_version,
             ("GET", "/"): self.running,
             ("HEAD", "/"): self.running,
-            **{
-                ("GET", f"{path}/{name}"): functools.partial(self.model, name)
-                for path in ("/v1/models", "/api/v1/models")
-                for name in (*self._router.routes, *self._settings.aliases)
-            },
         }
+
+    def below(self) -> dict[str, Any]:
+        """What answers a GET of whatever is below a path, by that; it is told the rest first."""
+        return {"/v1/models/": self.model, "/api/v1/models/": self.model}
 
     async def models(self, headers: Mapping[str, str]) -> Told:
         """OpenAI's list, with what OpenRouter's adds: prices and context, where they are known."""
@@ -137,9 +135,12 @@ class OwnAnswers:
         ]
 
     async def health(self, headers: Mapping[str, str]) -> Told:
-        """That it serves, whatever its providers do. Needs no key, and tells little without one."""
+        """That it serves, whatever its providers do; "degraded" while limits cannot be counted.
+        Needs no key, and tells little without one."""
         standing, parts = await self._told_of()
-        return 200, _JSON, self._health("ok", standing, parts, headers)
+        accounts = standing.accounts
+        counted = accounts is None or accounts.counters.reachable
+        return 200, _JSON, self._health("ok" if counted else "degraded", standing, parts, headers)
 
     async def ready(self, headers: Mapping[str, str]) -> Told:
         """503 while no model has a target that could be asked."""
@@ -170,10 +171,12 @@ class OwnAnswers:
         self, status: str, now: Standing, parts: dict[str, object], headers: Mapping[str, str]
     ) -> bytes:
         usable = sum(one.usable for one in now.models.values())
+        counters = None if now.accounts is None else now.accounts.counters
         body: dict[str, object] = {
             "status": status,
             "uptime_s": max(0, int(self._wall_s()) - self._began_s),
-            "limits": None if now.accounts is None else now.accounts.counters.reach,
+            "limits": None if counters is None else counters.reach,
+            "limits_counted": None if counters is None else counters.reachable,
             "models": len(now.models),
             "usable_models": usable,
         }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.serving.reply_headers import REQUEST_ID, retry_after
+from headrace.http.unknown_path import unknown_path
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure
+
+_OLLAMAS, _OPENROUTERS = "/api/", "/api/v1/"
+_OLLAMAS_OLDER = {"/api/embeddings": "/api/embed"}
 
 
 async def tell(
@@ -37,6 +41,20 @@ def json_headers(
 ) -> list[tuple[str, str]]:
     """Those that every reply has. kind: as the body says what it is."""
     return [("content-type", kind), ("content-length", str(len(body))), (REQUEST_ID, request_id)]
+
+
+def no_such_path(path: str, known: Iterable[str]) -> bytes:
+    """What a 404 says, in the words of whose path it would be. known: the paths to suggest."""
+    is_ollamas = path.startswith(_OLLAMAS) and not path.startswith(_OPENROUTERS)
+    if not is_ollamas:
+        return error_body(unknown_path(path, frozenset(known), docs=False), "not_found")
+    instead = _OLLAMAS_OLDER.get(path)
+    if instead is not None:
+        message = f"{path} is not served here; use {instead}, which has come in its place"
+    else:
+        near = frozenset(one for one in known if one.startswith(_OLLAMAS))
+        message = unknown_path(path, near, docs=False)
+    return msgspec.json.encode({"error": message})
 
 
 def error_body(message: str, code: str) -> bytes:

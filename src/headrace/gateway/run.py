@@ -20,6 +20,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.counters import CountersState
 from headrace.gateway.alerts.telling import Telling
 from headrace.gateway.building.accounts import accounts_of, records_of
 from headrace.gateway.ledger.store import LedgerStore
@@ -97,7 +98,9 @@ async def _serve(
 
         await serve_with_workers(
             Parts(path, given, text, settings, ledger, telling),
-            lambda sock, admin: announce(url_of(sock), settings, as_json, admin),
+            lambda sock, admin, counters: announce(
+                url_of(sock), settings, as_json, admin, counters
+            ),
         )
     else:
         await _serve_here(path, settings, given, as_json, ledger, telling)
@@ -118,6 +121,7 @@ async def _serve_here(
         now_ns=time.time_ns,
         random_bytes=os.urandom,
         on_alert=telling.budget,
+        on_outage=telling.counters,
     )
     telemetry = Telemetry()
     around = with_request_log(surroundings(telemetry, ledger, telling), path, settings)
@@ -143,7 +147,10 @@ async def _serve_here(
         ticking = asyncio.ensure_future(tick(accounts.tick, tell_lost))
         await listen_until(
             heard, current, sock, settings.listen,
-            lambda: announce(url_of(sock), settings, as_json, None if admin is None else admin.url),
+            lambda: announce(
+                url_of(sock), settings, as_json, None if admin is None else admin.url,
+                accounts.describe().counters,
+            ),
             current.make_ready,
         )  # fmt: skip
         ticking.cancel()
@@ -165,7 +172,11 @@ def surroundings(
     """Of a gateway in one process."""
     on_breaker = None if telling is None else telling.breaker
     on_taken_out = None if telling is None else telling.variant
-    around = Surroundings(telemetry=telemetry, on_breaker=on_breaker, on_taken_out=on_taken_out)
+    on_refused = None if telling is None else telling.refused
+    around = Surroundings(
+        telemetry=telemetry, on_breaker=on_breaker, on_refused=on_refused,
+        on_taken_out=on_taken_out,
+    )  # fmt: skip
     if ledger is None:
         return around
     parts = {"ledger": lambda: ledger.standing._asdict()}
@@ -209,9 +220,14 @@ def _tell_lost(ledger: LedgerStore | None, telling: Telling) -> None:
 
 
 def announce(
-    url: str, settings: GatewaySettings, as_json: bool, admin_url: str | None = None
+    url: str,
+    settings: GatewaySettings,
+    as_json: bool,
+    admin_url: str | None = None,
+    counters: CountersState | None = None,
 ) -> None:
-    """Say on standard output that requests are answered. admin_url: None without such a page."""
+    """Say on standard output that requests are answered. admin_url: None without such a page.
+    counters: how what limits are counted in stands; None if it is reached."""
     models = list(settings.models)
     if as_json:
         admin = {} if admin_url is None else {"admin": admin_url}
@@ -223,6 +239,11 @@ def announce(
             sys.stdout.write("anybody who reaches it may use it: access.require_key is false\n")
         else:
             sys.stdout.write(f"limits and budgets hold {_reach(settings)}\n")
+            if counters is not None and not counters.reachable:
+                sys.stdout.write(
+                    f"NOT COUNTED NOW: {counters.problem}; until it is reached keys are refused, "
+                    "and those with when_stores_are_down: open counted by each process\n"
+                )
         if admin_url is not None:
             sys.stdout.write(f"admin page at {admin_url}/\n")
     sys.stdout.flush()

@@ -45,7 +45,8 @@ class FileKind:
     """application_id: tells our files from other programs' (PRAGMA application_id). columns_of: of
     the table `requests`, by version. statements: make an empty file one of `version`. upgrade:
     brings a file of an older version up to date, in a transaction of its own. purpose, setting: in
-    words, "the ledger" and what names its file. error: what is raised."""
+    words, "the ledger" and what names its file. error: what is raised. made_by: who makes a missing
+    file, where it takes more than that setting."""
 
     application_id: int
     version: int
@@ -54,6 +55,7 @@ class FileKind:
     purpose: str
     setting: str
     error: type[HeadraceError]
+    made_by: str = ""
     upgrade: Callable[[sqlite3.Connection, int], None] = _nothing_to_add
 
     def open_for_writing(self, path: Path) -> sqlite3.Connection:
@@ -103,9 +105,8 @@ class FileKind:
         Raises `error` for a file that is missing or cannot be used.
         """
         if not path.is_file():
-            raise self.error(
-                f"{path}: there is no such file; a gateway whose {self.setting} names it makes it"
-            )
+            made_by = self.made_by or f"a gateway whose {self.setting} names it"
+            raise self.error(f"{path}: there is no such file; {made_by} makes it")
         try:
             connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro",

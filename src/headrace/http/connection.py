@@ -74,6 +74,7 @@ class Connection(HttpToolsProtocol):
         self._unparsed = bytearray()
         self._stalled: asyncio.TimerHandle | None = None
         self._slow: asyncio.TimerHandle | None = None
+        self._waits_anew = False  # a request began or went on, and what came does not end it
         self._lingering: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -160,6 +161,8 @@ class Connection(HttpToolsProtocol):
                 return
         if self._deaf:
             return
+        if self._waits_anew:
+            self._wait_for_client()
         self._pace(len(data))
         self._rest()
 
@@ -206,7 +209,7 @@ class Connection(HttpToolsProtocol):
         self._receiving = True
         self._discarded_bytes = 0
         self._meter.begin()
-        self._wait_for_client()
+        self._waits_anew = True
 
     def on_url(self, url: bytes) -> None:
         """A piece of the URL."""
@@ -231,7 +234,7 @@ class Connection(HttpToolsProtocol):
         self._meter.head_complete(parser.get_http_version(), parser.get_method(), self.headers)
         super().on_headers_complete()
         self._meter.in_head = False
-        self._wait_for_client()
+        self._waits_anew = True
         if self._ending:
             self.cycle.keep_alive = False
 
@@ -375,6 +378,7 @@ class Connection(HttpToolsProtocol):
         self._slow = self.loop.call_later(self.limits.slow_client_s, self._too_slow)
 
     def _stop_waiting(self) -> None:
+        self._waits_anew = False
         if self._slow is not None:
             self._slow.cancel()
             self._slow = None

@@ -7,7 +7,7 @@ other bytes. What lies below the top level is passed over, never built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -75,6 +75,10 @@ class JsonObject:
 
     def __contains__(self, name: object) -> bool:
         return name in self._spans
+
+    def present(self, names: Set[str]) -> Set[str]:
+        """Those of them that it has."""
+        return self._spans.keys() & names
 
     def value(self, name: str) -> bytes | None:
         """The value's bytes as they stand; None without such a field."""

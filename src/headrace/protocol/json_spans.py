@@ -49,6 +49,8 @@ def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
     found: dict[Path, Span] = {}
     opened: list[_Open] = []
     of_names = any(one and one[-1] == NAME for one in wanted)
+    # What is nested otherwise than they are needs no path: one of each value takes time.
+    depths = {len(one) for one in wanted}
     for token in _TOKEN.finditer(text):
         start, end = token.span(1)
         mark = text[start]
@@ -63,8 +65,7 @@ def spans(text: bytes, wanted: Collection[Path]) -> dict[Path, Span]:
         elif mark in (_OPEN_OBJECT, _OPEN_LIST):
             opened.append(_Open(start, is_list=mark == _OPEN_LIST))
             continue
-        path = tuple(one.key for one in opened)
-        if path in wanted:
+        if len(opened) in depths and (path := tuple([one.key for one in opened])) in wanted:
             found[path] = Span(start, end)
         if opened:
             _passed(opened[-1])

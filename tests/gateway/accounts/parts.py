@@ -15,15 +15,19 @@ from headrace.gateway.accounts import (
     Demand,
     Group,
     KeyRecord,
+    LimitExceededError,
     Limits,
     MemoryCounters,
     Parent,
     Records,
+    RedisCounters,
     Reservation,
     Terms,
+    connect,
     secret_of,
 )
 from headrace.gateway.accounts.terms import NO_TERMS
+from tests.gateway.accounts.redis_server import RedisServer
 
 # Tuesday 2026-03-10, 12:00 UTC.
 NOON_MS = 1_773_144_000_000
@@ -114,6 +118,21 @@ def demand(cost: int | None = 0, *, model: str = "m", tokens: int = 0, **fields:
 
 def actual(cost: int | None = 0, *, tokens: int = 0, **fields: Any) -> Actual:
     return Actual(cost_nusd=cost, output_tokens=tokens, **fields)
+
+
+def counters_at(server: RedisServer, prefix: str = "t", **more: Any) -> RedisCounters:
+    """Counters in a Redis; names of their own by the prefix."""
+    return RedisCounters(connect(server.url, timeout_s=5.0), prefix=prefix, **more)
+
+
+async def take(accounts: Accounts, cost: int) -> bool:
+    """Reserve and settle so much; whether it passed."""
+    try:
+        reservation = await accounts.reserve(accounts.caller(KEY), demand(cost))
+    except LimitExceededError:
+        return False
+    assert (await reservation.settle(actual(cost))).first
+    return True
 
 
 async def standing(accounts: Accounts, level: str, name: str) -> list[tuple[int, int]]:

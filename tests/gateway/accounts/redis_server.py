@@ -26,11 +26,19 @@ def redis_program() -> str:
 
 
 class RedisServer:
-    """persistent: whether what it knows outlives a kill (an append-only file)."""
+    """persistent: whether what it knows outlives a kill (an append-only file). options: more of the
+    program's."""
 
     def __init__(
-        self, program: str, folder: Path, *, persistent: bool = False, password: str = ""
+        self,
+        program: str,
+        folder: Path,
+        *,
+        persistent: bool = False,
+        password: str = "",
+        options: tuple[str, ...] = (),
     ) -> None:
+        self._options = options
         self._password = password
         self._program = program
         self._folder = folder
@@ -47,7 +55,7 @@ class RedisServer:
     def start(self) -> None:
         """Returns when it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        options = [*self._options, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         options += ["--dir", str(self._folder), "--daemonize", "no"]
         options += ["--appendonly", "yes" if self.persistent else "no"]
         # A write that was answered is in the file then; only a machine that dies would lose it.

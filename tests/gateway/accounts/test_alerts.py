@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from headrace.gateway.accounts import Accounts, Alert
+from headrace.gateway.accounts.counters import Counted, Ended, Late
+from headrace.gateway.accounts.memory_counters import MemoryCounters
 from tests.gateway.accounts.parts import (
     KEY,
     NOON_MS,
@@ -84,3 +88,37 @@ async def test_amounts_beyond_doubles_cross_exactly() -> None:
     assert alerts == []
     await spend(accounts, 1)
     assert [alert.used for alert in alerts] == [limit // 2]
+
+
+class _LateCounters(MemoryCounters):
+    """Counts what ends at the next tick, as Redis does that answered too late; all of it is in what
+    is told to be used then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._late: list[tuple[str, tuple[Counted, ...], int]] = []
+
+    async def end(
+        self, id: str, counted: Sequence[Counted], *, reserved_ms: int, at_ms: int
+    ) -> Ended:
+        self._late.append((id, tuple(counted), reserved_ms))
+        return Ended(first=True, counted=False)
+
+    async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
+        late, self._late = self._late, []
+        ended = [self.end_now(id, one, reserved_ms=ms, at_ms=at_ms) for id, one, ms in late]
+        used = ended[-1].used if ended else ()
+        return tuple(Late(counted, used, at_ms) for _, counted, _ in late)
+
+
+async def test_a_threshold_that_was_crossed_while_nobody_counted_is_told_once() -> None:
+    alerts = list[Alert]()
+    records = hierarchy(team=budget(100, thresholds=(0.5,)))
+    accounts = accounts_of(records, counters=_LateCounters(), alerts=alerts)
+    for amount in (45, 6, 30):
+        await spend(accounts, amount)
+    await accounts.tick()
+    assert [(one.threshold, one.used) for one in alerts] == [(0.5, 81)]
+    await spend(accounts, 1)
+    await accounts.tick()
+    assert len(alerts) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.gateway.serving.entry import Entry
 from tests.gateway.harness import Told, ask, gateway
-from tests.gateway.openai_provider import answers, fails
+from tests.gateway.openai_provider import answers, fails, reply
 from tests.gateway.test_accounts_of_the_file import CHAT, KEY, accounts
 from tests.gateway.upstream.scripted import served
 
@@ -20,6 +20,10 @@ BIG_NAMES: list[dict[str, Any]] = [
     {"model": "a/big"},
     {"model": "a/BIG"},
     {"model": "a/big:nitro:floor"},
+    {"model": "a/big:online"},
+    {"model": "a/big:floor:online"},
+    {"model": "a/./big"},
+    {"model": "a//big"},
     {"model": "cheap", "models": ["big"]},
     {"model": "cheap", "models": ["best"]},
     {"model": "cheap", "models": ["a/big"]},
@@ -114,6 +118,12 @@ async def test_a_fallback_that_answered_counts_for_both() -> None:
         (["cheap"], {"model": "cheap", "models": ["best"]}, 403),
         (["cheap", "a/*"], {"model": "a/big"}, 403),
         (["cheap", "a/*"], {"model": "a/BIG"}, 403),
+        (["cheap", "a/*"], {"model": "a/big:online"}, 403),
+        (["cheap", "a/*"], {"model": "a/./big:latest"}, 403),
+        (["cheap", "a/*"], {"model": "a//big"}, 403),
+        (["cheap", "a/*"], {"model": "a/big "}, 400),
+        (["cheap", "a/*"], {"model": "a/else/../big"}, 400),
+        (["cheap", "a/*"], {"model": "a/else:online"}, 200),
         (["cheap", "a/*"], {"model": "a/else"}, 200),
         (["cheap", "a/*"], {"model": "a/cheap"}, 200),
         (["a/big"], {"model": "a/big"}, 200),
@@ -139,12 +149,83 @@ async def test_who_may_use_a_model_is_told_of_its_alias() -> None:
     assert [one["id"] for one in listed.json["data"]] == ["big", "best"]
 
 
+COUNTS = "/v1/messages/count_tokens"
+
+
+def counting(key: dict[str, Any], origin: object = "http://127.0.0.1:9") -> dict[str, Any]:
+    """As `config`; a prompt that is too long for `either` goes to `big`."""
+    settings = config(origin, key)
+    settings["providers"]["a"] = {"base_url": f"{origin}/v1", "kind": "anthropic"}
+    settings["models"]["either"]["targets"][0]["context_tokens"] = 100
+    return settings
+
+
 @pytest.mark.parametrize("model", ["best", "a/big"])
 async def test_counts_of_tokens_are_requests_for_the_model(model: str) -> None:
-    settings = config("http://127.0.0.1:9", {"limits": [{"rpm": 0, "models": "big"}]})
+    settings = counting({"limits": [{"rpm": 1, "models": "big"}]})
     app = gateway(settings, [], accounts=await accounts(settings)).app
-    told = await asked(app, {"model": model}, path="/v1/messages/count_tokens")
-    assert told.status == 429
+    told = [await asked(app, {"model": model}, path=COUNTS) for _ in range(2)]
+    assert [one.status for one in told] == [200, 429]
+    assert (await asked(app, {"model": "cheap"}, path=COUNTS)).status == 200
+
+
+async def test_a_count_is_a_request_for_the_model_that_would_answer() -> None:
+    """Of one that is asked for by the name of another, by both names."""
+    long = [{"role": "user", "content": "many words " * 300}]
+    limits = [{"rpm": 1, "models": "big"}, {"rpm": 9, "models": "either"}]
+    async with served(counts) as provider:
+        settings = counting({"limits": limits}, provider.origin)
+        book = await accounts(settings)
+        app = gateway(settings, [], accounts=book).app
+
+        async def used() -> dict[str, int]:
+            readings = await book.readings("key", "k")
+            assert all(one.held == 0 for one in readings)
+            return {one.meter.model: one.used for one in readings}
+
+        told = await asked(app, {"model": "either"}, path=COUNTS)
+        assert told.headers["x-headrace-target"] == "a/either"
+        assert await used() == {"big": 0, "either": 1}, "big was not asked"
+        told = await asked(app, {"model": "either", "messages": long}, path=COUNTS)
+        assert told.headers["x-headrace-target"] == "a/big"
+        assert await used() == {"big": 1, "either": 2}
+        told = await asked(app, {"model": "either", "messages": long}, path=COUNTS)
+        assert told.status == 429 and "'big'" in told.json["error"]["message"]
+        assert (await asked(app, {"model": "either"}, path=COUNTS)).status == 200
+        assert len(provider.requests) == 3
+
+
+async def test_of_a_model_made_of_others_who_counted_is_the_one_that_counts() -> None:
+    limits = [{"rpm": 9, "models": "cheap"}, {"rpm": 9, "models": "big"}]
+    async with served(counts) as provider:
+        settings = counting({"limits": limits}, provider.origin)
+        settings["models"]["auto"] = {
+            "cascade": {"stages": ["cheap", "big"], "accept": {"by": "rules"}}
+        }
+        book = await accounts(settings)
+        app = gateway(settings, [], accounts=book).app
+        told = await asked(app, {"model": "auto"}, path=COUNTS)
+        assert told.headers["x-headrace-target"] == "a/big", "the surest of them"
+        readings = await book.readings("key", "k")
+        assert {one.meter.model: one.used for one in readings} == {"cheap": 0, "big": 1}
+
+
+async def counts(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(reply(200, {"input_tokens": 42}))
+
+
+async def test_a_prompt_too_long_for_all_is_estimated_and_is_a_request_all_the_same() -> None:
+    long = [{"role": "user", "content": "many words " * 300}]
+    async with served(counts) as provider:
+        settings = counting({"limits": [{"rpm": 1, "models": "either"}]}, provider.origin)
+        del settings["models"]["either"]["fallbacks"]
+        app = gateway(settings, [], accounts=await accounts(settings)).app
+        body = {"model": "either", "messages": long}
+        told = await asked(app, body, path=COUNTS)
+        assert told.status == 200 and told.headers["x-headrace-count"] == "estimate"
+        assert told.json["input_tokens"] > 500
+        assert (await asked(app, body, path=COUNTS)).status == 429
+        assert not provider.requests
 
 
 @pytest.mark.parametrize("model", ["best", "a/big"])
@@ -193,7 +274,6 @@ async def test_other_models_for_what_one_cannot_take_are_held_for(failure: str) 
 
 def fails_with(code: str) -> Any:
     """A 400 with a code."""
-    from tests.gateway.openai_provider import reply
 
     async def answer(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
         error = {"message": "no", "type": "invalid_request_error", "code": code}

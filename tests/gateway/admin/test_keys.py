@@ -84,12 +84,66 @@ async def test_a_key_is_rotated_blocked_and_deleted(tmp_path: Path) -> None:
         assert (await house.client.delete(path)).status_code == 404
 
 
+async def test_a_key_is_changed_and_what_is_not_given_stays(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        new = await made(
+            house, label="bot", team="search", models=["own"], rpm=1, tpm=9000,
+            budgets=[{"usd": 0.0001, "per": "1d", "calendar": True}],
+        )  # fmt: skip
+        assert (await asked(house, new["key"])).status == 200
+        assert (await asked(house, new["key"])).status == 429
+        path = f"/api/keys/{new['id']}"
+        budgets = [{"usd": 5, "per": "1d", "calendar": True}]
+        told = await house.client.patch(path, json={"rpm": None, "budgets": budgets})
+        assert (told.status_code, told.json()["id"]) == (200, new["id"])
+        assert (await asked(house, new["key"])).status == 200, "the same secret"
+        (bot,) = (await listed(house, text=new["id"]))["keys"]
+        assert (bot["label"], bot["team"], bot["models"]) == ("bot", "search", ["own"])
+        tpm, budget = bot["meters"]
+        assert (tpm["limit_name"], tpm["limit"]) == ("tpm", 9000)
+        assert (budget["used"], budget["limit_text"]) == (36_000, "$5.00"), "it still counts"
+        assert (budget["per"], budget["calendar"]) == ("1d", True)
+        changes: dict[str, Any] = {
+            "label": "x",
+            "models": [],
+            "tpm": None,
+            "budgets": [],
+            "expires_days": 2,
+        }
+        assert (await house.client.patch(path, json=changes)).status_code == 200
+        (bot,) = (await listed(house, text=new["id"]))["keys"]
+        assert (bot["label"], bot["models"], bot["meters"]) == ("x", [], [])
+        assert bot["expires_ms"] is not None
+        assert (await house.client.patch(path, json={"expires_days": None})).status_code == 200
+        assert (await listed(house, text=new["id"]))["keys"][0]["expires_ms"] is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"rpm": -1}, "rpm"),
+        ({"team": "search"}, "team"),
+        ({"budgets": [{"usd": 1}, {"usd": 2}]}, "keep the smaller"),
+        ({"label": None}, "label"),
+    ],
+)
+async def test_bad_changes_change_nothing(wanted: Any, said: str, tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        new = await made(house, label="bot", rpm=1)
+        told = await house.client.patch(f"/api/keys/{new['id']}", json=wanted)
+        assert told.status_code == 400 and said in told.json()["error"]["message"]
+        (bot,) = (await listed(house, text=new["id"]))["keys"]
+        assert (bot["label"], bot["meters"][0]["limit"]) == ("bot", 1)
+        assert (await house.client.patch("/api/keys/no", json={})).status_code == 404
+
+
 async def test_keys_of_the_file_are_shown_and_left_alone(tmp_path: Path) -> None:
     async with admin(tmp_path, access=ACCESS) as house:
         (ci,) = (await listed(house, text="CI"))["keys"]
         assert (ci["id"], ci["source"], ci["team"]) == ("ci", "file", "search")
         for told in (
             await house.client.post("/api/keys/ci/block"),
+            await house.client.patch("/api/keys/ci", json={"rpm": 1}),
             await house.client.post("/api/keys/ci/rotate", json={}),
             await house.client.delete("/api/keys/ci"),
         ):

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.gateway.admin.feed import Feed
+from headrace.gateway.feedback.scores_file import ScoresFile
 from headrace.gateway.serving.entry import AttemptEntry
 from tests.gateway.admin.house import House, admin
+from tests.gateway.feedback.test_feedback import score
 from tests.gateway.harness import ask
 from tests.gateway.ledger.entries import NOVEMBER_S, entry, refused
 
@@ -89,6 +91,10 @@ async def test_a_request_with_what_was_paid_for_besides(tmp_path: Path) -> None:
             assert main["entry"]["attempts"][0]["message"] == "It BOOMED"
             assert besides["entry"]["purpose"] == "judge"
             assert told["record"] is None and told["keeps_bodies"] is False
+            assert told["feedback"] == []
+        ScoresFile(tmp_path / "ledger.sqlite3").keep(score(9, 0.5, comment="too <b>long"), None)
+        (given,) = (await house.client.get("/api/log/req-9")).json()["feedback"]
+        assert (given["score"], given["comment"]) == (0.5, "too <b>long")
         assert (await house.client.get("/api/log/req-99")).status_code == 404
         for odd in ("x", "nan", "1e400", "-1"):
             assert (await house.client.get(f"/api/log/req-9?at_s={odd}")).status_code == 400

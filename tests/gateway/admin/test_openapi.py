@@ -11,7 +11,7 @@ from headrace.gateway.admin.operations import OPERATIONS
 from tests.gateway.admin.house import admin
 
 DOCS = Path(__file__).parents[3] / "docs" / "gateway-admin.md"
-ROW = re.compile(r"^\| `(GET|POST|DELETE) (/api/[^`?]*)", re.M)
+ROW = re.compile(r"^\| `(GET|POST|PATCH|DELETE) (/api/[^`?]*)", re.M)
 
 
 async def test_the_document_is_valid_and_needs_the_key(tmp_path: Path) -> None:

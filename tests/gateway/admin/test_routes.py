@@ -57,6 +57,14 @@ async def test_how_targets_do(tmp_path: Path) -> None:
         assert (failed["price"]["input"], answered["price"]) == (10**9, None)
         (provider,) = told["providers"]
         assert (provider["name"], provider["keys"], provider["resting_keys"]) == ("a", 1, 0)
+        assert provider["refused"] == []
+
+
+async def test_why_a_key_is_refused_is_told(tmp_path: Path) -> None:
+    async with admin(tmp_path, fails(401, "no such <key>"), access=OPEN) as house:
+        assert (await asked(house)).status == 502
+        (provider,) = (await house.client.get("/api/routes")).json()["providers"]
+        assert provider["refused"] == ["key 1 of 1: authentication 401: no such <key>"]
 
 
 async def test_a_target_that_was_taken_out_gets_nothing_until_it_is_put_back(

@@ -64,6 +64,26 @@ def telling(
     )
 
 
+def test_lost_counters_are_told_once_in_a_while_and_their_return() -> None:
+    now_s = 1_790_000_000.0
+
+    async def check() -> None:
+        nonlocal now_s
+        async with receiving() as receiver:
+            told = telling(receiver.url, wall_s=lambda: now_s)
+            for second in (0, 5, 70):
+                now_s = 1_790_000_000.0 + second
+                told.counters("Redis: ConnectionError", None)
+                told.counters("Redis: ConnectionError", 2.5)
+            await told.close()
+            bodies = [one.json for one in receiver.posts]
+            assert [one["event"] for one in bodies] == 2 * ["counters.lost", "counters.back"]
+            assert bodies[0]["data"] == {"problem": "Redis: ConnectionError"}
+            assert bodies[1]["data"] == {"lasted_s": 2.5}
+
+    asyncio.run(check())
+
+
 def test_a_budget_is_told_with_a_signature_over_time_and_body() -> None:
     async def check() -> None:
         async with receiving() as receiver:

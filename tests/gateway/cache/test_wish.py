@@ -39,3 +39,8 @@ def test_fields_that_are_wrong_are_named(field: Any) -> None:
     with pytest.raises(RequestError, match=r"^cache.*no-cache, no-store, ttl") as raised:
         wish_of({}, field)
     assert (raised.value.param or "").startswith("cache")
+
+
+def test_a_time_with_its_unit_is_told_in_seconds() -> None:
+    with pytest.raises(RequestError, match="ttl: a number is expected; it is in seconds: 300;"):
+        wish_of({}, {"ttl": "5m"})

@@ -73,30 +73,31 @@ def wire(recording: Recording) -> bytes:
     return f"{head}transfer-encoding: chunked\r\n\r\n".encode() + framed + b"0\r\n\r\n"
 
 
+def settings_of(vendor: Vendor, port: int) -> dict[str, Any]:
+    """A gateway's whose model "chat" is a vendor's, at a port of loopback."""
+    provider: dict[str, Any] = {
+        "kind": vendor.kind, "base_url": f"http://127.0.0.1:{port}", "api_key": ["k"],
+    }  # fmt: skip
+    if vendor.name in _DIALECTS:
+        provider["dialect"] = _DIALECTS[vendor.name]
+    if vendor.kind == "google-vertex":
+        provider["google"] = {"project": "p", "location": "global"}
+        del provider["api_key"]
+    return {
+        "providers": {"a": provider},
+        "models": {"chat": {"targets": [{"model": "a/m", "price": PRICE}]}},
+        "drop_unsupported": True,
+        "retries": {"attempts": 1},
+    }
+
+
 @asynccontextmanager
 async def playing(vendor: Vendor) -> AsyncIterator[Player]:
     """A gateway whose model "chat" is a vendor's, played back on loopback."""
     player = Player()
     async with served(player.answer) as provider:
-        origin = provider.origin
-        settings: dict[str, Any] = {
-            "kind": vendor.kind, "base_url": f"http://127.0.0.1:{origin.port}", "api_key": ["k"],
-        }  # fmt: skip
-        if vendor.name in _DIALECTS:
-            settings["dialect"] = _DIALECTS[vendor.name]
-        if vendor.kind == "google-vertex":
-            settings["google"] = {"project": "p", "location": "global"}
-            del settings["api_key"]
         player.provider = provider
-        player.gateway = gateway(
-            {
-                "providers": {"a": settings},
-                "models": {"chat": {"targets": [{"model": "a/m", "price": PRICE}]}},
-                "drop_unsupported": True,
-                "retries": {"attempts": 1},
-            },
-            player.entries,
-        )
+        player.gateway = gateway(settings_of(vendor, provider.origin.port), player.entries)
         try:
             yield player
         finally:

@@ -95,10 +95,14 @@ def _recording(vendor: Vendor, exchange: Exchange) -> list[Recording]:
     return [Recording(vendor, exchange, asked, stream)]
 
 
+def every(vendor: str, *, stream: bool) -> list[Recording]:
+    """All of a vendor's, no two of them the same."""
+    return [one for one in _all()[vendor] if one.stream == stream]
+
+
 def chosen(vendor: str, *, stream: bool, most: int) -> list[Recording]:
     """At most so many, the same ones in every run."""
-    left = [one for one in _all()[vendor] if one.stream == stream]
-    left.sort(key=lambda one: one.at)
+    left = sorted(every(vendor, stream=stream), key=lambda one: one.at)
     taken: list[Recording] = []
     for mark in _MARKS:
         new = next((one for one in left if mark in one.exchange.body and one not in taken), None)

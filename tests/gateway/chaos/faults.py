@@ -34,6 +34,8 @@ _BIG_BYTES = 20 * 2**20
 
 def reset(writer: Writer) -> None:
     """End the connection with RST: what was sent and not yet read is lost."""
+    if writer.transport.is_closing():
+        return  # the other side has gone before
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

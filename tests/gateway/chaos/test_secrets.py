@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from tests.gateway.accounts.redis_server import RedisServer, redis_program
 from tests.gateway.chaos.faults import FAULTS, GOOD, Provider, reset
 from tests.gateway.chaos.raw_client import request, sent
+from tests.gateway.chaos.written_secrets import found_in
 from tests.gateway.openai_provider import STREAM_HEAD, body_of, chunk, framed, reply
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import KEY, MASTER, Running, running
@@ -99,15 +98,6 @@ def settings(origin: object, redis: RedisServer, folder: Path) -> dict[str, Any]
     }  # fmt: skip
 
 
-def forms(secret: str) -> set[bytes]:
-    """As it might be written down."""
-    raw = secret.encode()
-    return {
-        raw, base64.b64encode(raw).rstrip(b"="), quote(secret, safe="").encode(),
-        raw.hex().encode(), json.dumps(secret).encode()[1:-1],
-    }  # fmt: skip
-
-
 async def everything(gateway: Running, redis: RedisServer) -> list[bytes]:
     """All that goes wrong; what clients were told of it."""
     asked: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}]}
@@ -173,18 +163,7 @@ async def test_no_secret_is_written_anywhere(
         if one.is_file() and one.name not in ("gateway.yaml", "provider-key")
     }
     assert {"log", "ledger.sqlite3"} <= set(written), written.keys()
-    found = [
-        f"{name} has {secret!r} as {form!r}: ...{data[max(0, at - 200) : at + 60]!r}"
-        for name, data in written.items()
-        for secret in (*SECRETS, PROMPT)
-        for form in forms(secret)
-        if (at := data.find(form)) >= 0
-    ]
-    found += [
-        f"a client was told {secret!r}: {data[:1500]!r}"
-        for data in heard
-        for secret in ANSWER_SECRETS
-        for form in forms(secret)
-        if form in data
-    ]
+    found = found_in(written, (*SECRETS, PROMPT))
+    told = {f"what a client was told, {number}": data for number, data in enumerate(heard)}
+    found += found_in(told, ANSWER_SECRETS)
     assert not found, "\n".join(found[:10])

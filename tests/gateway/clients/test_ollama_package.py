@@ -47,6 +47,15 @@ async def test_chat() -> None:
     assert gateway.entries[0].cost_nusd == 18_000
 
 
+async def test_a_name_with_the_tag_that_clients_add() -> None:
+    async with listening() as gateway:
+        told = await client(gateway).chat("chat:latest", HI)
+        assert told.message.content == TEXT
+        assert (await client(gateway).show("chat:latest")).capabilities
+        with pytest.raises(ollama.ResponseError, match="'chat:7b' is not served"):
+            await client(gateway).chat("chat:7b", HI)
+
+
 async def test_a_stream() -> None:
     async with listening() as gateway:
         parts = [one async for one in await client(gateway).chat("chat", HI, stream=True)]

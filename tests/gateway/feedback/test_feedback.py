@@ -115,11 +115,11 @@ async def test_what_is_no_score(tmp_path: Path) -> None:
     async with rated(tmp_path) as one:
         for body, said in (
             ({"request_id": "req-1"}, "score"),
-            ({"request_id": "req-1", "score": "good"}, "score: Expected"),
+            ({"request_id": "req-1", "score": "good"}, "true or false or a number is expected"),
             ({"request_id": "req-1", "score": 1e10}, "score: a number between"),
-            ({"request_id": "", "score": 1}, "request_id: Expected"),
+            ({"request_id": "", "score": 1}, "request_id: text of length >= 1 is expected"),
             ({"request_id": "req-1", "score": 1, "scor": 2}, "known are request_id, score"),
-            ({"request_id": "req-1", "score": 1, "comment": "x" * 5000}, "comment: Expected"),
+            ({"request_id": "req-1", "score": 1, "comment": "x" * 5000}, "comment: text of length"),
         ):
             told = await one.give(MASTER, **body)
             assert told.status == 400 and said in told.json["error"]["message"], told.json

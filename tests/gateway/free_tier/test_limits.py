@@ -51,7 +51,7 @@ class Asking:
 
     def __init__(self, settings: dict[str, Any], clock: Clock) -> None:
         self.entries: list[Entry] = []
-        self._gateway = gateway(
+        self.gateway = gateway(
             settings, self.entries, accounts=accounts(clock), wall_s=lambda: float(clock.now_s)
         )
 
@@ -62,7 +62,7 @@ class Asking:
         body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._gateway.app({**scope, "client": (address, 4711)}, receive, send)
+            await self.gateway.app({**scope, "client": (address, 4711)}, receive, send)
 
         return await ask(app, body, headers=headers)
 
@@ -114,6 +114,16 @@ def test_a_key_has_so_many_a_minute_and_a_day() -> None:
         assert len(provider.requests) == 5
 
     checked(check, free)
+
+
+def test_an_engine_of_ones_own_is_no_gift() -> None:
+    async def check(asking: Asking, _provider: Scripted, _clock: Clock) -> None:
+        assert [(await asking.ask("a")).status for _ in range(4)] == [200] * 4
+
+    def own(url: str) -> dict[str, Any]:
+        return free(url, providers={"p": {"kind": "headrace-server", "base_url": url}})
+
+    checked(check, own)
 
 
 def test_an_address_has_limits_whatever_keys_come_from_it() -> None:

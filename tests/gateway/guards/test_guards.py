@@ -145,6 +145,16 @@ async def test_a_function_that_hangs_is_not_waited_for(own_module: Path) -> None
     assert passed.acted[0].action == "failed" and time.monotonic() - began < 3
 
 
+async def test_why_a_guardrail_came_to_no_verdict_is_in_the_log(
+    own_module: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = made(own_module, kind="python", function="own_guardrails_of_a_test:check")
+    with pytest.raises(GuardBlockedError):
+        await pass_through([guard], subject("raise"))
+    assert "guardrail g came to no verdict: it raised RuntimeError" in caplog.text
+    assert "with the text" not in caplog.text
+
+
 async def test_a_webhook_is_asked_in_known_words_and_signed() -> None:
     verdicts = {
         "fine": {"action": "NONE"},

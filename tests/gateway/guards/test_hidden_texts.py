@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -68,6 +69,11 @@ HIDDEN: list[tuple[str, dict[str, Any]]] = [
     (CHAT, tool(description="secret123")),
     (CHAT, parameter("name", description="secret123")),
     (CHAT, parameter("headers", enum=["secret123"])),
+    *((CHAT, tool(parameters={under: {"name": {"description": "secret123"}}}))
+      for under in ("$defs", "definitions", "patternProperties", "dependentSchemas")),
+    (CHAT, tool(parameters={"$defs": {"model": {"$defs": {"id": {"const": "secret123"}}}}})),
+    (CHAT, tool(parameters={"dependentRequired": {"format": ["secret123"]}})),
+    (CHAT, parameter("properties", enum=[4111111111111111])),
     (CHAT, {"functions": [{"name": "f", "description": "secret123"}]}),
     ("anthropic", {"tools": [{"name": "f", "description": "secret123"}]}),
     (RESPONSES, {"tools": [{"type": "function", "name": "f", "description": "secret123"}]}),
@@ -91,6 +97,15 @@ HIDDEN: list[tuple[str, dict[str, Any]]] = [
     (CHAT, said([{"type": "text", "text": "secr"}, {"type": "text", "text": ""},
                  {"type": "text", "text": "et123"}])),
     (CHAT, said([{"type": "text", "text": "x"}, {"type": "text", "text": "secret123"}])),
+    *((CHAT, {name: value, **said("x")}) for name, value in (
+        ("chat_template", "secret123"), ("chat_template_kwargs", {"secret123": "x"}),
+        ("chat_template_kwargs", {"name": "secret123"}), ("documents", [{"text": "secret123"}]),
+        ("guided_regex", "secret123"), ("guided_choice", ["secret123"]), ("grammar", "secret123"),
+        ("system", "secret123"), ("prompt", "secret123"), ("extra_body", {"id": "secret123"}),
+        ("plugins", [{"id": "web", "search_prompt": "secret123"}]))),
+    ("anthropic", {"context_management": {"edits": [{"instructions": "secret123"}]}, **said("x")}),
+    ("anthropic", {"container": {"skills": ["secret123"]}, **said("x")}),
+    (EMBEDDINGS, {"input": ["x"], "instruction": "secret123"}),
     ("anthropic", {"system": [{"type": "text", "text": "secr"}, {"type": "text", "text": "et123"}],
                    **said("x")}),
 ]  # fmt: skip
@@ -126,6 +141,8 @@ async def test_a_card_as_a_number_is_personal_data() -> None:
         (CHAT, called('{"a": "\\u00e4", "b": [1.50, true]}')),
         ("anthropic", used({"a": [1.5, None, True]})),
         (CHAT, tool(description="a", parameters={"type": "object"})),
+        (CHAT, {"user": "secret123", "metadata": {"a": "secret123"}, **said("x")}),
+        ("ollama-generate", {"prompt": "x", "images": ["secret123"], "format": "secret123"}),
     ],
 )  # fmt: skip
 async def test_what_has_none_goes_on_byte_for_byte(dialect: str, body: dict[str, Any]) -> None:
@@ -192,3 +209,23 @@ async def test_a_request_with_a_name_twice_is_refused() -> None:
     read = JsonObject.read(b'{"messages":[{"role":"user","content":"secret123","content":"x"}]}')
     with pytest.raises(RequestError, match="twice"):
         await looked_at([guard("block")], Subject(on="input", passages=(), dialect=CHAT), read)
+
+
+async def test_a_request_that_is_nested_too_deep_is_refused() -> None:
+    text: Any = "x"
+    for _ in range(200):
+        text = [text]
+    with pytest.raises(RequestError, match="128 levels"):
+        await asked(CHAT, said(text), "block")
+
+
+async def test_a_long_request_is_read_beside_the_others() -> None:
+    parts = ["x" * 100] * 3000 + ["secret123"]
+    long = said([{"type": "text", "text": one} for one in parts])
+    assert b"[X]" in await asked(CHAT, long, "redact")
+    told = asyncio.ensure_future(asked(CHAT, long, "redact"))
+    turns = 0
+    while not told.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 20, "others have their turns while it is read"

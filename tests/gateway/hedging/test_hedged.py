@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.gateway.building.gateway import Gateway
-from headrace.gateway.routing.decision import Candidate, Decision
-from headrace.gateway.serving.asked import demand_of
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.serving.demanded import demand_of
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.targets.target import Price
 from tests.gateway.harness import ask, gateway
@@ -255,9 +255,9 @@ def test_what_hedges_may_cost_is_held_back() -> None:
         Candidate(target(name, fixed_price=price), "m", 0.0, ()) for name in ("a/m", "b/m")
     )
     ask_of = asking(input_tokens=1_000_000, most_output_tokens=1_000_000)
-    alone = demand_of(ask_of, Decision(candidates, ()))
+    alone = demand_of(ask_of, candidates)
     assert (alone.input_tokens, alone.most_cost_nusd) == (1_000_000, 3_000)
-    with_two = demand_of(ask_of, Decision(candidates, ()), hedges=2)
+    with_two = demand_of(ask_of, candidates, hedges=2)
     assert (with_two.input_tokens, with_two.most_cost_nusd) == (3_000_000, 5_000)
     assert with_two.most_output_tokens == 1_000_000
 

@@ -147,5 +147,56 @@ def test_an_organization_is_a_header_and_a_base_model_a_note() -> None:
     headers = {"x-a": "b", "openai-organization": "org-1"}
     assert found.settings["providers"]["openai"]["headers"] == headers
     notes = "\n".join(found.notes)
-    assert "model_list.1.organization: os.environ/ORG is not read" in notes
-    assert "model_list.2.model_info.base_model: azure/gpt-4o" in notes
+    headers = {"openai-organization": "os.environ/ORG"}
+    assert found.settings["providers"]["openai-2"]["headers"] == headers
+    assert "model_list.2 (eu).model_info.base_model: azure/gpt-4o" in notes
+
+
+def test_variables_and_googles_own_credentials_carry_over(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "litellm.yaml", tmp_path / "gateway.yaml"
+    theirs.write_text(
+        """
+model_list:
+  - model_name: eu
+    litellm_params:
+      model: azure/gpt-eu
+      api_base: os.environ/AZURE_API_BASE
+      api_key: os.environ/AZURE_API_KEY
+      api_version: os.environ/AZURE_API_VERSION
+  - model_name: flash
+    litellm_params: {model: vertex_ai/gemini-2.5-flash}
+  - model_name: pro
+    litellm_params:
+      model: vertex_ai/gemini-2.5-pro
+      vertex_project: os.environ/PROJECT
+      vertex_location: os.environ/LOCATION
+  - model_name: nova
+    litellm_params:
+      model: bedrock/amazon.nova-lite-v1:0
+      aws_region_name: os.environ/AWS_REGION_NAME
+      aws_access_key_id: os.environ/AWS_ID
+      aws_secret_access_key: os.environ/AWS_SECRET
+"""
+    )
+    key = tmp_path / "adc.json"
+    person = {"type": "authorized_user", "client_id": "i", "client_secret": "s",
+              "refresh_token": "r", "quota_project_id": "acme"}  # fmt: skip
+    key.write_text(json.dumps(person))
+    done = CliRunner().invoke(cli, ["gateway", "import", str(theirs)])
+    assert "not the same" not in done.stdout
+    ours.write_text(done.stdout)
+    environ = {
+        "AZURE_API_BASE": "https://eu.openai.azure.com", "AZURE_API_KEY": "k",
+        "AZURE_API_VERSION": "2024-10-21", "PROJECT": "acme-1", "LOCATION": "europe-west4",
+        "AWS_REGION_NAME": "eu-west-1", "AWS_ID": "i", "AWS_SECRET": "s",
+        "GOOGLE_APPLICATION_CREDENTIALS": str(key),
+    }  # fmt: skip
+    asked = ["gateway", "check", "--config", str(ours), "--json"]
+    checked = CliRunner().invoke(cli, asked, env=environ)
+    assert json.loads(checked.stdout)["right"] is True, checked.stdout
+    environ["AZURE_API_BASE"] = ""
+    errors = json.loads(CliRunner().invoke(cli, asked, env=environ).stdout)["errors"]
+    assert errors == [
+        "providers.azure-openai: base_url: the environment has no AZURE_API_BASE: set it, or "
+        "leave out what needs it"
+    ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
+from headrace.gateway.pii import addresses, phones
 from headrace.gateway.pii.find import find
 
 _CHARS = 100_000
@@ -25,3 +27,17 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     before_s = time.process_time()
     find(text)
     assert time.process_time() - before_s < _MOST_S
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "piece"),
+    [(phones, "_taken", "1 "), (phones, "_taken", "1-"), (phones, "_taken", "0 "),
+     (addresses, "_domain_end", "a@"), (addresses, "_domain_end", "a@b.")],
+)  # fmt: skip
+def test_what_begins_none_is_passed_over_at_once(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, piece: str
+) -> None:
+    looked = []
+    monkeypatch.setattr(module, name, lambda *given: looked.append(given) or 0)
+    find(piece * 10_000)
+    assert not looked

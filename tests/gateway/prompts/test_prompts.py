@@ -143,7 +143,7 @@ def test_parameters_where_the_request_does_not_say() -> None:
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ({"id": "support"}, "variables name are missing"),
+        ({"id": "support"}, "prompt.variables has no 'name'"),
         ({"id": "support", "version": "2", "variables": {"topic": "x"}}, "name"),
         ({**NAMED, "variables": {"name": "x", "nme": "y", "z": 1}}, "unknown variables 'nme', 'z'"),
         ({**NAMED, "version": "3"}, "no version '3'; there are 1, 2"),

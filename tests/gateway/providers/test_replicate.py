@@ -273,3 +273,21 @@ async def test_a_key_that_replicate_repeats_is_shown_to_nobody() -> None:
         built.close()
     assert answer.status == 502 and b"r8-key" not in answer.body
     assert "r8-key" not in repr(entries)
+
+
+async def test_nor_one_that_it_repeats_in_the_middle_of_a_stream() -> None:
+    entries: list[Entry] = []
+    failed = prediction("failed", error="no such key: Bearer r8-key")
+    script = Replicate(create=[], get=[failed], stream=[
+        event("output", "Hello"), event("error", "Bearer r8-key is gone"), event("done", "{}"),
+    ])  # fmt: skip
+    async with served(script) as provider:
+        script.scripts["create"] = [
+            prediction("starting", urls={"stream": f"{provider.origin}/stream/abc"})
+        ]
+        built = gate_of(provider, entries)
+        without_waits(built)
+        told = await ask(built.app, {**CHAT, "stream": True})
+        built.close()
+    assert b"Hello" in told.body and b"[secret]" in told.body and b"r8-key" not in told.body
+    assert "r8-key" not in repr(entries) and entries[0].outcome == "cut"

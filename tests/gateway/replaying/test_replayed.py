@@ -10,6 +10,7 @@ import pytest
 
 from headrace.gateway.building.request_log import sides_of
 from headrace.gateway.replaying.answer import difference, replayed, summaries
+from headrace.gateway.replaying.logged_time import LoggedTime
 from headrace.gateway.replaying.replay import (
     RefusedKeyError,
     ReplayError,
@@ -104,16 +105,27 @@ def test_calls_of_tools_are_lines() -> None:
     assert one.then.text == 'look:\nf({"a":1})'
 
 
+def test_times_are_those_of_the_log_which_is_waited_for_a_moment() -> None:
+    slept: list[float] = []
+    found = iter([None, None, record(7)])
+    time = LoggedTime(lambda id: next(found), lambda: sum(slept), slept.append)
+    assert time("7") == record(7).total_ms and len(slept) == 2
+    slept.clear()
+    missing = LoggedTime(lambda id: None, lambda: sum(slept), slept.append)
+    assert [missing(str(one)) for one in range(100)] == [None] * 100
+    assert sum(slept) < 6, "a log that has none of them is not waited for each time"
+
+
 def test_a_gateway_that_is_not_there() -> None:
     for url in ("http://127.0.0.1:1", "nonsense"):
         with pytest.raises(ReplayError, match="the gateway cannot be reached"):
-            poster(url, "hr-secret")("/v1/chat/completions", b"{}", "s")
+            poster(url, "hr-secret", lambda id: None)("/v1/chat/completions", b"{}", "s")
 
 
 @pytest.mark.parametrize(("key", "said"), [(None, "asks for a key"), ("hr-x", "another key than")])
 async def test_a_gateway_that_asks_for_a_key(key: str | None, said: str) -> None:
     async with served(fails(401)) as there:
-        post = poster(str(there.origin), key)
+        post = poster(str(there.origin), key, lambda id: None)
         with pytest.raises(RefusedKeyError, match=said) as caught:
             await asyncio.to_thread(post, "/v1/chat/completions", b"{}", "s")
     assert str(caught.value).endswith(": --key env:NAME")

@@ -162,7 +162,7 @@ async def test_an_error_is_kept_as_it_was_told(tmp_path: Path) -> None:
     async with logged(tmp_path, fails(400, "I do not like it")) as one:
         told = await ask(one.gateway.app, CHAT)
         record = await one.record()
-    assert record.outcome == "failed" and record.status == told.status == 400
+    assert record.outcome == "refused" and record.status == told.status == 400
     assert parsed(record)[1] == told.json
 
 

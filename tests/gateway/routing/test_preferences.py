@@ -120,7 +120,8 @@ def test_data_policies_hold_only_where_they_are_known() -> None:
     for ask in (asking(provider={"data_collection": "deny"}), asking(keeps_no_data=True)):
         decision = one.decide(ask, 0.0)
         assert names(decision) == ["good/m", "leaves/m"]
-        assert "keeps_data" in left_out(decision)["keeps/m"]
+        assert "(providers.keeps.keeps_data)" in left_out(decision)["keeps/m"]
+        assert "write `providers.silent.keeps_data: false`" in left_out(decision)["silent/m"]
     assert len(names(one.decide(asking(provider={"data_collection": "allow"}), 0.0))) == 4
 
 
@@ -136,6 +137,10 @@ def test_regions() -> None:
     assert names(one.decide(asking(regions=()), 0.0)) == []
 
 
+def prompt_of(text: str) -> JsonObject:
+    return JsonObject.read(json.dumps({"messages": [{"role": "user", "content": text}]}).encode())
+
+
 def test_what_is_too_long_by_estimate_goes_last_and_surely_is_left_out() -> None:
     one = router(route("m", target("a/m", context_tokens=4000), B, strategy="ordered"))
     ask = asking(input_tokens=3000, most_output_tokens=1000)
@@ -144,18 +149,18 @@ def test_what_is_too_long_by_estimate_goes_last_and_surely_is_left_out() -> None
     assert names(decision) == ["b/m", "a/m"] and not decision.left_out
     said = "last, as about 4,001 tokens are asked for and it takes 4,000"
     assert decision.candidates[1].reasons[0] == said
-    # Eight bytes in place of three of a token.
-    assert names(one.decide(ask._replace(input_tokens=8002), 0.0)) == ["b/m", "a/m"]
-    decision = one.decide(ask._replace(input_tokens=8003), 0.0)
+    # The first of the words is behind no blank.
+    fits = ask_of(prompt_of("river " * 3001), "m")._replace(most_output_tokens=1000)
+    assert names(one.decide(fits, 0.0)) == ["b/m", "a/m"]
+    too_long = ask_of(prompt_of("river " * 3002), "m")._replace(most_output_tokens=1000)
+    decision = one.decide(too_long, 0.0)
+    assert names(decision) == ["b/m"]
     assert left_out(decision) == {"a/m": "at least 4,001 tokens are asked for and it takes 4,000"}
-    with_pictures = ask._replace(input_tokens=8003, media_tokens=3000)
-    assert names(one.decide(with_pictures, 0.0)) == ["b/m", "a/m"]
 
 
 def test_nobody_but_one_that_may_be_too_short_is_asked() -> None:
     one = router(route("m", target("a/m", context_tokens=200_000)))
-    words = json.dumps({"messages": [{"role": "user", "content": "river " * 125_000}]}).encode()
-    assert names(one.decide(ask_of(JsonObject.read(words), "m"), 0.0)) == ["a/m"]
+    assert names(one.decide(ask_of(prompt_of("river " * 125_000), "m"), 0.0)) == ["a/m"]
 
 
 def test_suffixes() -> None:
@@ -230,6 +235,28 @@ def test_what_a_client_may_not_say(fields: dict[str, Any], param: str) -> None:
         read_wanted("m", fields)
     assert caught.value.param == param
     assert param.split(".")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"onlyy": ["a"]}, "provider: unknown field 'onlyy'; did you mean 'only'?"),
+        ({"zzz": 1}, "provider: unknown field 'zzz'; there are order, only, ignore,"),
+        ({"sort": "prize"}, "'prize' is none of price, throughput, latency; did you mean 'price'?"),
+        ({"sort": {"by": 1}}, "provider.sort.by: text is expected; quote it: '1'"),
+        ({"max_price": {"promt": 1}}, "provider.max_price: unknown field 'promt'; did you mean"),
+        ({"max_price": {"prompt": "1"}}, "provider.max_price.prompt: a number is expected; write"),
+        ({"only": "a"}, "provider.only: a list is expected"),
+        ({"only": [1]}, "provider.only[0]: text is expected; quote it: '1'"),
+        ({"zdr": "yes"}, "provider.zdr: true or false is expected"),
+        (3, "provider: an object is expected"),
+    ],
+)
+def test_errors_are_in_the_words_of_json(given: Any, said: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        read_wanted("m", {"provider": given})
+    assert str(caught.value).startswith("provider") and said in str(caught.value)
+    assert "`" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,17 @@ def test_what_is_left_alone_says_why_and_for_how_long() -> None:
     key = KeyHeader(Secret("k", "a test"), "authorization")
     auth = InTurn((key,))
     tired = target("tired/m", provider=provider("tired", auth=auth))
-    broken.health.failed(100.0, "502 from it", cool_s=4.0)
+    broken.health.failed(100.0, "server 502: the words of another", cool_s=4.0)
     full.health.began(100.0)
-    auth.failed(key, Failure(kind="rate_limit", message="", retry_after_s=9.0), 100.0)
+    limited = Failure(kind="rate_limit", message="for who asked", status=429, retry_after_s=9.0)
+    auth.failed(key, limited, 100.0, "m")
     one = router(route("m", broken, full, tired, A))
     decision = one.decide(asking(), 101.0)
     assert names(decision) == ["a/m"]
     assert left_out(decision) == {
-        "broken/m": "left alone for 3.0 s: 502 from it",
+        "broken/m": "left alone for 3.0 s: server 502",
         "full/m": "1 requests are at it, as many as it may have",
-        "tired/m": "all keys of tired rest for 8.0 s",
+        "tired/m": "all keys of tired rest for 8.0 s, since m was refused: rate_limit 429",
     }
     for_s = {found.target: found.for_s for found in decision.left_out}
     assert for_s == {"broken/m": pytest.approx(3.0), "full/m": 0.0, "tired/m": pytest.approx(8.0)}
@@ -222,3 +223,13 @@ def test_explain_asks_nobody_and_says_why() -> None:
     assert all(found.health.requests == 0 for found in (cheap, dear, A))
     with pytest.raises(RequestError, match="provider"):
         decision_of(one, "m", b'{"provider": 1}', now_s=0.0)
+
+
+def test_latest_is_the_name_without_it_unless_there_is_one() -> None:
+    tagged = route("own:latest", target("t/own"))
+    one = router(route("m", A), tagged, route("own", B), aliases={"alias": "m"})
+    assert names(one.decide(asking("m:latest"), 0.0)) == names(one.decide(asking("m"), 0.0))
+    assert one.own_name("alias:latest") == "m"
+    assert names(one.decide(asking("own:latest"), 0.0)) == ["t/own"]
+    with pytest.raises(RequestError, match="'n:latest' is not served here"):
+        one.decide(asking("n:latest"), 0.0)

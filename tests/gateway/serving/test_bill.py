@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.gateway.building.prices import stated_price
-from headrace.gateway.serving.bill import cost_nusd, most_nusd
+from headrace.gateway.serving.bill import cost_nusd, most_nusd, standard_nusd
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.target import PriceSettings
 from headrace.protocol.neutral.usage import TokenUsage
@@ -63,7 +63,16 @@ def test_a_tier_without_a_factor_is_unknown_and_not_standard() -> None:
 def test_the_most_of_a_tier_is_held() -> None:
     price = stated_price(PriceSettings(input=1, output=2, priority_factor=1.75))
     assert most_nusd(price, 1_000, 500, "priority") == STANDARD_NUSD * 7 // 4
-    assert most_nusd(price, 1_000, 500, "flex") == STANDARD_NUSD
+    assert most_nusd(price, 1_000, 500, "flex") is None
+
+
+def test_a_tier_that_was_asked_for_and_not_confirmed_costs_no_less_than_the_standard_one() -> None:
+    price = stated_price(PriceSettings(input=1, output=2, priority_factor=1.75))
+    assert cost_nusd(USED, price, asked_tier="priority") == STANDARD_NUSD * 7 // 4
+    assert cost_nusd(USED, price, asked_tier="made up") == STANDARD_NUSD
+    assert cost_nusd(USED, price, "made up", asked_tier="priority") is None
+    assert standard_nusd(USED, price) == STANDARD_NUSD
+    assert standard_nusd(USED, None) == 0
 
 
 @pytest.mark.parametrize("more", [{"images": 2}, {"input_audio_s": 3}])

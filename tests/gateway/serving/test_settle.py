@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from headrace.gateway.accounts.caller import Actual, Demand
 from headrace.gateway.accounts.reservation import Held, Reservation, Settled
 from headrace.gateway.accounts.terms import MAX_AMOUNT
+from headrace.gateway.serving.ending import Bill
 from headrace.gateway.serving.settle import settle, settle_unknown
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -29,7 +30,7 @@ def only(ends: list[Sequence[Actual]]) -> Actual:
 async def test_more_than_accounts_can_count_is_the_most_they_can() -> None:
     ends: list[Sequence[Actual]] = []
     usage = TokenUsage(input_tokens=2**61, output_tokens=3)
-    await settle(held(ends), usage, 2**62, (), was_sent=True)
+    await settle(held(ends), Bill(usage, "provider", 2**62), (), was_sent=True)
     actual = only(ends)
     assert (actual.input_tokens, actual.output_tokens) == (MAX_AMOUNT, 3)
     assert actual.cost_nusd == MAX_AMOUNT

@@ -46,7 +46,7 @@ def test_short_forms() -> None:
         ({"x": {"choose": {**RULES, "rules": [{"if": {"cod": True}, "use": "strong"}]}}},
          "did you mean 'code'"),
         ({"x": {"choose": {**RULES, "rules": [{"if": {"matches": "("}, "use": "strong"}]}}},
-         "no regular expression"),
+         "RE2's syntax"),
         ({"x": {"choose": {**RULES, "otherwise": "y"}}, "y": {"choose": {**RULES,
           "otherwise": "x"}}}, "go in a circle: x -> y -> x"),
         ({"x": {"choose": {**RULES, "otherwise": "x"}}}, "would be asked for itself"),

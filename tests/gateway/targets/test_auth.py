@@ -9,7 +9,14 @@ import pickle
 import pytest
 
 from headrace.gateway.settings.secret import Secret
-from headrace.gateway.targets.auth import Credential, InTurn, KeyHeader, NoAuth, Outgoing
+from headrace.gateway.targets.auth import (
+    Credential,
+    InTurn,
+    KeyHeader,
+    NoAuth,
+    Outgoing,
+    RefusedKey,
+)
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
 OUTGOING = Outgoing("POST", "a.b", "/v1", (), b"")
@@ -49,7 +56,7 @@ def test_a_key_in_its_header() -> None:
         (failure("authentication"), 300.0),
         (failure("payment"), 300.0),
         (failure("permission"), 10.0),
-        (failure("rate_limit"), 10.0),
+        (failure("rate_limit"), 5.0),
         (failure("rate_limit", 2.5), 2.5),
         (failure("rate_limit", 0.0), 0.0),
         (failure("rate_limit", 1e9), 3600.0),
@@ -57,7 +64,7 @@ def test_a_key_in_its_header() -> None:
 )
 def test_how_long_a_key_rests(said: Failure, rest_s: float) -> None:
     auth, (only,) = keys("only")
-    assert auth.failed(only, said, 100.0) is (rest_s == 0.0)
+    assert auth.failed(only, said, 100.0) is False, "there is no other"
     assert auth.rests_s(100.0) == pytest.approx(rest_s)
     if rest_s:
         assert auth.pick(100.0 + 0.99 * rest_s) is None
@@ -92,6 +99,45 @@ def test_when_all_rest_the_first_to_wake_counts() -> None:
     assert auth.pick(1.0) is None
     assert auth.rests_s(1.0) == pytest.approx(6.0)
     assert auth.pick(7.0) is b
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "permission"])
+def test_what_is_of_one_model_leaves_the_key_to_others(kind: FailureKind) -> None:
+    auth, (a, b) = keys("a", "b")
+    assert auth.failed(a, failure(kind), 0.0, "lim") is True
+    assert [auth.pick(1.0, "lim") for _ in range(3)] == [b, b, b]
+    assert {auth.pick(1.0, "good") for _ in range(2)} == {a, b}
+    assert auth.failed(b, failure(kind), 1.0, "lim") is False
+    assert auth.pick(2.0, "lim") is None and auth.rests_s(2.0, "lim") > 0
+    assert auth.why(2.0, "lim") == failure(kind)
+    assert auth.rests_s(2.0, "good") == auth.rests_s(2.0) == 0.0
+    assert auth.why(2.0, "good") is None and auth.count(2.0) == (2, 0)
+
+
+@pytest.mark.parametrize("kind", ["authentication", "payment"])
+def test_what_is_of_the_key_holds_for_all_models_and_is_told_once(kind: FailureKind) -> None:
+    auth, (a, b) = keys("a", "b")
+    heard: list[RefusedKey] = []
+    auth.tell("p", heard.append)
+    said = Failure(kind=kind, message="no such key", status=401)
+    assert auth.failed(b, said, 0.0, "m") is True
+    auth.failed(b, said, 1.0, "other")  # was under way with it
+    assert picked(auth, 2.0, 3) == [a, a, a] and auth.pick(2.0, "other") is a
+    assert heard == [RefusedKey("p", 2, 2, kind, 401)]
+    assert auth.refusals(2.0) == (f"key 2 of 2: {kind} 401: no such key",)
+    auth.failed(b, said, 400.0, "m")
+    assert len(heard) == 2, "it was asked again, and is refused still"
+    assert auth.refusals(701.0) == ()
+
+
+def test_models_that_rest_do_not_fill_memory() -> None:
+    auth, (a,) = keys("a")
+    for number in range(3000):
+        auth.failed(a, failure("rate_limit", 60.0), 0.0, f"m{number}")
+    assert auth.rests_s(0.0, "m2999") == 60.0 and auth.rests_s(0.0, "m0") == 0.0
+    assert len(auth._of_models) == 1000
+    auth.failed(a, failure("rate_limit", 60.0), 100.0, "m")
+    assert len(auth._of_models) == 1, "those that are over go first"
 
 
 def test_a_credential_of_somebody_else_changes_nothing() -> None:

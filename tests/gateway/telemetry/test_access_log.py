@@ -7,6 +7,7 @@ import json
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from headrace.gateway.telemetry.access_log import AccessLog, fields_of, logger
 from headrace.telemetry.logs import CallFilter, LogFormat, formatter
 from tests.gateway.harness import ask, gateway
 from tests.gateway.ledger.entries import entry
-from tests.gateway.openai_provider import answers, reply
+from tests.gateway.openai_provider import answers, fails, reply
 from tests.gateway.telemetry.scraped import CHAT, settings
 from tests.gateway.upstream.scripted import served
 
@@ -99,12 +100,35 @@ async def test_words_of_providers_are_at_debug_alone() -> None:
     assert "private" in logged(entries, "json", logging.DEBUG)
 
 
+async def test_a_providers_refusal_is_ours_to_count_and_its_words_are_not_told() -> None:
+    entries: list[Entry] = []
+    async with served(fails(400, "a private matter is too long")) as provider:
+        assert (await ask(gateway(settings(provider.origin), entries).app, CHAT)).status == 400
+    line = json.loads(logged(entries, "json"))
+    assert (line["outcome"], line["failures"]) == ("refused", "a/m0 bad_request 400")
+    assert "error" not in line and "private" in entries[0].error
+
+
+async def test_why_nobody_was_asked_is_in_the_line() -> None:
+    entries: list[Entry] = []
+    async with served(fails(401, "sk-a****bcde is no key")) as provider:
+        config = settings(provider.origin)
+        config["providers"]["a"]["api_key"] = ["sk-a1234567890bcde"]
+        app = gateway(config, entries).app
+        assert [(await ask(app, CHAT)).status for _ in range(2)] == [502, 503]
+    line = json.loads(logged(entries[1:], "json"))
+    assert (line["outcome"], line["attempts"]) == ("failed", 0)
+    assert "since one was refused: authentication 401" in line["error"]
+    assert "sk-a" not in line["error"]
+
+
 @pytest.mark.parametrize("log_format", ["text", "json"])
 async def test_a_name_cannot_end_the_line(log_format: LogFormat) -> None:
     entries: list[Entry] = []
     built = gateway(settings("http://127.0.0.1:9"), entries)
-    await ask(built.app, {**CHAT, "model": "x\n2026 INFO forged"})
-    text = logged(entries, log_format)
+    await ask(built.app, {**CHAT, "model": "x"})
+    forged = msgspec.structs.replace(entries[0], model="x\n2026 INFO forged")
+    text = logged([forged], log_format)
     assert text.count("\n") == 1 and "refused" in text
 
 

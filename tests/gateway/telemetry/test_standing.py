@@ -66,6 +66,24 @@ async def test_only_the_master_key_opens_metrics_and_the_whole_of_health() -> No
     assert whole["models"]["chat"]["usable"] is True
 
 
+async def test_health_says_to_everybody_that_limits_cannot_be_counted() -> None:
+    from headrace.gateway.accounts import RedisCounters, connect
+
+    counters = RedisCounters(connect("redis://127.0.0.1:1/0"))
+    accounts = Accounts(counters, now_ns=time.time_ns, random_bytes=os.urandom)
+    await accounts.start()
+    config = settings("http://127.0.0.1:9", access={"master_key": "env:MASTER"})
+    built = gateway(config, [], accounts=accounts, environ={"MASTER": "m4ster"})
+    told = await get(built, "/health")
+    assert told.status == 200 and told.json["status"] == "degraded"
+    assert (told.json["limits"], told.json["limits_counted"]) == ("cluster", False)
+    # Keys that count by themselves then are served, so that it goes on to be asked.
+    assert (await get(built, "/ready")).status == 200
+    told = (await get(built, "/health", "m4ster")).json
+    assert "Redis" in told["accounts"]["counters"]["problem"]
+    await counters.close()
+
+
 async def test_a_customers_key_opens_neither() -> None:
     from headrace.gateway.accounts.key import secret_of
     from headrace.gateway.accounts.records import KeyRecord, Records

@@ -38,6 +38,21 @@ async def test_a_reply_and_the_next_on_the_same_connection() -> None:
     assert pool.connections == 0
 
 
+async def test_after_its_end_what_is_under_way_is_sent_and_nothing_rests() -> None:
+    async with served(ok) as scripted:
+        pool = Pool(scripted.origin, PoolLimits(connections=1))
+        under_way = await pool.send(request(scripted), QUICK)
+        waits = asyncio.ensure_future(pool.send(request(scripted), QUICK))
+        await asyncio.sleep(0.01)
+        pool.close()
+        assert await under_way.body(100) == b"hi"
+        assert await (await waits).body(100) == b"hi"
+        later = await pool.send(request(scripted), QUICK)
+        assert await later.body(100) == b"hi" and pool.resting == 0
+        await asyncio.sleep(0.01)
+        assert pool.connections == 0
+
+
 async def test_pieces_come_as_they_are_sent() -> None:
     step = asyncio.Event()
 

@@ -126,8 +126,8 @@ async def pair() -> AsyncIterator[Pair]:
         None,
         on_alert=lambda alert: None,
         on_breaker=lambda target, state, why: None,
+        on_refused=lambda told: None,
         on_taken_out=lambda told: None,
-        now_ns=lambda: AT_MS * 10**6,
         own_pid=1,
     )
     member = Member(0, 2, shared)
@@ -160,9 +160,12 @@ def test_workers_count_together() -> None:
 def test_what_a_worker_holds_is_given_back_when_it_dies() -> None:
     async def check() -> None:
         async with pair() as both:
-            assert await both.take("a", 60)
+            both.link.tell(messages.ReservesAs("a-"))
+            assert await both.take("a-1", 60)
+            assert await both.take("b-1", 10)
             both.parent.member.on_lost()
-            assert await both.used() == {"concurrency": (0, 0), "budget": (0, 0)}
+            await asyncio.sleep(0)
+            assert await both.used() == {"concurrency": (0, 1), "budget": (0, 10)}
 
     asyncio.run(check())
 

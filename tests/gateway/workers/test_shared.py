@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.gateway.accounts.sqlite_store import SqliteStore
 from headrace.gateway.upstream.origin import Origin
 from tests.gateway.alerts.receiver import SECRET, receiving
-from tests.gateway.openai_provider import answers
+from tests.gateway.openai_provider import answers, fails
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import (
     CHAT,
@@ -76,12 +76,17 @@ def test_a_session_stays_with_its_target_in_every_worker(tmp_path: Path) -> None
 
 def test_alerts_are_told_once_for_all_workers(tmp_path: Path) -> None:
     async def check() -> None:
-        async with served(answers()) as provider, receiving() as receiver:
+        async with (
+            served(answers()) as provider, served(fails(401)) as refuses, receiving() as receiver,
+        ):  # fmt: skip
             key = {"budgets": [{"usd": 0.03, "per": "1d", "alerts": [0.5, 1.0]}]}
             settings = settings_for(str(provider.origin), key=key)
             nobody = Origin("http", "127.0.0.1", 9)
             settings["providers"]["gone"] = {"base_url": str(nobody)}
             settings["models"]["broken"] = [{"model": "gone/m", "price": PRICE}]
+            wrong = {"base_url": f"{refuses.origin}/v1", "api_key": ["sk-wrong-0123456789"]}
+            settings["providers"]["wrong"] = wrong
+            settings["models"]["wrong"] = [{"model": "wrong/m", "price": PRICE}]
             settings["breaker"] = {"least": 2, "cooldown_s": 100}
             settings["retries"] = {"attempts": 1}
             settings["alerts"] = {"url": receiver.url, "secret": SECRET}
@@ -95,6 +100,10 @@ def test_alerts_are_told_once_for_all_workers(tmp_path: Path) -> None:
                 for _ in range(60):
                     await gateway.fresh("POST", CHATS, broken, MASTER)
                 await receiver.has(3)
+                for _ in range(30):
+                    await gateway.fresh("POST", CHATS, {**CHAT, "model": "wrong"}, MASTER)
+                await receiver.has(4)
+                assert len(refuses.requests) > 1, "several workers found out"
                 health = await gateway.health()
                 opened = [one["breakers_open"] for one in health["workers"]]
                 assert ["gone/m"] in opened
@@ -103,7 +112,7 @@ def test_alerts_are_told_once_for_all_workers(tmp_path: Path) -> None:
             posts = [post.json for post in receiver.posts]
             assert all(post.is_signed for post in receiver.posts)
             assert sorted(one["event"] for one in posts) == [
-                "breaker.open", "budget.threshold", "budget.threshold",
+                "breaker.open", "budget.threshold", "budget.threshold", "key.refused",
             ]  # fmt: skip
             thresholds = [one["data"].get("threshold") for one in posts]
             assert {one for one in thresholds if one} == {0.5, 1.0}

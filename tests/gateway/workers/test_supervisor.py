@@ -47,8 +47,8 @@ def test_workers_that_die_again_and_again_end_it(
             None,
             on_alert=lambda alert: None,
             on_breaker=lambda target, state, why: None,
+            on_refused=lambda told: None,
             on_taken_out=lambda told: None,
-            now_ns=lambda: 0,
             own_pid=os.getpid(),
         )
         with listen("127.0.0.1", 0, shares=True) as sock:
@@ -76,8 +76,8 @@ def test_a_first_worker_that_cannot_start_is_an_error(tmp_path: Path) -> None:
             None,
             on_alert=lambda alert: None,
             on_breaker=lambda target, state, why: None,
+            on_refused=lambda told: None,
             on_taken_out=lambda told: None,
-            now_ns=lambda: 0,
             own_pid=os.getpid(),
         )
         with listen("127.0.0.1", 0, shares=True) as sock:

@@ -8,11 +8,17 @@ import pytest
 
 from headrace.protocol.dialects.anthropic.usage import read_usage as anthropic
 from headrace.protocol.dialects.gemini.usage import usage_of as gemini
+from headrace.protocol.dialects.mistral.usage import read_usage as mistral
 from headrace.protocol.dialects.openai_chat.glance import glance
 from headrace.protocol.dialects.openai_chat.read_reply import read_reply
 from headrace.protocol.dialects.openai_chat.usage import read_usage as openai_chat
 from headrace.protocol.dialects.openai_responses.usage import read_usage as openai_responses
-from headrace.protocol.dialects.token_count import MOST_TOKENS, as_tokens, told_tokens
+from headrace.protocol.dialects.token_count import (
+    MOST_TOKENS,
+    as_tokens,
+    summed,
+    told_tokens,
+)
 from headrace.protocol.neutral.dialect import DamagedReplyError
 
 NONE = [2**63 - 1, MOST_TOKENS + 1, -5, 1.5, float("nan"), float("inf"), 1e300, True, "12", [], {}]
@@ -35,6 +41,34 @@ def test_what_is_one() -> None:
     assert as_tokens("12", or_text=True) == 12
     assert told_tokens({"a": 1, "b": None}, "a", "b", "c") == (1, 0, 0)
     assert told_tokens({"b": None}, "a", "b") is None
+
+
+def test_a_sum_of_counts_of_which_one_is_unknown_is_unknown() -> None:
+    assert summed((5, 0, 3)) == 8
+    assert summed((5, None)) is None and summed(()) is None
+
+
+@pytest.mark.parametrize("value", [-3, 1.5, "4", 2**70])
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda value: {"cache_read_input_tokens": value},
+        lambda value: {"cache_creation": {"ephemeral_1h_input_tokens": value}},
+        lambda value: {"cache_creation": {"ephemeral_5m_input_tokens": value}},
+    ],
+)
+def test_anthropics_cache_is_not_free_for_a_count_that_is_none(told: Any, value: Any) -> None:
+    assert anthropic({"input_tokens": 5, "output_tokens": 2, **told(value)}) is None
+
+
+@pytest.mark.parametrize("value", [-3, 1.5, "4", 2**70])
+def test_what_mistral_heard_is_not_free_for_a_number_that_is_none(value: Any) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 2}
+    assert mistral({**usage, "prompt_audio_seconds": value}) is None
+    nothing: Any
+    for nothing in ({}, None, 0):
+        found = mistral({**usage, "prompt_audio_seconds": nothing})
+        assert found is not None and found.input_audio_s == 0
 
 
 @pytest.mark.parametrize(("read", "sent", "written"), READERS)

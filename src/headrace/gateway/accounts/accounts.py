@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -74,8 +74,9 @@ class Accounts:
         """saves: whether what was spent is written to the store from here, or by somebody else."""
         self._counters = counters
         self._now_ns = now_ns
-        # Ids of reservations: no other process has the beginning, and the count goes on.
-        self._ids = random_bytes(_ID_BYTES).hex()
+        # No other process has the beginning, and the count goes on.
+        self.owner = f"{random_bytes(_ID_BYTES).hex()}-"
+        """What the ids of its reservations begin with."""
         self._reserved = 0
         self._configured = configured
         self._stored = NO_RECORDS
@@ -94,6 +95,8 @@ class Accounts:
     async def start(self) -> None:
         """Read the store and go on with what was spent. Raises StoreError, ConfigError."""
         if self._store is None:
+            # Whether counters are reached is known from the start.
+            await self._counters.load(())
             return
         self._stored = await self._store.read()
         self._roster = Roster(self._configured, self._stored)
@@ -113,6 +116,11 @@ class Accounts:
     def store(self) -> AccountStore | None:
         """Where keys are made; a change holds from the next `tick` on."""
         return self._store
+
+    @property
+    def counters(self) -> Counters:
+        """What is counted is there."""
+        return self._counters
 
     @property
     def roster(self) -> Roster:
@@ -136,7 +144,7 @@ class Accounts:
         at_ms = self._now_ms()
         wanted = _wanted(caller, demand, at_ms)
         self._reserved += 1
-        held = Held(f"{self._ids}-{self._reserved:x}", wanted, at_ms, demand)
+        held = Held(f"{self.owner}{self._reserved:x}", wanted, at_ms, demand)
         if wanted:
             short = await self._counters.reserve(
                 held.id, wanted, at_ms=at_ms, when_down=caller.when_stores_are_down
@@ -154,6 +162,11 @@ class Accounts:
         ]
         return await self._counters.read(meters, at_ms=self._now_ms())
 
+    async def readings_of(self, caller: Caller) -> tuple[int, tuple[Reading, ...]]:
+        """When, in milliseconds since 1970, and how all that counts a caller stands then."""
+        at_ms = self._now_ms()
+        return at_ms, await self._counters.read(caller.meters, at_ms=at_ms)
+
     async def all_readings(self) -> tuple[Reading, ...]:
         """How every limit and budget of every key and group above one stands."""
         meters = tuple(self._roster.meters().values())
@@ -164,7 +177,7 @@ class Accounts:
         at_ms = self._now_ms()
         await self._give_back_lost()
         for late in await self._counters.tick(at_ms=at_ms):
-            await self.note(late.counted, late.used, late.at_ms)
+            await self.note(late.counted, late.used, late.at_ms, is_late=True)
         if self._store is not None:
             await self._save(self._store)
             await self._refresh(self._store)
@@ -193,24 +206,7 @@ class Accounts:
         if not held.wanted:
             return Settled(first=True, counted=True)
         at_ms = self._now_ms()
-        used = [_used(one) for one in taken]
-        # Of a price that nobody knew, what was held of a budget was no cost.
-        has_price = held.demand.most_cost_nusd is not None
-        counted = tuple(
-            Counted(
-                meter,
-                amount,
-                _sum(
-                    [
-                        each[meter.unit]
-                        for one, each in zip(taken, used, strict=True)
-                        if _is_counted(meter, held.demand, one)
-                    ],
-                    amount if has_price else 0,
-                ),
-            )
-            for meter, amount, _ in held.wanted
-        )
+        counted = _counted(held, taken)
         ended = await self._counters.end(
             held.id, counted, reserved_ms=held.reserved_ms, at_ms=at_ms
         )
@@ -218,22 +214,36 @@ class Accounts:
             await self.note(counted, ended.used, at_ms)
         return Settled(first=ended.first, counted=ended.counted)
 
-    async def note(self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int) -> None:
+    async def note(
+        self,
+        counted: tuple[Counted, ...],
+        used: tuple[int, ...],
+        at_ms: int,
+        *,
+        is_late: bool = False,
+    ) -> None:
         """Keep what the counters were told, here or by another process, and alert of it. used: by
-        each meter after it; () where nobody knows."""
+        each meter after it; () where nobody knows. is_late: see `crossings`."""
         self._keep_spent(counted, at_ms)
-        await self._alert(counted, used, at_ms)
+        await self._alert(counted, used, at_ms, is_late=is_late)
+
+    async def give_back_of(self, owner: str) -> int:
+        """Of a process that has ended and counted in the same counters; how many reservations it
+        left. What they would have come to is not counted: nobody knows it."""
+        return await self._counters.give_back_of(owner, at_ms=self._now_ms())
 
     async def _give_back_lost(self) -> None:
         while self._lost:
             await self._end(self._lost.popleft(), ())
 
-    async def _spent_so_far(self) -> list[Spent]:
-        """What is saved, and what is not yet: the store reads after it has written."""
+    async def _spent_so_far(self, of: Collection[str] | None = None) -> list[Spent]:
+        """What is saved, and what is not yet: the store reads after it has written. of: ids of
+        meters; None for all."""
         if self._store is None:
             return []
-        unsaved = [Spent(*more[:3]) for more in self._unsaved.values()]
-        return await self._store.spent(at_ms=self._now_ms()) + unsaved
+        more = self._unsaved.values()
+        unsaved = [Spent(*one[:3]) for one in more if of is None or one.meter_id in of]
+        return await self._store.spent(at_ms=self._now_ms(), of=of) + unsaved
 
     def _keep_spent(self, counted: tuple[Counted, ...], at_ms: int) -> None:
         if self._store is None or not self._saves:
@@ -251,13 +261,15 @@ class Accounts:
             more = more._replace(amount=before.amount + more.amount)
         self._unsaved[place] = more
 
-    async def _alert(self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int) -> None:
+    async def _alert(
+        self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int, *, is_late: bool
+    ) -> None:
         if self._on_alert is None:
             return
         for one, now_used in zip(counted, used, strict=False):
-            if not may_cross(one, now_used):
+            if not one.meter.thresholds or not may_cross(one, now_used):
                 continue
-            for crossing in crossings(one, now_used, at_ms):
+            for crossing in crossings(one, now_used, at_ms, is_late=is_late):
                 if await self._counters.first(
                     crossing.mark, until_ms=crossing.until_ms, at_ms=at_ms
                 ):
@@ -304,7 +316,7 @@ def _wanted(caller: Caller, demand: Demand, at_ms: int) -> tuple[Wanted, ...]:
     wanted = []
     model = demand.model
     most = {
-        "running": 1,
+        "running": min(1, demand.requests),
         "requests": demand.requests,
         "tokens": demand.input_tokens + demand.most_output_tokens,
         "nusd": demand.most_cost_nusd,
@@ -333,29 +345,42 @@ def _counts_other_name(meter: Meter, demand: Demand) -> bool:
     return any(meter.counts(one) for names in (demand.names or {}).values() for one in names)
 
 
+def _counted(held: Held, taken: Sequence[Actual]) -> tuple[Counted, ...]:
+    demand, of_all = held.demand, _used(taken)
+    counted = []
+    for meter, amount, _ in held.wanted:
+        mine, used = taken, of_all
+        if meter.model != "*" and demand.names is not None:
+            mine = [one for one in taken if _is_counted(meter, demand, one)]
+            used = _used(mine)
+        actual = used[meter.unit]
+        if actual is None:
+            # Of a price that nobody knew, what was held of a budget was no cost.
+            least = 0 if demand.most_cost_nusd is None else amount
+            actual = max(least, sum(one.cost_nusd or one.standard_nusd for one in mine))
+        counted.append(Counted(meter, amount, actual))
+    return tuple(counted)
+
+
 def _is_counted(meter: Meter, demand: Demand, actual: Actual) -> bool:
-    """Of a meter that something was held of: whether it counts who answered."""
-    if meter.model == "*" or demand.names is None or not actual.model:
+    """Of a meter for some models that something was held of: whether it counts who answered."""
+    if demand.names is None or not actual.model:
         return True
     asked = (demand.model, demand.own_name)
     names = demand.names.get(actual.model, (actual.model,))
     return any(meter.counts(one) for one in (*asked, *names))
 
 
-def _sum(amounts: Sequence[int | None], unknown: int) -> int:
-    """unknown: where it is not known of one of them."""
-    known = [one for one in amounts if one is not None]
-    return sum(known) if len(known) == len(amounts) else unknown
-
-
-def _used(actual: Actual) -> dict[str, int | None]:
-    """What ending counts, by the unit of a meter; None where nobody knows."""
-    return {
-        "running": 0,
-        "requests": actual.requests,
-        "tokens": actual.input_tokens + actual.output_tokens,
-        "nusd": actual.cost_nusd,
-    }
+def _used(taken: Sequence[Actual]) -> dict[str, int | None]:
+    """What ending counts of all together, by the unit of a meter; None where nobody knows it of
+    one of them."""
+    requests = tokens = 0
+    nusd: int | None = 0
+    for one in taken:
+        requests = max(requests, one.requests)  # all are parts of one
+        tokens += one.input_tokens + one.output_tokens
+        nusd = None if nusd is None or one.cost_nusd is None else nusd + one.cost_nusd
+    return {"running": 0, "requests": requests, "tokens": tokens, "nusd": nusd}
 
 
 def _wait(shortage: Shortage) -> float:

@@ -44,24 +44,26 @@ class Crossing(msgspec.Struct, frozen=True):
 def may_cross(counted: Counted, used: int) -> bool:
     """Whether `crossings` need be asked: nearly all settlements stay below or between thresholds.
 
-    Where a budget is below the least of its thresholds by a thousandth, no rounding can matter.
+    Where a budget is below the least of its thresholds by a thousandth, no rounding can matter. It
+    has one at least.
     """
     meter = counted.meter
-    if not meter.thresholds:
-        return False
     limit = meter.amount if meter.raised_to is None else min(meter.amount, meter.raised_to)
     return used >= 0.999 * min(meter.thresholds) * limit
 
 
-def crossings(counted: Counted, used: int, at_ms: int) -> Iterator[Crossing]:
-    """Thresholds that this settlement went over, used being what it came to."""
+def crossings(
+    counted: Counted, used: int, at_ms: int, *, is_late: bool = False
+) -> Iterator[Crossing]:
+    """Thresholds that this settlement went over, used being what it came to. is_late: it was
+    counted after others that came behind it: any below what is used may be its own."""
     meter = counted.meter
     if not meter.is_budget or counted.actual == 0:
         return
     limit = meter.limit(at_ms)
     for threshold in meter.thresholds:
         level = -(-round(threshold * _MILLIONTHS) * limit // _MILLIONTHS)
-        if used - counted.actual < level <= used:
+        if (is_late or used - counted.actual < level) and level <= used:
             yield _crossing(meter, threshold, limit, used, at_ms)
 
 

@@ -15,13 +15,14 @@ from headrace.gateway.accounts.terms import MAX_AMOUNT, DataPolicy, Level, WhenD
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """A key that may ask, with what holds for it on the way from its organisation.
 
-    key_end: the key's last characters, for people. allowed_models: one list of names and globs for
-    each level that has one; a model must be in all of them. priority: lower goes first. meters: of
-    all levels, from the organisation down.
+    key_end, label: the key's last characters and its name, for people. allowed_models: one list of
+    names and globs for each level that has one; a model must be in all of them. priority: lower
+    goes first. meters: of all levels, from the organisation down.
     """
 
     key_id: str
     key_end: str = ""
+    label: str = ""
     organisation: str | None = None
     team: str | None = None
     user: str | None = None
@@ -68,7 +69,7 @@ def _is_in(names: Sequence[str], model: str) -> bool:
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What a request may take at most. model: by the name clients ask for; own_name: of an alias,
     the model's. names: by each model that may answer, under which names that counts; None where no
-    limit asks.
+    limit asks. requests: 0 for what a request that runs may take besides.
 
     most_cost_nusd: in 1e-9 dollars, of the dearest target it may reach; None where nobody knows.
     """
@@ -91,19 +92,21 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 class Actual(msgspec.Struct, frozen=True, kw_only=True):
     """What a request took. model: who answered; "" counts for all that might have.
     cost_nusd: None where nobody knows; budgets then keep what was reserved as used, for nothing
-    says that it was less."""
+    says that it was less, or standard_nusd if that is more."""
 
     model: str = ""
     requests: int = 1
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nusd: int | None = None
+    standard_nusd: int = 0
 
     def __post_init__(self) -> None:
         _check("requests", self.requests)
         _check("input_tokens", self.input_tokens)
         _check("output_tokens", self.output_tokens)
         _check("cost_nusd", self.cost_nusd)
+        _check("standard_nusd", self.standard_nusd)
 
 
 def _check(name: str, value: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -83,8 +83,8 @@ class CountersState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-SpentSource = Callable[[], Awaitable[Sequence[Spent]]]
-"""Reads what was spent, as far as it is known without the counters."""
+SpentSource = Callable[[Collection[str]], Awaitable[Sequence[Spent]]]
+"""Reads what was spent of meters, by their ids, as far as it is known without the counters."""
 
 
 class Counters(Protocol):
@@ -109,6 +109,13 @@ class Counters(Protocol):
     async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
         """Whether nobody has asked for this mark before; it is forgotten after until_ms."""
 
+    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
+        """Know the mark until then, or until there are too many. Never raises for a store that is
+        down."""
+
+    async def remembers(self, mark: str, *, at_ms: int) -> bool:
+        """Whether the mark is known."""
+
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """How meters stand."""
 
@@ -117,6 +124,10 @@ class Counters(Protocol):
 
     def restore_from(self, source: SpentSource) -> None:
         """Where to read what was spent, should the counters forget it while the process runs."""
+
+    async def give_back_of(self, owner: str, *, at_ms: int) -> int:
+        """Give back what a process that has ended holds, now or, where the store is down, by a
+        `tick`; how many reservations that was now. owner: what their ids begin with."""
 
     async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
         """To be called about once a second: reconnects, writes what waits, renews leases."""

@@ -82,8 +82,9 @@ class UnknownPriceError(AccountsError):
 
     def __init__(self, level: str, name: str, model: str) -> None:
         super().__init__(
-            f"the price of model {shown(model)} is not known, and a budget of {level} "
-            f"{shown(name)} refuses what has none; give the model a price, or set that "
+            f"the price of model {shown(model)}, or of the service tier that is asked for, is not "
+            f"known, and a budget of {level} {shown(name)} refuses what has none; give its "
+            "target a `price`, import prices (`headrace catalog import litellm FILE`), or set that "
             "budget's unknown_price to allow"
         )
         self.level = level

@@ -17,6 +17,7 @@ from headrace.gateway.accounts.counters import (
     Wanted,
 )
 from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.remembered import Remembered
 from headrace.gateway.accounts.terms import WhenDown
 from headrace.gateway.accounts.window import Window
 
@@ -93,6 +94,7 @@ class MemoryCounters:
         self._open: dict[str, tuple[tuple[str, int], ...]] = {}
         """What each reservation holds, by meter."""
         self._marks: dict[str, int] = {}
+        self._remembered = Remembered()
 
     async def reserve(
         self, id: str, wanted: Sequence[Wanted], *, at_ms: int, when_down: WhenDown
@@ -167,6 +169,14 @@ class MemoryCounters:
         self._marks[mark] = until_ms
         return True
 
+    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
+        """See Counters."""
+        self._remembered.add(mark, until_ms)
+
+    async def remembers(self, mark: str, *, at_ms: int) -> bool:
+        """See Counters."""
+        return self._remembered.has(mark, at_ms)
+
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters."""
         readings = []
@@ -190,6 +200,13 @@ class MemoryCounters:
 
     def restore_from(self, source: SpentSource) -> None:
         """See Counters. These forget nothing while the process runs."""
+
+    async def give_back_of(self, owner: str, *, at_ms: int) -> int:
+        """See Counters."""
+        ids = [id for id in self._open if id.startswith(owner)]
+        for id in ids:
+            self.end_now(id, (), reserved_ms=at_ms, at_ms=at_ms)
+        return len(ids)
 
     async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
         """See Counters. Nothing is ever late here."""

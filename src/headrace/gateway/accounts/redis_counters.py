@@ -7,15 +7,17 @@ under way their timeout, and none that follow. Meanwhile a caller's policy holds
 wait in memory and carry their reservation's id, so writing one twice counts once. As many as
 `most_unwritten` may wait; then "open" refuses too, so nothing is ever thrown away.
 
-What a Redis without persistence forgets in a restart is seeded from the durable store, before
-anything else is counted; what other processes had not saved by then, a second's worth, is missing
-in it. The processes' clocks are taken to agree within a second (NTP).
+What Redis forgets of a budget, in a restart without persistence or by eviction, is seeded from the
+durable store before that budget counts again; what other processes had not saved by then, a
+second's worth, is missing in it. The processes' clocks are taken to agree within a second (NTP).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,18 +32,20 @@ from headrace.gateway.accounts.counters import (
     SpentSource,
     Wanted,
 )
-from headrace.gateway.accounts.errors import StoreError, StoresDownError
+from headrace.gateway.accounts.errors import StoresDownError
 from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.outage import OnOutage, Outage
 from headrace.gateway.accounts.redis_link import RedisLink, RedisLostError
-from headrace.gateway.accounts.redis_script import END, READ, RENEW, RESERVE, SEED
+from headrace.gateway.accounts.redis_owners import EndedOwners
+from headrace.gateway.accounts.redis_script import END, RENEW, RESERVE
+from headrace.gateway.accounts.redis_seeding import Seeding
+from headrace.gateway.accounts.remembered import Remembered
 from headrace.gateway.accounts.terms import WhenDown
 
 DEFAULT_LEASE_MS = 120_000
 DEFAULT_MOST_UNWRITTEN = 100_000
 
-# A meter nobody asks for is forgotten so long after its window.
-_IDLE_MS = 86_400_000
 # So long a settlement is known by its id; one that waited longer was never written before.
 _MARK_MS = 86_400_000
 _RENEWALS_PER_LEASE = 3
@@ -49,6 +53,8 @@ _RENEWALS_PER_LEASE = 3
 _BATCH = 200
 _WRITTEN_AT_ONCE = 32
 _RETRY_AFTER_S = 1.0
+
+_logger = logging.getLogger(__name__)
 
 
 class _Waiting(NamedTuple):
@@ -70,25 +76,33 @@ class RedisCounters:
         prefix: str = "headrace",
         lease_ms: int = DEFAULT_LEASE_MS,
         most_unwritten: int = DEFAULT_MOST_UNWRITTEN,
+        clock_s: Callable[[], float] = time.monotonic,
+        on_outage: OnOutage | None = None,
     ) -> None:
         self._link = link
-        self._spent: SpentSource | None = None
         self._prefix = f"{{{prefix}}}:"
+        self._seeding = Seeding(link, self._prefix, lease_ms)
         self._lease_ms = lease_ms
         self._most_unwritten = most_unwritten
-        self._down = False
-        self._problem = ""
+        self._down = Outage(
+            "Redis, which counts limits and budgets,",
+            "keys are refused, those with when_stores_are_down: open counted by each process",
+            clock_s=clock_s,
+            on_change=on_outage,
+        )
         self._waiting: dict[str, _Waiting] = {}
         """Ends to be written, in the order they came."""
         self._late: list[Late] = []
         self._leased: dict[str, None] = {}
         self._renewed_ms = 0
+        self._ended_owners = EndedOwners(link, self._prefix)
         self._fallback = MemoryCounters()
+        self._remembered = Remembered()
+        """What Redis could not be told."""
         self._local: dict[str, MemoryCounters] = {}
         """Reservations made while Redis was away, and where."""
         self._last_used: dict[str, Spent] = {}
         """What Redis said last of each budget."""
-        self._seeding = asyncio.Lock()
         self._ticking = asyncio.Lock()
 
     async def reserve(
@@ -149,6 +163,27 @@ class RedisCounters:
                 self._lose(error)
         return await self._fallback.first(mark, until_ms=until_ms, at_ms=at_ms)
 
+    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
+        """See Counters. While Redis is away, this process alone."""
+        if not self._down:
+            try:
+                await self._link.set_first(f"{self._prefix}i:{mark}", max(1, until_ms - at_ms))
+                return
+            except RedisLostError as error:
+                self._lose(error)
+        self._remembered.add(mark, until_ms)
+
+    async def remembers(self, mark: str, *, at_ms: int) -> bool:
+        """See Counters. While Redis is away, what this process knows alone."""
+        if self._remembered.has(mark, at_ms):
+            return True
+        if not self._down:
+            try:
+                return await self._link.exists(f"{self._prefix}i:{mark}")
+            except RedisLostError as error:
+                self._lose(error)
+        return False
+
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters. While Redis is away, what this process knows."""
         if self._down:
@@ -157,45 +192,53 @@ class RedisCounters:
         try:
             for start in range(0, len(meters), _BATCH):
                 part = meters[start : start + _BATCH]
-                reply = await self._link.run(
-                    READ,
-                    [self._meter(meter.id) for meter in part],
-                    [n for m in part for n in (m.window.bucket(at_ms), m.window.span)],
-                )
-                numbers = [int(text) for text in reply]
-                for place, meter in enumerate(part):
-                    used, held = numbers[2 * place : 2 * place + 2]
-                    readings.append(Reading(meter, used, held))
+                readings += await self._seeding.read(part, at_ms=at_ms)
         except RedisLostError as error:
             self._lose(error)
             return await self._fallback.read(meters, at_ms=at_ms)
         return tuple(readings)
 
     async def load(self, spent: Iterable[Spent]) -> None:
-        """See Counters. What Redis knows already, it keeps."""
-        before = list(spent)
+        """See Counters. Redis is told of each budget by `restore_from` when that is asked for."""
         try:
-            await self._seed(before)
+            policy = await self._link.evicts()
         except RedisLostError as error:
             self._lose(error)
-            self._fallback.add(before)
+            self._fallback.add(spent)
+            return
+        if policy is not None:
+            _logger.warning(
+                "the Redis of limits and budgets forgets them when it is full (maxmemory-policy "
+                "%s); set noeviction there and give a cache a server of its own",
+                policy,
+            )
 
     def restore_from(self, source: SpentSource) -> None:
         """See Counters."""
-        self._spent = source
+        self._seeding.source = source
+
+    async def give_back_of(self, owner: str, *, at_ms: int) -> int:
+        """See Counters."""
+        self._ended_owners.add(owner)
+        if not self._down:
+            try:
+                return await self._ended_owners.give_back()
+            except RedisLostError as error:
+                self._lose(error)
+        return 0
 
     async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
         """See Counters."""
         async with self._ticking:
             try:
-                if self._down:
-                    await self._link.ping()
+                # Also while nothing is asked, so that a loss is known before a request meets it.
+                await self._link.ping()
                 await self._write_waiting()
                 if self._down:
-                    self._down = False
-                    self._problem = ""
+                    self._down.end()
                     self._fallback = MemoryCounters()
                 await self._renew(at_ms)
+                await self._ended_owners.give_back()
             except RedisLostError as error:
                 self._lose(error)
         late, self._late = tuple(self._late), []
@@ -207,7 +250,7 @@ class RedisCounters:
             reach="cluster",
             reachable=not self._down,
             unwritten=len(self._waiting),
-            problem=self._problem,
+            problem=self._down.problem,
         )
 
     async def close(self) -> None:
@@ -235,9 +278,7 @@ class RedisCounters:
 
     def _lose(self, error: RedisLostError) -> None:
         """Redis does not answer: go on with what it said last."""
-        self._problem = str(error)
-        if not self._down:
-            self._down = True
+        if self._down.begin(str(error)):
             self._fallback.add(self._last_used.values())
 
     def _keep(self, waiting: _Waiting) -> None:
@@ -274,61 +315,29 @@ class RedisCounters:
         return short
 
     async def _run_reserve(self, id: str, wanted: Sequence[Wanted], at_ms: int) -> Sequence[str]:
-        keys = self._keys(id, (want.meter for want in wanted))
+        meters = [want.meter for want in wanted]
         arguments: list[str | int] = [id, at_ms, at_ms + self._lease_ms, f"{self._prefix}r:"]
         for meter, amount, limit in wanted:
             window = meter.window
-            arguments += (meter.kind, amount, limit, window.bucket(at_ms), window.span)
-            arguments.append(self._lifetime_ms(meter))
-        return await self._run_seeded(RESERVE, keys, arguments)
+            arguments += (_kind(meter), amount, limit, window.bucket(at_ms), window.span)
+            arguments.append(self._seeding.lifetime_ms(meter))
+        return await self._seeding.run(RESERVE, self._keys(id, meters), arguments, meters)
 
     async def _run_end(self, waiting: _Waiting, *, late: bool) -> tuple[int, ...]:
-        keys = self._keys(waiting.id, (one.meter for one in waiting.counted))
+        meters = [one.meter for one in waiting.counted]
         arguments: list[str | int] = [waiting.id, _MARK_MS, int(late)]
         for meter, held, actual in waiting.counted:
             window = meter.window
             amount = actual - held if meter.kind == "rate" else actual * meter.is_budget
-            arguments += (meter.kind, amount, window.bucket(waiting.at_ms), window.span)
-            arguments += (window.bucket(waiting.reserved_ms), self._lifetime_ms(meter))
-        reply = await self._run_seeded(END, keys, arguments)
+            arguments += (_kind(meter), amount, window.bucket(waiting.at_ms), window.span)
+            arguments += (window.bucket(waiting.reserved_ms), self._seeding.lifetime_ms(meter))
+        reply = await self._seeding.run(END, self._keys(waiting.id, meters), arguments, meters)
         used = tuple(int(text) for text in reply[1:])
         for one, now_used in zip(waiting.counted, used, strict=False):
             if one.meter.is_budget:
                 bucket = one.meter.window.bucket(waiting.at_ms)
                 self._last_used[one.meter.id] = Spent(one.meter.id, bucket, now_used)
         return used
-
-    async def _run_seeded(
-        self, script: str, keys: Sequence[str], arguments: Sequence[str | int]
-    ) -> Sequence[str]:
-        """Run it, after seeding a Redis that knows nothing."""
-        reply = await self._link.run(script, keys, arguments)
-        if reply[0] == "unseeded":
-            await self._seed(await self._spent_before())
-            reply = await self._link.run(script, keys, arguments)
-            if reply[0] == "unseeded":
-                raise RedisLostError("Redis forgets what it is told")
-        return reply
-
-    async def _spent_before(self) -> Sequence[Spent]:
-        if self._spent is None:
-            return ()
-        try:
-            return await self._spent()
-        except StoreError as error:
-            raise RedisLostError(f"Redis knows nothing, and the store neither: {error}") from error
-
-    async def _seed(self, spent: Iterable[Spent]) -> None:
-        async with self._seeding:
-            epoch = f"{self._prefix}epoch"
-            if await self._link.exists(epoch):
-                return
-            by_meter: dict[str, list[int]] = {}
-            for meter_id, bucket, amount in spent:
-                by_meter.setdefault(meter_id, []).extend((bucket, amount))
-            for meter_id, pairs in by_meter.items():
-                await self._link.run(SEED, [epoch, self._meter(meter_id)], pairs)
-            await self._link.set_first(epoch, None)
 
     async def _renew(self, at_ms: int) -> None:
         if at_ms - self._renewed_ms < self._lease_ms // _RENEWALS_PER_LEASE:
@@ -341,18 +350,13 @@ class RedisCounters:
 
     def _keys(self, id: str, meters: Iterable[Meter]) -> list[str]:
         prefix = self._prefix
-        own = [f"{prefix}epoch", f"{prefix}leases", f"{prefix}s:{id}", f"{prefix}r:{id}"]
-        return own + [self._meter(meter.id) for meter in meters]
+        own = [f"{prefix}leases", f"{prefix}s:{id}", f"{prefix}r:{id}"]
+        return own + [self._seeding.key(meter) for meter in meters]
 
-    def _meter(self, meter_id: str) -> str:
-        return f"{self._prefix}m:{meter_id}"
 
-    def _lifetime_ms(self, meter: Meter) -> int:
-        length_ms = meter.window.length_ms
-        if length_ms is None and meter.is_budget:
-            return 0
-        # A month by the calendar may be longer than 30 days; a day more covers it.
-        return (length_ms or 0) + _IDLE_MS + self._lease_ms
+def _kind(meter: Meter) -> str:
+    """For scripts, which look after budgets."""
+    return "budget" if meter.is_budget else meter.kind
 
 
 def _shortages(reply: Sequence[str], wanted: Sequence[Wanted]) -> tuple[Shortage, ...]:

@@ -1,7 +1,8 @@
 """What runs inside Redis: each script is one step there, so it takes all or nothing.
 
 A meter is a hash: `u` used in all buckets that count, `h` held, `o` and `n` oldest and newest
-bucket, `b<number>` used in one. A reservation is a hash of what it holds by meter; the sorted set
+bucket, `b<number>` used in one, `s` where it is a budget that was seeded; a budget without it
+counts nothing until it is. A reservation is a hash of what it holds by meter; the sorted set
 of leases has it under the time until which its process has promised to be alive. Amounts travel as
 decimal texts and are added by HINCRBY, so they are exact in 64 bits; only the comparison with a
 limit is made in doubles, which above 2**53 (9 million dollars in nano-dollars) is good to the next
@@ -11,7 +12,8 @@ few units. All keys share a hash tag, so that a Redis cluster keeps them in one 
 from __future__ import annotations
 
 # place: a meter's used, held and newest bucket, with what counts no more taken out.
-# count: adds to a bucket that counts; give_back: ends what a reservation holds.
+# count: adds to a bucket that counts; give_back: ends what a reservation holds, of a meter that
+# was evicted meanwhile no more than it has; unseeded: places of budgets to be seeded, if there are.
 _COMMON = """
 local function field(bucket) return string.format('b%d', bucket) end
 local function minus(text)
@@ -56,30 +58,42 @@ local function give_back(record)
   for i = 1, #pairs_, 2 do
     local key, amount = pairs_[i], pairs_[i + 1]
     if key ~= '.' and amount ~= '0' and redis.call('HEXISTS', key, 'h') == 1 then
-      redis.call('HINCRBY', key, 'h', minus(amount))
+      local held = redis.call('HINCRBY', key, 'h', minus(amount))
+      if held < 0 then redis.call('HSET', key, 'h', '0') end
     end
   end
   redis.call('DEL', record)
 end
+local function unseeded(before)
+  local out = {'unseeded'}
+  for m = 4, #KEYS do
+    local kind = ARGV[before + (m - 4) * 6 + 1]
+    if kind == 'budget' and redis.call('HEXISTS', KEYS[m], 's') == 0 then
+      out[#out + 1] = string.format('%d', m - 4)
+    end
+  end
+  if #out > 1 then return out end
+end
 """
 
-# KEYS: epoch, leases, mark, record, then meters. ARGV: id, now, lease's end, prefix of records,
-# then for each meter: kind, wanted, limit, bucket, span, lifetime.
+# KEYS: leases, mark, record, then meters. ARGV: id, now, lease's end, prefix of records, then for
+# each meter: kind (budget, held or rate), wanted, limit, bucket, span, lifetime.
 RESERVE = (
     _COMMON
     + """
-if redis.call('EXISTS', KEYS[1]) == 0 then return {'unseeded'} end
-local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[2], 'LIMIT', 0, 20)
+local unknown = unseeded(4)
+if unknown then return unknown end
+local late = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[2], 'LIMIT', 0, 20)
 for _, id in ipairs(late) do
   give_back(ARGV[4] .. id)
-  redis.call('ZREM', KEYS[2], id)
+  redis.call('ZREM', KEYS[1], id)
 end
-if redis.call('EXISTS', KEYS[3]) == 1 then return {'ended'} end
-if redis.call('EXISTS', KEYS[4]) == 1 then return {'taken'} end
+if redis.call('EXISTS', KEYS[2]) == 1 then return {'ended'} end
+if redis.call('EXISTS', KEYS[3]) == 1 then return {'taken'} end
 local short = {'short'}
 local newest_of = {}
-for m = 5, #KEYS do
-  local a = 4 + (m - 5) * 6
+for m = 4, #KEYS do
+  local a = 4 + (m - 4) * 6
   local wanted, limit, span = ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 5])
   local used, held, newest = place(KEYS[m], tonumber(ARGV[a + 4]), span)
   newest_of[m] = newest
@@ -93,21 +107,21 @@ for m = 5, #KEYS do
         if missing <= 0 then free = string.format('%d', i) break end
       end
     end
-    short[#short + 1] = string.format('%d', m - 5)
+    short[#short + 1] = string.format('%d', m - 4)
     short[#short + 1] = used
     short[#short + 1] = held
     short[#short + 1] = free
   end
 end
 if #short > 1 then return short end
-redis.call('HSET', KEYS[4], '.', '1')
-redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
-for m = 5, #KEYS do
-  local a = 4 + (m - 5) * 6
+redis.call('HSET', KEYS[3], '.', '1')
+redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1])
+for m = 4, #KEYS do
+  local a = 4 + (m - 4) * 6
   local wanted = ARGV[a + 2]
-  if ARGV[a + 1] == 'held' then
+  if ARGV[a + 1] ~= 'rate' then
     redis.call('HINCRBY', KEYS[m], 'h', wanted)
-    redis.call('HINCRBY', KEYS[4], KEYS[m], wanted)
+    redis.call('HINCRBY', KEYS[3], KEYS[m], wanted)
   else
     count(KEYS[m], newest_of[m], wanted)
   end
@@ -123,13 +137,14 @@ return {'taken'}
 END = (
     _COMMON
     + """
-if redis.call('EXISTS', KEYS[1]) == 0 then return {'unseeded'} end
-if not redis.call('SET', KEYS[3], '1', 'NX', 'PX', ARGV[2]) then return {'again'} end
-give_back(KEYS[4])
-redis.call('ZREM', KEYS[2], ARGV[1])
+local unknown = unseeded(3)
+if unknown then return unknown end
+if not redis.call('SET', KEYS[2], '1', 'NX', 'PX', ARGV[2]) then return {'again'} end
+give_back(KEYS[3])
+redis.call('ZREM', KEYS[1], ARGV[1])
 local out = {'ended'}
-for m = 5, #KEYS do
-  local a = 3 + (m - 5) * 6
+for m = 4, #KEYS do
+  local a = 3 + (m - 4) * 6
   local amount, bucket, span = ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
   local _, _, newest = place(KEYS[m], bucket, span)
   if string.sub(amount, 1, 1) == '-' then
@@ -162,7 +177,23 @@ for i = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', ARGV[1], ARGV[i]) end
 return 1
 """
 
-# KEYS: meters. ARGV for each: bucket, span. Gives used and held of each.
+# KEYS: leases. ARGV: cursor, what the ids to be given back begin with, prefix of records. One step
+# of a scan; gives the next cursor, "0" at the end, and how many were given back. Only from Redis 5
+# on may a script write after it has scanned.
+GIVE_BACK = (
+    _COMMON
+    + """
+local step = redis.call('ZSCAN', KEYS[1], ARGV[1], 'MATCH', ARGV[2] .. '*', 'COUNT', 200)
+local found = step[2]
+for i = 1, #found, 2 do
+  give_back(ARGV[3] .. found[i])
+  redis.call('ZREM', KEYS[1], found[i])
+end
+return {step[1], string.format('%d', #found / 2)}
+"""
+)
+
+# KEYS: meters. ARGV for each: bucket, span. Gives used and held of each, and 1 where it is seeded.
 READ = (
     _COMMON
     + """
@@ -171,17 +202,24 @@ for m = 1, #KEYS do
   local used, held = place(KEYS[m], tonumber(ARGV[m * 2 - 1]), tonumber(ARGV[m * 2]))
   out[#out + 1] = used
   out[#out + 1] = held
+  out[#out + 1] = redis.call('HEXISTS', KEYS[m], 's')
 end
 return out
 """
 )
 
-# KEYS: epoch, one meter. ARGV: bucket and amount, again and again. Each meter is seeded once.
+# KEYS: a budget's meter, leases. ARGV: prefix of records, lifetime, then bucket and amount, again
+# and again. Seeded once; what running requests hold of it is in their records.
 SEED = (
     _COMMON
     + """
-if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-for i = 1, #ARGV, 2 do count(KEYS[2], tonumber(ARGV[i]), ARGV[i + 1]) end
+if redis.call('HSETNX', KEYS[1], 's', '1') == 0 then return 0 end
+for i = 3, #ARGV, 2 do count(KEYS[1], tonumber(ARGV[i]), ARGV[i + 1]) end
+for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  local held = redis.call('HGET', ARGV[1] .. id, KEYS[1])
+  if held then redis.call('HINCRBY', KEYS[1], 'h', held) end
+end
+if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1
 """
 )

@@ -126,6 +126,7 @@ def _caller(record: KeyRecord, above: list[Group]) -> Caller:
         when_down = term.when_stores_are_down or when_down
     return Caller(
         key_id=record.id,
+        label=record.label,
         organisation=names.get("organisation"),
         team=names.get("team"),
         user=names.get("user"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.gateway.accounts.counters import Spent
 from headrace.gateway.accounts.key import NewKey
-from headrace.gateway.accounts.records import Group, GroupLevel, Parent, Records
+from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
 from headrace.gateway.accounts.terms import NO_TERMS, Level, Terms
 
 
@@ -57,6 +57,9 @@ class AccountStore(Protocol):
     ) -> None:
         """Give a key other terms or another label."""
 
+    async def edit_key(self, id: str, edited: Callable[[KeyRecord], KeyRecord]) -> None:
+        """Replace a key by what `edited` makes of it, which may raise; nothing comes between."""
+
     async def block(self, level: Level, name: str, *, blocked: bool = True) -> None:
         """Block or unblock a key, or all below a group."""
 
@@ -69,8 +72,8 @@ class AccountStore(Protocol):
     async def add_spent(self, more: Sequence[SpentMore]) -> None:
         """Keep what was spent; all of it or, with an error, nothing."""
 
-    async def spent(self, *, at_ms: int) -> list[Spent]:
-        """What was spent and still counts."""
+    async def spent(self, *, at_ms: int, of: Collection[str] | None = None) -> list[Spent]:
+        """What was spent and still counts. of: ids of meters; None for all."""
 
     async def close(self) -> None:
         """Write what waits and close."""

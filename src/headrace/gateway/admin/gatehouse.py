@@ -42,13 +42,15 @@ class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A target that would be asked. score: what it was ordered by, lower first; None: no limit."""
+    """A target that would be asked. score: what it was ordered by, lower first; None: no limit.
+    variant: of an A/B test, the side it belongs to."""
 
     target: str
     provider: str
     model: str
     score: float | None
     reasons: tuple[str, ...]
+    variant: str = ""
 
 
 class ExplainedLeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,11 +62,26 @@ class ExplainedLeftOut(msgspec.Struct, frozen=True, kw_only=True):
     for_s: float | None
 
 
+class ExplainedChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a model made of others. model: what is asked in the end, None where that hangs on answers;
+    the candidates are then of all that may be asked, in their order. said: the steps, for people.
+    question: what a router model would be asked, as (role, text)."""
+
+    model: str | None
+    said: tuple[str, ...]
+    question: tuple[tuple[str, str], ...]
+
+
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """What `headrace gateway explain` says, of targets as they are now."""
+    """What `headrace gateway explain` says, of targets as they are now. choice: None for a model
+    with targets of its own. variant: the side of an A/B test that the request is given to. note:
+    why its messages cannot be read, "" if they can."""
 
     candidates: tuple[ExplainedCandidate, ...]
     left_out: tuple[ExplainedLeftOut, ...]
+    choice: ExplainedChoice | None = None
+    variant: str = ""
+    note: str = ""
 
 
 class Asked(NamedTuple):

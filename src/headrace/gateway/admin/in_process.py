@@ -17,15 +17,15 @@ from headrace.gateway.admin.gatehouse import (
     Asked,
     Explained,
     ExplainedCandidate,
+    ExplainedChoice,
     ExplainedLeftOut,
     Reloaded,
     WorkerStanding,
 )
 from headrace.gateway.admin.in_app import asked_in_app
 from headrace.gateway.building.gateway import Gateway
+from headrace.gateway.explaining import Explanation, explanation_of
 from headrace.gateway.request_log.store import RequestLog
-from headrace.gateway.routing.decision import Decision
-from headrace.gateway.routing.explain import decision_of
 from headrace.gateway.routing.route import Route
 from headrace.gateway.serving.reply_headers import REQUEST_ID
 from headrace.gateway.settings.gateway import GatewaySettings
@@ -106,8 +106,8 @@ class InProcess:
 
     async def explain(self, model: str, body: bytes) -> Explained:
         """See Gatehouse."""
-        router = self._running.gateway.router
-        return explained(decision_of(router, model, body, now_s=self._now_s()))
+        now_s = self._now_s()
+        return explained(explanation_of(self._running.gateway, model, body, now_s=now_s))
 
     async def take_out(self, target: str, *, out: bool) -> bool:
         """See Gatehouse."""
@@ -131,8 +131,9 @@ class InProcess:
         return self._running.gateway.serving.clock_ns() * _S_PER_NS
 
 
-def explained(decision: Decision) -> Explained:
-    """A decision of the router, as JSON can tell it."""
+def explained(told: Explanation) -> Explained:
+    """As JSON can tell it."""
+    decision, composed = told.decision, told.composed
     candidates = tuple(
         ExplainedCandidate(
             target=one.target.name,
@@ -140,6 +141,7 @@ def explained(decision: Decision) -> Explained:
             model=one.model,
             score=one.score if math.isfinite(one.score) else None,
             reasons=one.reasons,
+            variant=one.variant,
         )
         for one in decision.candidates
     )
@@ -147,7 +149,15 @@ def explained(decision: Decision) -> Explained:
         ExplainedLeftOut(target=one.target, model=one.model, reason=one.reason, for_s=one.for_s)
         for one in decision.left_out
     )
-    return Explained(candidates=candidates, left_out=left_out)
+    return Explained(
+        candidates=candidates,
+        left_out=left_out,
+        choice=None if composed is None else ExplainedChoice(
+            model=composed.model, said=composed.said, question=composed.question
+        ),
+        variant=decision.assigned,
+        note=told.note,
+    )  # fmt: skip
 
 
 def take_out(routes: Mapping[str, Route], name: str, *, out: bool) -> bool:

@@ -1,19 +1,20 @@
-"""POST and DELETE of /api/keys: what `headrace gateway keys` does."""
+"""POST, PATCH and DELETE of /api/keys: what `headrace gateway keys` does."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from headrace.errors import ConfigError
+from headrace.gateway.accounts.edit import with_dollar_budgets, with_limits
 from headrace.gateway.accounts.errors import StoreBusyError, StoreError
 from headrace.gateway.accounts.key import NewKey
-from headrace.gateway.accounts.records import Parent
+from headrace.gateway.accounts.records import KeyRecord, Parent
 from headrace.gateway.accounts.store import AccountStore
-from headrace.gateway.accounts.terms import Budget, Limits, Terms
+from headrace.gateway.accounts.terms import Budget, Terms
 from headrace.gateway.admin.call import Call
 from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.keys import records
@@ -24,6 +25,7 @@ from headrace.gateway.targets.target import NUSD_PER_USD
 _MS_PER_DAY = 86_400_000
 # Ten years; beyond it a key never ends.
 _MOST_DAYS = 3650
+_LIMITS = ("rpm", "tpm", "concurrency")
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Days = Annotated[float, Meta(ge=0, le=_MOST_DAYS)]
@@ -52,6 +54,21 @@ class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tpm: Count | None = None
     concurrency: Count | None = None
     expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | None = None
+
+
+class KeyEdited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What of a key shall be otherwise; what is not given stays. models: in place of those before;
+    [] is all. budgets: in dollars, in place of those before; one of the same window goes on with
+    what was spent. rpm, tpm, concurrency: null takes it away. expires_days: from now on until it
+    ends; null: never."""
+
+    label: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    models: Annotated[tuple[Name, ...], Meta(max_length=1000)] | UnsetType = UNSET
+    budgets: Annotated[tuple[NewBudget, ...], Meta(max_length=16)] | UnsetType = UNSET
+    rpm: Count | UnsetType | None = UNSET
+    tpm: Count | UnsetType | None = UNSET
+    concurrency: Count | UnsetType | None = UNSET
+    expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | UnsetType | None = UNSET
 
 
 class RotateWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,6 +107,21 @@ async def create_key(call: Call) -> Response:
     except (ConfigError, StoreError) as error:
         raise _refused(error) from error
     return await _shown_once(call, made)
+
+
+async def edit_key(call: Call) -> Response:
+    """Change its label, models, budgets, limits or end; its secret stays."""
+    store = await _store_of_key(call)
+    wanted = await call.body(KeyEdited)
+    id = call.path("id")
+    now_ms = round(call.shared.wall_s() * 1000)
+    try:
+        await store.edit_key(id, lambda record: _edited(record, wanted, now_ms))
+    except (ConfigError, StoreError) as error:
+        raise _refused(error) from error
+    await call.house.keys_changed()
+    blocked = next((one.blocked for one in (await store.read()).keys if one.id == id), False)
+    return json_reply(KeyChanged(id=id, blocked=blocked))
 
 
 async def rotate_key(call: Call) -> Response:
@@ -184,15 +216,31 @@ def _parent(wanted: KeyWanted) -> Parent | None:
 
 
 def _terms(wanted: KeyWanted) -> Terms:
-    limits = Limits(rpm=wanted.rpm, tpm=wanted.tpm, concurrency=wanted.concurrency)
-    return Terms(
-        models=wanted.models,
-        limits=() if limits == Limits() else (limits,),
-        budgets=tuple(
-            Budget(amount=round(one.usd * NUSD_PER_USD), window=one.per, calendar=one.calendar)
-            for one in wanted.budgets
-        ),
+    terms = Terms(models=wanted.models, budgets=_budgets(wanted.budgets))
+    return with_limits(terms, {name: getattr(wanted, name) for name in _LIMITS})
+
+
+def _budgets(wanted: tuple[NewBudget, ...]) -> tuple[Budget, ...]:
+    return tuple(
+        Budget(amount=round(one.usd * NUSD_PER_USD), window=one.per, calendar=one.calendar)
+        for one in wanted
     )
+
+
+def _edited(record: KeyRecord, wanted: KeyEdited, now_ms: int) -> KeyRecord:
+    terms, label, expires_ms = record.terms, record.label, record.expires_ms
+    if wanted.models is not UNSET:
+        terms = msgspec.structs.replace(terms, models=wanted.models)
+    if wanted.budgets is not UNSET:
+        terms = with_dollar_budgets(terms, _budgets(wanted.budgets))
+    limits = {name: getattr(wanted, name) for name in _LIMITS}
+    terms = with_limits(terms, {name: one for name, one in limits.items() if one is not UNSET})
+    if wanted.label is not UNSET:
+        label = wanted.label
+    if wanted.expires_days is not UNSET:
+        days = wanted.expires_days
+        expires_ms = None if days is None else round(now_ms + days * _MS_PER_DAY)
+    return msgspec.structs.replace(record, terms=terms, label=label, expires_ms=expires_ms)
 
 
 def _refused(error: ConfigError | StoreError) -> AdminError:

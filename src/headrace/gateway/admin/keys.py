@@ -13,6 +13,7 @@ from headrace.gateway.accounts.errors import amount_text
 from headrace.gateway.accounts.meter import LimitName, MeterUnit
 from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
 from headrace.gateway.accounts.terms import Level
+from headrace.gateway.accounts.window import WindowName
 from headrace.gateway.admin.call import Call
 from headrace.gateway.admin.reply import json_reply
 
@@ -22,11 +23,14 @@ Source = Literal["file", "store"]
 
 class MeterView(msgspec.Struct, frozen=True, kw_only=True):
     """A limit or a budget. used, held: by requests that are over, and held back for those that run.
-    Amounts are in `unit` (nusd: 1e-9 dollars); *_text is for people. window: in words."""
+    Amounts are in `unit` (nusd: 1e-9 dollars); *_text is for people. window: in words; per,
+    calendar: as keys are made with."""
 
     limit_name: LimitName
     unit: MeterUnit
     window: str
+    per: WindowName
+    calendar: bool
     model: str
     limit: int
     used: int
@@ -178,6 +182,8 @@ def _meter(reading: Reading, now_s: float) -> MeterView:
         limit_name=meter.limit_name,
         unit=meter.unit,
         window="at once" if meter.unit == "running" else meter.window.words,
+        per=meter.window.name,
+        calendar=meter.window.calendar,
         model=meter.model,
         limit=limit,
         used=reading.used,

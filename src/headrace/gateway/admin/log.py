@@ -12,6 +12,8 @@ from headrace.gateway.admin.call import Call
 from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.event_stream import Events, EventStream
 from headrace.gateway.admin.reply import json_reply
+from headrace.gateway.feedback.report import scores_of
+from headrace.gateway.feedback.score import Score
 from headrace.gateway.ledger.found import Filter, cursor_of, found_page, found_with_id
 from headrace.gateway.ledger.report import dollars
 from headrace.gateway.request_log.errors import RequestLogError
@@ -48,11 +50,13 @@ class LogPage(msgspec.Struct, frozen=True, kw_only=True):
 class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
     """lines: the request, and what was paid for besides on its way; several where clients gave
     several requests one id. record: of the request log, with the bodies that it keeps; None where
-    it has none of this id. keeps_bodies: whether there is a request log."""
+    it has none of this id. keeps_bodies: whether there is a request log. feedback: scores that
+    clients gave to the answer, with their comments."""
 
     lines: tuple[Line, ...]
     record: LogRecord | None
     keeps_bodies: bool
+    feedback: tuple[Score, ...]
 
 
 class LiveLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,10 +113,13 @@ async def log_detail(call: Call) -> Response:
     id = call.path("id")
     at_s = call.seconds("at_s")
     found: tuple[Entry, ...]
+    scores: tuple[Score, ...] = ()
     if call.house.ledger_path is None:
         found = tuple(one for one in call.house.feed.newest if id in (one.id, one.parent))
     else:
-        found = await call.read(lambda connection: found_with_id(connection, id, at_s))
+        found, scores = await call.read(
+            lambda connection: (found_with_id(connection, id, at_s), scores_of(connection, id))
+        )
         # The ledger is written a moment after a request is over.
         found = found or tuple(one for one in call.house.feed.newest if id in (one.id, one.parent))
     if not found:
@@ -123,7 +130,9 @@ async def log_detail(call: Call) -> Response:
         record = None if kept is None else await kept.find(id)
     except RequestLogError as error:
         raise AdminError(503, str(error), "request_log") from error
-    return json_reply(LogDetail(lines=lines, record=record, keeps_bodies=kept is not None))
+    return json_reply(
+        LogDetail(lines=lines, record=record, keeps_bodies=kept is not None, feedback=scores)
+    )
 
 
 async def log_stream(call: Call) -> Response:

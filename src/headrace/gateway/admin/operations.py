@@ -117,6 +117,11 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Make a key, which is shown this once.",
     ),
     Operation(
+        method="PATCH", path="/api/keys/{id}", name="editKey", places=_KEY,
+        handler=changes.edit_key, body=changes.KeyEdited, reply=changes.KeyChanged,
+        summary="Change a key's label, models, budgets, limits or end; its secret stays.",
+    ),
+    Operation(
         method="POST", path="/api/keys/{id}/rotate", name="rotateKey", places=_KEY,
         handler=changes.rotate_key, body=changes.RotateWanted, reply=changes.KeyMade,
         summary="Make another key of the same id; what was spent stays with it.",

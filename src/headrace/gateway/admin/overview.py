@@ -18,11 +18,12 @@ from headrace.gateway.ledger.usage import Usage, usage_by
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
-    """Of some requests. errors: where targets failed, with no answer or half of one. refused: by
-    the gateway, as for a spent budget. client_gone: whose clients left. input_tokens,
-    output_tokens: all kinds together. cost_nusd: in 1e-9 dollars; cost_usd is the same, exact, as
-    text; unknown_cost: requests that are not in it, since nobody knows their price. Times are in
-    milliseconds from a request's arrival, None where there is none; first_token_* is of streams."""
+    """Of some requests. errors: where targets failed, with no answer or half of one. refused: for a
+    spent budget or a limit, or as nobody would answer them. client_gone: whose clients left.
+    input_tokens, output_tokens: all kinds together. cost_nusd: in 1e-9 dollars; cost_usd is the
+    same, exact, as text; unknown_cost: requests that are not in it, since nobody knows their price.
+    Times are in milliseconds from a request's arrival, None where there is none; first_token_* is
+    of streams."""
 
     requests: int = 0
     answered: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,7 +15,10 @@ from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.gatehouse import WorkerStanding
 from headrace.gateway.admin.reply import json_reply
 from headrace.gateway.routing.route import Route
-from headrace.gateway.settings.model import Strategy
+from headrace.gateway.serving.composed.explained import stages_of, way_of
+from headrace.gateway.settings.gateway import GatewaySettings
+from headrace.gateway.settings.model import ModelSettings, Strategy
+from headrace.gateway.settings.traffic import AssignBy
 from headrace.gateway.targets.health import State
 from headrace.gateway.targets.target import Price, Target
 from headrace.gateway.telemetry.standing import ProviderStanding, TargetStanding
@@ -60,11 +63,26 @@ class TargetView(msgspec.Struct, frozen=True, kw_only=True):
     worker_count: int
 
 
+class VariantView(msgspec.Struct, frozen=True, kw_only=True):
+    """A side of an A/B test. weight: beside the other sides'. taken_out: in at least one process,
+    as it failed too often."""
+
+    name: str
+    weight: float
+    targets: tuple[str, ...]
+    taken_out: bool
+
+
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients ask for. aliases: its other names."""
+    """What clients ask for. aliases: its other names. made_of: how one that is made of other models
+    finds who answers, "" for others; its targets are all that those have. strategy: by what one of
+    the targets is chosen, of each side's where it has variants; assign_by: who is on a side."""
 
     name: str
     aliases: tuple[str, ...]
+    made_of: str
+    variants: tuple[VariantView, ...]
+    assign_by: AssignBy | None
     strategy: Strategy
     sticky: Literal["none", "session", "prefix"]
     fallbacks: tuple[str, ...]
@@ -73,12 +91,13 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
-    """keys: used in turn, 0 where none are needed; resting_keys: in the process where most rest.
-    connections: of all processes."""
+    """keys: used in turn, 0 where none are needed; resting_keys: in the process where most rest;
+    refused: why, in the provider's words. connections: of all processes."""
 
     name: str
     keys: int
     resting_keys: int
+    refused: tuple[str, ...]
     connections: int
     local: bool
 
@@ -116,9 +135,16 @@ class BreakerSet(msgspec.Struct, frozen=True, kw_only=True):
 async def routes(call: Call) -> Response:
     """As they are now."""
     standings = await call.house.standings()
-    aliases = call.house.settings.aliases
+    settings = call.house.settings
+    aliases = settings.aliases
     models = tuple(
-        _model(route, tuple(one for one, of in aliases.items() if of == name), standings)
+        _model(
+            route,
+            settings.models[name],
+            _in_order(route, settings, call.house.routes),
+            tuple(one for one, of in aliases.items() if of == name),
+            standings,
+        )
         for name, route in call.house.routes.items()
     )
     local = {
@@ -171,24 +197,53 @@ async def set_breaker(call: Call) -> Response:
 _BADNESS: dict[State, int] = {"closed": 0, "probing": 1, "open": 2}
 
 
+def _in_order(
+    route: Route, settings: GatewaySettings, routes: Mapping[str, Route]
+) -> tuple[Target, ...]:
+    """Targets of stages as these are asked; of other models as the route has them."""
+    names = [settings.aliases.get(one, one) for one in stages_of(settings.models[route.name])]
+    stages = [routes[one] for one in names if one in routes]
+    found = {target.name: target for stage in stages for target in stage.targets}
+    return tuple(found.values()) or route.targets
+
+
 def _model(
-    route: Route, aliases: tuple[str, ...], standings: Iterable[WorkerStanding]
+    route: Route,
+    settings: ModelSettings,
+    in_order: Iterable[Target],
+    aliases: tuple[str, ...],
+    standings: Iterable[WorkerStanding],
 ) -> ModelView:
     by_target: dict[str, list[TargetStanding]] = {}
+    out: set[str] = set()
     for worker in standings:
         model = worker.standing.models.get(route.name)
-        for one in () if model is None else model.targets:
+        if model is None:
+            continue
+        out.update(model.variants_out)
+        for one in model.targets:
             by_target.setdefault(one.target, []).append(one)
-    targets = tuple(_target(one, by_target.get(one.name, [])) for one in route.targets)
+    targets = tuple(_target(one, by_target.get(one.name, [])) for one in in_order)
     return ModelView(
         name=route.name,
         aliases=aliases,
+        made_of=way_of(settings),
+        variants=() if route.variants is None else tuple(
+            VariantView(
+                name=one.name,
+                weight=one.weight,
+                targets=tuple(target.name for target in one.targets),
+                taken_out=one.name in out,
+            )
+            for one in route.variants.sides
+        ),
+        assign_by=None if route.variants is None else settings.assign_by,
         strategy=route.strategy,
         sticky=route.sticky,
         fallbacks=route.fallbacks,
         usable=any(one.usable for one in targets),
         targets=targets,
-    )
+    )  # fmt: skip
 
 
 def _target(target: Target, told: list[TargetStanding]) -> TargetView:
@@ -232,6 +287,7 @@ def _provider(name: str, told: list[ProviderStanding], *, local: bool) -> Provid
         name=name,
         keys=max(one.keys for one in told),
         resting_keys=max(one.resting_keys for one in told),
+        refused=tuple(dict.fromkeys(why for one in told for why in one.refused)),
         connections=sum(one.connections for one in told),
         local=local,
     )

@@ -10,7 +10,8 @@ from headrace.gateway.accounts.alert import Alert
 from headrace.gateway.accounts.errors import amount_text
 
 Event = Literal[
-    "budget.threshold", "breaker.open", "breaker.closed", "ledger.lost", "variant.taken_out",
+    "budget.threshold", "breaker.open", "breaker.closed", "counters.lost", "counters.back",
+    "key.refused", "ledger.lost", "variant.taken_out",
 ]  # fmt: skip
 Format = Literal["json", "slack"]
 

@@ -16,6 +16,7 @@ from headrace.gateway.alerts.notice import Event, Notice, budget_data, budget_te
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.settings.alerts import AlertSettings
 from headrace.gateway.settings.secret import Sources, read_secret
+from headrace.gateway.targets.auth import RefusedKey
 from headrace.gateway.targets.health import State
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 # While a disk is full lines are lost all the time; people need to hear of it now and then.
 _LOST_AGAIN_S = 300.0
+# A Redis at its limits is lost and back each second.
+_COUNTERS_AGAIN_S = 60.0
+# Each worker finds out by itself; the provider is asked again after as long.
+_REFUSED_AGAIN_S = 290.0
 _MOST_WHY_CHARS = 200
 
 Data = dict[str, str | int | float | None]
@@ -54,6 +59,9 @@ class Telling:
         self._ending: set[asyncio.Future[None]] = set()
         self._lost = 0
         self._lost_told_s = float("-inf")
+        self._counters_lost = False
+        self._counters_told_s = float("-inf")
+        self._refused_told_s: dict[tuple[str, int], float] = {}
 
     def check(self, settings: AlertSettings | None) -> None:
         """Raises ConfigError where `reconfigure` would."""
@@ -62,6 +70,7 @@ class Telling:
     def reconfigure(self, settings: AlertSettings | None) -> None:
         """Others are told from now on; what waits for those before goes on for a while. Raises
         ConfigError."""
+        self._refused_told_s.clear()  # keys may be others
         if settings == self._settings:
             return
         made = self._made(settings)
@@ -88,6 +97,21 @@ class Telling:
         data: Data = {"target": target, "failure": kind or None}
         self._tell("breaker.open" if is_open else "breaker.closed", text, data)
 
+    def refused(self, told: RefusedKey) -> None:
+        """A provider refused a key; its words stay here, as a breaker's do."""
+        at, now_s = (told.provider, told.key), self._wall_s()
+        if now_s - self._refused_told_s.get(at, float("-inf")) < _REFUSED_AGAIN_S:
+            return
+        self._refused_told_s[at] = now_s
+        status = f" {told.status}" if told.status else ""
+        text = f"{told.provider} refuses key {told.key} of {told.keys}: {told.kind}{status}"
+        logger.warning("%s", text)
+        data: Data = {
+            "provider": told.provider, "key": told.key, "keys": told.keys, "failure": told.kind,
+            "status": told.status,
+        }  # fmt: skip
+        self._tell("key.refused", text, data)
+
     def variant(self, told: TakenOut) -> None:
         """A side of an A/B test was taken out, which is in the log by then."""
         data: Data = {
@@ -99,6 +123,21 @@ class Telling:
         }
         text = f"variant {told.variant} of model {told.model} failed too often and is taken out"
         self._tell("variant.taken_out", text, data)
+
+    def counters(self, problem: str, lasted_s: float | None) -> None:
+        """What limits and budgets are counted in is lost, or back after so long, which is in the
+        log by then. One that comes and goes is told of once in a while."""
+        now_s = self._wall_s()
+        if lasted_s is None:
+            if now_s - self._counters_told_s < _COUNTERS_AGAIN_S:
+                return
+            self._counters_told_s, self._counters_lost = now_s, True
+            text = f"limits and budgets cannot be counted in Redis: {problem}"
+            self._tell("counters.lost", text, {"problem": problem})
+        elif self._counters_lost:
+            self._counters_lost = False
+            text = f"limits and budgets are counted in Redis again, after {lasted_s:.1f} s"
+            self._tell("counters.back", text, {"lasted_s": round(lasted_s, 3)})
 
     def lost(self, lines: int) -> None:
         """How many lines the ledger has lost since the start; to be told about once a second."""

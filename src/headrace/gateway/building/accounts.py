@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.errors import ConfigError
@@ -11,6 +11,7 @@ from headrace.gateway.accounts.alert import Alert
 from headrace.gateway.accounts.counters import Counters
 from headrace.gateway.accounts.key import RandomBytes, Secret, secret_of
 from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.accounts.outage import OnOutage
 from headrace.gateway.accounts.records import Group, KeyRecord, Parent, Records
 from headrace.gateway.accounts.roster import Roster
 from headrace.gateway.accounts.sqlite_store import SqliteStore
@@ -25,6 +26,13 @@ _PRIORITIES = {"high": -1, "normal": 0, "low": 1}
 
 def records_of(settings: AccessSettings, sources: Sources) -> Records:
     """Groups and keys as accounts keep them. Raises ConfigError, with no key in it."""
+    groups = groups_of(settings)
+    keys = tuple(_key(name, one, sources) for name, one in settings.keys.items())
+    return Records(groups=groups, keys=keys)
+
+
+def groups_of(settings: AccessSettings) -> tuple[Group, ...]:
+    """Organisations, teams and users, which no secret is needed for. Raises ConfigError."""
     groups: list[Group] = []
     for name, organisation in settings.organisations.items():
         terms = _terms(organisation)
@@ -41,8 +49,7 @@ def records_of(settings: AccessSettings, sources: Sources) -> Records:
         groups.append(
             Group(level="user", name=name, parent=parent, terms=_terms(user), blocked=user.blocked)
         )
-    keys = tuple(_key(name, one, sources) for name, one in settings.keys.items())
-    return Records(groups=tuple(groups), keys=keys)
+    return tuple(groups)
 
 
 def check_access(settings: AccessSettings, sources: Sources) -> None:
@@ -149,19 +156,21 @@ async def accounts_of(
     now_ns: Callable[[], int],
     random_bytes: RandomBytes,
     on_alert: Callable[[Alert], None] | None,
+    on_outage: OnOutage | None = None,
     counters: Counters | None = None,
     saves: bool = True,
 ) -> Accounts:
-    """Opened and started. counters: in place of the file's. saves: see Accounts. Raises
-    ConfigError, StoreError."""
+    """Opened and started. on_outage: hears when counters in Redis are lost, and when they are back.
+    counters: in place of the file's. saves: see Accounts. Raises ConfigError, StoreError."""
     configured = records_of(settings, sources)
     store = None
     if settings.store is not None:
         store = await open_store(
-            sources.folder / settings.store, configured, now_ns=now_ns, random_bytes=random_bytes
-        )
+            sources.folder / settings.store, configured.groups, now_ns=now_ns,
+            random_bytes=random_bytes,
+        )  # fmt: skip
     accounts = Accounts(
-        counters or _counters(settings, sources),
+        counters or _counters(settings, sources, on_outage),
         now_ns=now_ns,
         random_bytes=random_bytes,
         configured=configured,
@@ -175,22 +184,23 @@ async def accounts_of(
 
 async def open_store(
     path: Path,
-    configured: Records,
+    groups: Sequence[Group],
     *,
     now_ns: Callable[[], int],
     random_bytes: RandomBytes,
 ) -> SqliteStore:
-    """The file of keys; groups of the configuration may be what its keys belong to."""
-    there = {Parent(one.level, one.name) for one in configured.groups}
+    """The file of keys. groups: of the configuration, which its keys may belong to."""
+    there = {Parent(one.level, one.name) for one in groups}
     return await SqliteStore.open(
         path, now_ns=now_ns, random_bytes=random_bytes, parent_elsewhere=there.__contains__
     )
 
 
-def _counters(settings: AccessSettings, sources: Sources) -> Counters:
+def _counters(settings: AccessSettings, sources: Sources, on_outage: OnOutage | None) -> Counters:
     if settings.redis is None:
         return MemoryCounters()
     from headrace.gateway.accounts.redis_counters import RedisCounters
     from headrace.gateway.accounts.redis_link import connect
 
-    return RedisCounters(connect(read_secret(settings.redis, sources, "access.redis").reveal()))
+    url = read_secret(settings.redis, sources, "access.redis").reveal()
+    return RedisCounters(connect(url), on_outage=on_outage)

@@ -11,7 +11,7 @@ from headrace.gateway.cache.memory_store import MemoryStore
 from headrace.gateway.cache.semantic.cache import SemanticCache
 from headrace.gateway.cache.semantic.vectors import VectorStore
 from headrace.gateway.cache.store import CacheStore
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.serving import Serving
 from headrace.gateway.settings.cache import CacheSettings, SemanticSettings
 from headrace.gateway.settings.secret import Sources, read_secret
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.stored_ids import StoredIds
 from headrace.gateway.accounts.terms import Limits
 from headrace.gateway.client_address import ClientAddresses
 from headrace.gateway.guests import Guests
@@ -41,6 +44,16 @@ def counted_in(settings: GatewaySettings, accounts: Accounts | None) -> Accounts
     """Where requests are counted; None where nobody has limits."""
     own = settings.access
     return accounts if own.require_key or own.anonymous is not None else None
+
+
+def stored_ids_of(
+    settings: GatewaySettings, accounts: Accounts | None, wall_s: Callable[[], float]
+) -> StoredIds | None:
+    """None where a request may name anything that a provider stores."""
+    own = settings.access
+    if accounts is None or not own.require_key or own.stored_ids == "any":
+        return None
+    return StoredIds(accounts.counters, wall_s)
 
 
 def free_tier_of(settings: GatewaySettings, accounts: Accounts | None) -> FreeTier | None:

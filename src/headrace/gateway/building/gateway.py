@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.catalog import Catalog
+from headrace.errors import ConfigError, config_error
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.app import GatewayApp
@@ -18,20 +19,24 @@ from headrace.gateway.building.callers import (
     addresses_of,
     counted_in,
     free_tier_of,
+    stored_ids_of,
 )
 from headrace.gateway.building.paths import Paths, paths_of
 from headrace.gateway.building.providers import provider_of
 from headrace.gateway.building.request_logging import log_change_of, request_logging_of
 from headrace.gateway.building.routes import Targets, routes_of, unknown_routes
+from headrace.gateway.key_answer import PATHS as KEY_PATHS
+from headrace.gateway.key_answer import KeyAnswer
 from headrace.gateway.own_answers import Everywhere, OwnAnswers
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.serving import Serving
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.secret import Sources
+from headrace.gateway.targets.auth import InTurn, OnRefused
 from headrace.gateway.targets.health import OnBreaker
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.telemetry.names import Names
@@ -98,15 +103,21 @@ class Gateway:
 def providers_of(
     settings: GatewaySettings, catalog: Catalog, sources: Sources
 ) -> dict[str, Provider]:
-    """By name. Raises ConfigError."""
+    """By name. Raises ConfigError for all that cannot be."""
     every = settings.providers.items()
     # Reading the authorities takes 20 ms, so it is done once and only where somebody needs them.
     plain = all((one.base_url or "").startswith("http://") for _, one in every)
     tls = None if plain else ssl.create_default_context()
-    return {
-        name: provider_of(name, one, catalog, settings.timeouts, sources, tls)
-        for name, one in every
-    }
+    found: dict[str, Provider] = {}
+    problems: list[str] = []
+    for name, one in every:
+        try:
+            found[name] = provider_of(name, one, catalog, settings.timeouts, sources, tls)
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise config_error(problems)
+    return found
 
 
 def gateway_of(
@@ -125,17 +136,21 @@ def gateway_of(
     everywhere: Everywhere | None = None,
     sticky: Sticky | None = None,
     on_breaker: OnBreaker | None = None,
+    on_refused: OnRefused | None = None,
     on_taken_out: Callable[[TakenOut], None] | None = None,
     request_log: WrittenLog | None = None,
     own_key: str | None = None,
 ) -> Gateway:
     """parts: what /health tells of others, by name. telemetry: what counts on from a configuration
-    to the next. everywhere, sticky, on_breaker, request_log, own_key: see
+    to the next. everywhere, sticky, on_breaker, on_refused, request_log, own_key: see
     `making.Surroundings`.
 
     Raises ConfigError for what cannot be made; nothing is connected to yet.
     """
     providers = providers_of(settings, catalog, sources)
+    for name, one in providers.items():
+        if on_refused is not None and isinstance(one.auth, InTurn):
+            one.auth.tell(name, on_refused)
     targets = Targets(settings, providers, catalog, wall_s, on_breaker)
     sticky = Sticky() if sticky is None else sticky  # an empty one is false
     told = telemetry or Telemetry()
@@ -177,6 +192,7 @@ def gateway_of(
         router=router,
         accounts=counted_in(settings, accounts),
         free_tier=free_tier_of(settings, accounts),
+        stored_ids=stored_ids_of(settings, accounts, wall_s),
         drop_unsupported=settings.drop_unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
         clock_ns=clock_ns,
@@ -195,11 +211,13 @@ def gateway_of(
         began_s=told.began_s(wall_s()),
     )  # fmt: skip
     prompts = switched_on.prompts(settings, sources)
+    of_key = KeyAnswer(access, accounts)
+    answers = {**own.by_path(), **{("GET", path): of_key.tell for path in KEY_PATHS}}
     paths = paths_of(serving, access, settings.ledger, sources.folder, prompts)
     app = GatewayApp(
-        serving, access, paths.chats, own.by_path(), paths.posts, told, new_id=new_id,
+        serving, access, paths.chats, answers, paths.posts, told, new_id=new_id,
         most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),
-        prompts=prompts,
+        prompts=prompts, below=own.below(),
     )  # fmt: skip
     names = Names(router.routes, settings.aliases, providers)
 

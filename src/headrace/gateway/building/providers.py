@@ -19,6 +19,7 @@ from headrace.gateway.building.dialects import (
     in_steps_of,
     provider_side,
 )
+from headrace.gateway.building.from_environment import with_variables
 from headrace.gateway.building.passings import embedding_passings_of, passings_of
 from headrace.gateway.settings.provider import AwsSettings, ProviderSettings
 from headrace.gateway.settings.reliability import TimeoutSettings
@@ -69,6 +70,7 @@ def provider_of(
     """Raises ConfigError saying what is missing; secrets are in none of its texts."""
     row = _row(name, settings, catalog)
     try:
+        settings = with_variables(settings, sources)
         if row is not None and row.auth == "google" and settings.google is None:
             raise ConfigError("google is missing: write `google: {project: YOURS}`")
         base = read_base_url(_address(name, settings, row, catalog))
@@ -113,6 +115,7 @@ def provider_of(
         keeps_data=settings.keeps_data,
         zero_retention=settings.zero_retention,
         local=local,
+        self_hosted=row is not None and row.self_hosted is True,
     )
 
 
@@ -140,7 +143,9 @@ def _address(
         begin = f"{plain(settings.kind or name)}-"
         others = [one.id for one in catalog.providers if one.base_url and one.id.startswith(begin)]
         kinds = f", or a kind: {' or '.join(others)}" if others else ""
-        raise ConfigError(f"base_url is missing: where does its API begin?{kinds}")
+        rows = (one for row in catalog.providers if row.base_url for one in (row.id, *row.aliases))
+        meant = "" if others else nearest(name, rows).replace("; did", " Did")
+        raise ConfigError(f"base_url is missing: where does its API begin?{kinds}{meant}")
     given: dict[str, str | None] = {"region": settings.region, **settings.address}
     if unknown := [one for one in settings.address if f"{{{one}}}" not in address]:
         raise ConfigError(f"address: {', '.join(unknown)} is no name in braces of {address}")

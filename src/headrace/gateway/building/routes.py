@@ -86,6 +86,15 @@ class Targets:
             health=health,
         )  # fmt: skip
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of all that were made until now."""
+        return frozenset(self._health)
+
+    def forget(self, name: str) -> None:
+        """How a target has been doing that no route has any more."""
+        self._health.pop(name, None)
+
     def _of_catalog(self, provider: str, model: str) -> tuple[Price | None, DatedPrice | None]:
         """The second only where it changes on a day to come."""
         steps = self._prices.steps(provider, model, self._today)
@@ -197,6 +206,7 @@ def unknown_routes(
 ) -> Callable[[str], Route | None]:
     """Routes of `provider/model` that no model of the file names, where that is allowed."""
     made: dict[str, Route] = {}
+    of_file = targets.names
 
     def route(name: str) -> Route | None:
         if name in made:
@@ -205,7 +215,10 @@ def unknown_routes(
         if not settings.pass_unknown_models or not mark or not model or provider not in providers:
             return None
         if len(made) >= _MOST_UNKNOWN:
-            made.pop(next(iter(made)))
+            oldest = next(iter(made))
+            del made[oldest]
+            if oldest not in of_file:
+                targets.forget(oldest)
         found = _route(
             name, ModelSettings(targets=(TargetSettings(model=name),)), settings, targets
         )

@@ -30,7 +30,6 @@ def ways_of(
         return None
     return Ways(
         models=models,
-        aliases=settings.aliases,
         router=router,
         chat=chat,
         chosen=chosen,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.gateway.cache.wish import FIELD
+from headrace.protocol.once import once
 
 # In all keys: what is kept in another form than this one's is never found.
 _VERSION = 1
@@ -38,10 +39,6 @@ class Around(NamedTuple):
     rules: tuple[object, ...]
 
 
-class _TwiceError(ValueError):
-    pass
-
-
 def fields_of(body: bytes) -> dict[str, Any] | None:
     """A body's values; None for one that is too large, or that readers may understand differently.
 
@@ -51,7 +48,7 @@ def fields_of(body: bytes) -> dict[str, Any] | None:
     if len(body) > _MOST_BODY_BYTES:
         return None
     try:
-        found = json.loads(body.decode(), object_pairs_hook=_once)
+        found = json.loads(body.decode(), object_pairs_hook=once)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -86,10 +83,3 @@ def key_of(fields: dict[str, Any], around: Around) -> bytes | None:
     except (ValueError, OverflowError, RecursionError, TypeError, msgspec.MsgspecError):
         return None
     return hashlib.sha256(text).digest()
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _TwiceError
-    return found

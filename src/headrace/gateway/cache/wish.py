@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from headrace.config.field_error import field_error
 from headrace.errors import RequestError
 
 FIELD = "cache"
@@ -45,10 +46,10 @@ def wish_of(headers: Mapping[str, str], field: Any) -> Wish:
         try:
             said = msgspec.convert(field, _Field)
         except msgspec.ValidationError as error:
-            told, _, at = str(error).partition(" - at `$")
-            place = FIELD + at.rstrip("`")
+            found = field_error(error, field, _Field)
+            place = FIELD + found.place
             raise RequestError(
-                f"{place}: {told}; no-cache, no-store, ttl, s-maxage and namespace are known",
+                f"{place}: {found.said}; no-cache, no-store, ttl, s-maxage and namespace are known",
                 param=place,
             ) from None
     ages = [] if said.s_maxage is None else [said.s_maxage]

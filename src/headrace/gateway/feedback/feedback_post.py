@@ -19,8 +19,8 @@ from headrace.gateway.feedback.scores_file import (
     TooManyScoresError,
 )
 from headrace.gateway.ledger.errors import LedgerError
-from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.entry import Operation
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure, FailureKind
 

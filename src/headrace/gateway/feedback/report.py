@@ -1,4 +1,5 @@
-"""Scores by model, target, variant or day: how many, their mean, and how sure that is."""
+"""Scores by model, target, variant or day: how many, their mean, and how sure that is; and those of
+one request."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import msgspec
 
 from headrace.config.load import nearest
 from headrace.errors import ConfigError, shown
+from headrace.gateway.feedback.score import Score
 from headrace.gateway.ledger.compare import wilson
 from headrace.gateway.ledger.days import Days
 
@@ -71,6 +73,19 @@ def scores_by(
         f"SELECT {', '.join(columns)} FROM ({means}){group}", [value for _, value in given]
     )
     return [_scores(by, row) for row in rows if row[len(by)]]
+
+
+def scores_of(connection: sqlite3.Connection, request_id: str) -> tuple[Score, ...]:
+    """All that were given to a request, with what was said of it; the first first. Raises
+    sqlite3.Error."""
+    if not _has_scores(connection):
+        return ()
+    rows = connection.execute(
+        f"SELECT {', '.join(Score.__struct_fields__)} FROM feedback WHERE request_id = ? "
+        "ORDER BY given_ms, name, key",
+        (request_id,),
+    )
+    return tuple(Score(**dict(zip(Score.__struct_fields__, row, strict=True))) for row in rows)
 
 
 def _partition(groups: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.config.plain_words import plain_words
 from headrace.errors import RequestError
 
 _MOST_SCORE = 1e9
@@ -49,7 +50,9 @@ def read_given(body: bytes) -> Given:
         field = at.rstrip("`") or None
         known = ", ".join(Given.__struct_fields__)
         raise RequestError(
-            f"{field or 'the body'}: {told}; known are {known}", param=field, code="bad_feedback"
+            f"{field or 'the body'}: {plain_words(told, None, field or '')}; known are {known}",
+            param=field,
+            code="bad_feedback",
         ) from None
     if not math.isfinite(given.score) or abs(given.score) > _MOST_SCORE:
         raise RequestError(

@@ -13,22 +13,32 @@ _CALLS = ("tool_use", "function_call", "custom_tool_call", "server_tool_use", "m
 
 
 def requested_tools(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Offered ones and a forced choice; hosted tools and MCP servers by name and by type."""
+    """Offered ones and a forced choice; hosted tools and MCP servers by name and by type, plugins
+    by id."""
     found: dict[str, None] = {}
-    for name in ("tools", "functions", "mcp_servers"):
-        listed = body.get(name)
-        for one in listed if isinstance(listed, list) else ():
-            found |= dict.fromkeys(_names(one))
-    for name in ("tool_choice", "function_call"):
-        choice = body.get(name)
-        if isinstance(choice, dict):
-            found |= dict.fromkeys(_names(choice))
-            allowed = choice.get("tools")
-            for one in allowed if isinstance(allowed, list) else ():
-                found |= dict.fromkeys(_names(one))
+    for name in ("tools", "functions", "mcp_servers", "tool_choice", "function_call"):
+        found |= dict.fromkeys(_listed(body.get(name)))
+    plugins = body.get("plugins")
+    for plugin in plugins if isinstance(plugins, list) else ():
+        named = plugin.get("id") if isinstance(plugin, dict) else None
+        if isinstance(named, str) and named:
+            found[named] = None
     if body.get("web_search_options") is not None:
         found["web_search"] = None
     return tuple(found)
+
+
+def _listed(value: Any) -> Iterator[str]:
+    """Names of tools, also of those that stand within others, as of a namespace."""
+    waiting = [value]
+    if isinstance(value, dict):  # in place of a list: nobody here knows how it is read
+        waiting += value.values()
+    for one in waiting:
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            yield from _names(one)
+            waiting += (one[name] for name in ("tools", "allowed_tools") if name in one)
 
 
 def called_tools(value: Any) -> Iterator[str]:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
 
 from headrace.gateway.guards.guard import Finder, Match
 from headrace.gateway.guards.passage import Passage, number_text, readable
-from headrace.gateway.guards.replace import fitting, replaced_text
+from headrace.gateway.guards.replace import by_parts, fitting, merged, replaced_text
 
 Marker = Callable[[str, str], str]
 """What stands in place of an original, of the replacement and the original."""
 
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?\d[\d.eE+-]*+', re.DOTALL)
+# A text that has no end goes to the end: else each quote in it would be looked behind once more.
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|-?\d[\d.eE+-]*+', re.DOTALL)
 # What has parts of one message under it.
 _OF_PARTS = ("content", "system", "instructions", "output")
 
@@ -50,19 +53,20 @@ def findings(finder: Finder, passages: Sequence[Passage], marker: Marker | None)
                 for match in finder.find(one.text, 0)
             )
         if len(parts) > 1:
-            cuts = bounds[1:-1]
-            found += (
-                match
-                for match in finder.find(joined, 0)
-                if any(match.start < cut < match.end for cut in cuts)
-            )
-            found = _merged(found)
+            found += (one for one in finder.find(joined, 0) if _is_cut(one, bounds))
+            found = merged(found)
         every += found
         marked = [_marked(one, joined, marker) for one in found]
         texts += (
-            replaced_text(one.text, marked, base) for one, base in zip(parts, bounds, strict=False)
+            replaced_text(one.text, reaching, base)
+            for one, (base, reaching) in zip(parts, by_parts(marked, bounds), strict=True)
         )
     return Findings(every, tuple(texts))
+
+
+def _is_cut(match: Match, bounds: Sequence[int]) -> bool:
+    """Whether a part ends within it."""
+    return bounds[bisect_right(bounds, match.start)] < match.end
 
 
 def _messages(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
@@ -94,26 +98,29 @@ def _of_arguments(finder: Finder, text: str, marker: Marker | None, every: list[
     tokens: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(text):
         tokens.append(token.span())
-        said = _said(token[0])
+        said = token_text(token[0] + '"' if token[1] == "" else token[0])
         found = finder.find(said, 0) if said else []
         if found:
             every += found
             new = replaced_text(said, [_marked(one, said, marker) for one in found])
-            edits.append(Match(*token.span(), msgspec.json.encode(readable(new)).decode(), ""))
+            told = msgspec.json.encode(readable(new)).decode()
+            edits.append(Match(*token.span(), told[:-1] if token[1] == "" else told, ""))
     was_json = _is_json(text)
-    around = [
-        one
-        for one in finder.find(text, 0)
-        if not (was_json and any(start <= one.start and one.end <= end for start, end in tokens))
-    ]
+    around = [one for one in finder.find(text, 0) if not (was_json and is_within(one, tokens))]
     every += around
-    edits += fitting([_marked(one, text, marker) for one in around], "arguments")
-    new = replaced_text(text, _merged(edits))
+    edits += fitting([_marked(one, text, marker) for one in around])
+    new = replaced_text(text, merged(edits))
     # A match of more than one value may take JSON's own marks with it.
     return "{}" if around and was_json and not _is_json(new) else new
 
 
-def _said(token: str) -> str:
+def is_within(match: Match, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether one of the spans, which stand in order and apart, holds all of it."""
+    after = bisect_right(spans, match.start, key=itemgetter(0))
+    return after > 0 and match.end <= spans[after - 1][1]
+
+
+def token_text(token: str) -> str:
     """A text or a number of JSON as it reads; "" for what is damaged."""
     try:
         value = json.loads(token, strict=False)
@@ -135,14 +142,3 @@ def _marked(match: Match, text: str, marker: Marker | None) -> Match:
         return match
     original = text[match.start : match.end]
     return match._replace(replacement=marker(match.replacement, original))
-
-
-def _merged(matches: list[Match]) -> list[Match]:
-    """In order; those that overlap are one."""
-    merged: list[Match] = []
-    for one in sorted(matches):
-        if merged and one.start < merged[-1].end:
-            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, one.end))
-        else:
-            merged.append(one)
-    return merged

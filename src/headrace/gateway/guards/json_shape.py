@@ -30,12 +30,12 @@ class JsonShape:
 
     async def __call__(self, subject: Subject) -> Verdict:
         """Of each choice that says something: one that only calls tools has no shape."""
-        texts: dict[int, str] = {}
+        texts: dict[int, list[str]] = {}
         for one in subject.passages:
             if one.kind == "text":
-                texts[one.choice] = texts.get(one.choice, "") + one.text
-        for text in texts.values():
-            if reason := self._wrong(text):
+                texts.setdefault(one.choice, []).append(one.text)
+        for parts in texts.values():
+            if reason := self._wrong("".join(parts)):
                 return Verdict(reason)
         return NOTHING
 

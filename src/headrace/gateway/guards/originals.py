@@ -18,6 +18,9 @@ class Originals:
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str], str] = {}
         self._by_mark: dict[str, str] = {}
+        # What marks begin with, and how long they are: few, however many marks there are.
+        self._heads: set[str] = set()
+        self._lengths: set[int] = set()
         self._pattern: re.Pattern[str] | None = None
 
     def __bool__(self) -> bool:
@@ -35,22 +38,33 @@ class Originals:
             found = f"{begin}_{len(self._by_mark) + 1}{end}"
             self._marks[replacement, original] = found
             self._by_mark[found] = original
-            self._pattern = None
+            self._lengths.add(len(found))
+            if begin not in self._heads:
+                self._heads.add(begin)
+                self._pattern = None
         return found
 
     @property
     def window_chars(self) -> int:
         """The longest mark."""
-        return max(map(len, self._by_mark), default=1)
+        return max(self._lengths, default=1)
 
     def find(self, text: str, start: int) -> list[Match]:
-        """The marks. A plain list of words is looked for in linear time by Python's `re` too."""
+        """The marks; of those that begin at one place, the longest."""
         if not self._by_mark:
             return []
         if self._pattern is None:
-            words = sorted(self._by_mark, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, words)))
-        return [
-            Match(one.start(), one.end(), self._by_mark[one[0]], "restored")
-            for one in self._pattern.finditer(text, start)
-        ]
+            self._pattern = re.compile("|".join(re.escape(f"{one}_") for one in self._heads))
+        lengths = sorted(self._lengths, reverse=True)
+        found: list[Match] = []
+        at = start
+        while head := self._pattern.search(text, at):
+            at = head.start()
+            marks = (text[at : at + length] for length in lengths)
+            mark = next((one for one in marks if one in self._by_mark), None)
+            if mark is None:
+                at += 1
+            else:
+                found.append(Match(at, at + len(mark), self._by_mark[mark], "restored"))
+                at += len(mark)
+        return found

@@ -7,9 +7,10 @@ adds later, is looked at too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from headrace.gateway.guards.request_settings import SETTINGS
 from headrace.protocol.json_spans import NAME, Path
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -25,6 +26,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def readable(text: str) -> str:
     """Of the same length, and such that it can be sent."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+class TooDeepError(ValueError):
+    """A text stands in more objects and lists than anybody writes."""
+
+    def __init__(self) -> None:
+        super().__init__(f"it is nested deeper than {_MOST_STEPS} levels")
 
 
 class Passage(NamedTuple):
@@ -70,12 +78,23 @@ _DEFINITIONS = ("tools", "functions", "response_format", "output_config", "outpu
 _OWN_DEFINITIONS: Mapping[str, str] = {
     "openai-responses": "text", "ollama": "format", "ollama-generate": "format",
 }  # fmt: skip
+# Of other fields those that instruct the model, where an engine reads them.
+_INSTRUCTING = frozenset(
+    ("system", "instructions", "template", "chat_template", "chat_template_kwargs")
+)
 # In them: what is a name or a secret of its own, where a schema says which values there are.
 _DEFINITION_NAMES = frozenset(
     (
         "type", "name", "id", "format", "$ref", "$schema", "$id", "verbosity", "syntax",
         "authorization", "headers", "server_url", "server_label", "connector_id", "container",
         "file_ids", "vector_store_ids", "cache_control", "model",
+    )
+)  # fmt: skip
+# What schemas have under names that are the author's own: of parameters, of other schemas.
+_OWN_NAMES = frozenset(
+    (
+        "properties", "$defs", "definitions", "patternProperties", "dependentSchemas",
+        "dependentRequired", "dependencies",
     )
 )  # fmt: skip
 _VALUES = frozenset(("enum", "const", "default", "example", "examples", "input_examples"))
@@ -105,6 +124,9 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]*+")
 _DATA_ADDRESS = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/_=-]*+", re.ASCII)
 _THINKING = frozenset(("thinking", "reasoning", "reasoning_content", "reasoning_details"))
 _ARGUMENTS = frozenset(("arguments", "partial_json"))
+# Each text is told with the way to it, so small ones far inside would take a thousand times their
+# own memory. Schemas of the providers have ten levels, of three steps each.
+_MOST_STEPS = 128
 # Beyond it a number is no text that somebody wrote.
 _MOST_WHOLE = 10**30
 # Objects of these types hold in `input` what a tool is given, under any names.
@@ -112,19 +134,27 @@ _CALL_TYPES = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "custom_
 
 
 def request_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
-    """Of a client's body, decoded."""
+    """Of a client's body, decoded. Raises TooDeepError."""
     found: list[Passage] = []
     for name, role in _REQUEST_ROOTS.get(dialect, ()):
         found += texts_of(body.get(name), (name,), role)
+    looked_at = {name for name, _ in _REQUEST_ROOTS.get(dialect, ())}
     if dialect != EMBEDDINGS:
-        for name in (*_DEFINITIONS, _OWN_DEFINITIONS.get(dialect, "")):
+        definitions = (*_DEFINITIONS, _OWN_DEFINITIONS.get(dialect, ""))
+        for name in definitions:
             if isinstance(value := body.get(name), list | dict):
-                found += _of_definitions(value, (name,))
+                _add_definitions(found, value, (name,))
+        looked_at.update(definitions)
+    for name, value in body.items():
+        if name in _MEDIA:
+            _add_media(found, value, (name,), "user", name in _MEDIA_BYTES)
+        elif name not in looked_at and name not in SETTINGS:
+            _add_words(found, value, (name,), "system" if name in _INSTRUCTING else "user")
     return found
 
 
 def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
-    """Of a whole answer in a client's dialect, decoded."""
+    """Of a whole answer in a client's dialect, decoded. Raises TooDeepError."""
     found: list[Passage] = []
     for name in _REPLY_ROOTS.get(dialect, ()):
         value = body.get(name)
@@ -138,19 +168,33 @@ def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
     return found
 
 
-def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> Iterator[Passage]:
-    """What is said in a value, inwards."""
+def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> list[Passage]:
+    """What is said in a value, inwards. Raises TooDeepError."""
+    found: list[Passage] = []
+    _add_texts(found, value, path, role, kind)
+    return found
+
+
+def _below(path: Path, step: str | int) -> Path:
+    if len(path) >= _MOST_STEPS:
+        raise TooDeepError
+    return (*path, step)
+
+
+def _add_texts(found: list[Passage], value: Any, path: Path, role: Role, kind: Kind) -> None:
     if isinstance(value, str):
         if value:
-            yield Passage(path, role, kind, readable(value))
+            found.append(Passage(path, role, kind, readable(value)))
     elif isinstance(value, list):
         for at, one in enumerate(value):
-            yield from texts_of(one, (*path, at), role, kind)
+            _add_texts(found, one, _below(path, at), role, kind)
     elif isinstance(value, dict):
-        yield from _of_object(value, path, role, kind)
+        _add_object(found, value, path, role, kind)
 
 
-def _of_object(value: dict[str, Any], path: Path, role: Role, kind: Kind) -> Iterator[Passage]:
+def _add_object(
+    found: list[Passage], value: dict[str, Any], path: Path, role: Role, kind: Kind
+) -> None:
     given = value.get("role")
     typed = value.get("type")
     if isinstance(given, str):
@@ -163,19 +207,19 @@ def _of_object(value: dict[str, Any], path: Path, role: Role, kind: Kind) -> Ite
         kind = "thinking" if typed == "reasoning" else kind
     for name, inner in value.items():
         if name == "name" and isinstance(inner, str) and (given or path[-1:] == ("delta",)):
-            yield from texts_of(inner, (*path, name), role, "name")
+            _add_texts(found, inner, _below(path, name), role, "name")
             continue
         if name in _MEDIA and not (name == "data" and typed == "text"):
-            yield from _of_media(inner, (*path, name), role, name in _MEDIA_BYTES)
+            _add_media(found, inner, _below(path, name), role, name in _MEDIA_BYTES)
             continue
         if name in _NO_TEXT:
             continue
         if (name == "input" and typed in _CALL_TYPES) or (
             name == "arguments" and not isinstance(inner, str)
         ):
-            yield from _of_arguments(inner, (*path, name), role)
+            _add_arguments(found, inner, _below(path, name), role)
             continue
-        yield from texts_of(inner, (*path, name), role, kind_of(name, kind))
+        _add_texts(found, inner, _below(path, name), role, kind_of(name, kind))
 
 
 def kind_of(name: str, around: Kind) -> Kind:
@@ -187,7 +231,7 @@ def kind_of(name: str, around: Kind) -> Kind:
     return "refusal" if name == "refusal" else around
 
 
-def _of_media(value: Any, path: Path, role: Role, is_bytes: bool) -> Iterator[Passage]:
+def _add_media(found: list[Passage], value: Any, path: Path, role: Role, is_bytes: bool) -> None:
     """What stands there and is none: text behind `data:`, or what is not base64."""
     if isinstance(value, str):
         if value[:5].lower() == "data:":
@@ -195,46 +239,63 @@ def _of_media(value: Any, path: Path, role: Role, is_bytes: bool) -> Iterator[Pa
         else:
             is_media = not is_bytes or _BASE64.fullmatch(value) is not None
         if not is_media:
-            yield Passage(path, role, "text", readable(value))
+            found.append(Passage(path, role, "text", readable(value)))
     elif isinstance(value, list | dict):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for key, one in inner:
-            yield from _of_media(one, (*path, key), role, is_bytes)
+            _add_media(found, one, _below(path, key), role, is_bytes)
 
 
-def _of_definitions(value: Any, path: Path) -> Iterator[Passage]:
-    """Of tools and schemas: all strings but names. Who writes them instructs the model."""
+def _add_words(found: list[Passage], value: Any, path: Path, role: Role) -> None:
+    """Of what no dialect here describes: all strings and names, but for media."""
     if isinstance(value, str):
-        yield from texts_of(value, path, "system")
+        if value and _DATA_ADDRESS.fullmatch(value) is None:
+            found.append(Passage(path, role, "text", readable(value)))
     elif isinstance(value, list):
         for at, one in enumerate(value):
-            yield from _of_definitions(one, (*path, at))
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            # A parameter may have any name.
-            if path[-1] == "properties":
-                yield from _of_definitions(one, (*path, name))
-            elif name in _VALUES:
-                yield from _of_arguments(one, (*path, name), "system")
-            elif name not in _DEFINITION_NAMES or (name == "format" and isinstance(one, dict)):
-                yield from _of_definitions(one, (*path, name))
-
-
-def _of_arguments(value: Any, path: Path, role: Role) -> Iterator[Passage]:
-    """All strings, numbers and names: any name in it is the tool's own."""
-    if isinstance(value, str):
-        if value:
-            yield Passage(path, role, "argument", readable(value))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield Passage(path, role, "argument", number_text(value))
-    elif isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from _of_arguments(one, (*path, at), role)
+            _add_words(found, one, _below(path, at), role)
     elif isinstance(value, dict):
         for key, one in value.items():
             if key:
-                yield Passage((*path, key, NAME), role, "name", readable(key))
-            yield from _of_arguments(one, (*path, key), role)
+                found.append(Passage((*_below(path, key), NAME), role, "name", readable(key)))
+            _add_words(found, one, _below(path, key), role)
+
+
+def _add_definitions(found: list[Passage], value: Any, path: Path) -> None:
+    """Of tools and schemas: all strings but names. Who writes them instructs the model."""
+    if isinstance(value, str):
+        _add_texts(found, value, path, "system", "text")
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            _add_definitions(found, one, _below(path, at))
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            is_own = path[-1] in _OWN_NAMES
+            if name in _VALUES and not (is_own and isinstance(one, dict)):
+                _add_arguments(found, one, _below(path, name), "system")
+            elif (
+                is_own
+                or name not in _DEFINITION_NAMES
+                or (name == "format" and isinstance(one, dict))
+            ):
+                _add_definitions(found, one, _below(path, name))
+
+
+def _add_arguments(found: list[Passage], value: Any, path: Path, role: Role) -> None:
+    """All strings, numbers and names: any name in it is the tool's own."""
+    if isinstance(value, str):
+        if value:
+            found.append(Passage(path, role, "argument", readable(value)))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        found.append(Passage(path, role, "argument", number_text(value)))
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            _add_arguments(found, one, _below(path, at), role)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key:
+                found.append(Passage((*_below(path, key), NAME), role, "name", readable(key)))
+            _add_arguments(found, one, _below(path, key), role)
 
 
 def number_text(value: float) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from headrace.gateway.guards.guard import Match
-from headrace.gateway.guards.passage import Kind
 
 
 def replaced_text(text: str, matches: Sequence[Match], base: int = 0) -> str:
@@ -27,14 +27,40 @@ def replaced_text(text: str, matches: Sequence[Match], base: int = 0) -> str:
     return "".join(pieces)
 
 
-def fitting(matches: Sequence[Match], kind: Kind) -> list[Match]:
-    """With replacements as they have to stand there: within JSON text a quote is escaped."""
-    if kind != "arguments":
-        return list(matches)
+def by_parts(
+    matches: Sequence[Match], bounds: Sequence[int]
+) -> Iterator[tuple[int, Sequence[Match]]]:
+    """Of parts that follow each other: where each begins, and the matches that reach into it.
+
+    matches: in order and without overlaps. bounds: where parts begin, and where the last one ends.
+    """
+    first = 0
+    for base, end in itertools.pairwise(bounds):
+        while first < len(matches) and matches[first].end <= base:
+            first += 1
+        behind = first
+        while behind < len(matches) and matches[behind].start < end:
+            behind += 1
+        yield base, matches[first:behind]
+
+
+def fitting(matches: Sequence[Match]) -> list[Match]:
+    """With replacements as they have to stand within JSON text: a quote is escaped."""
     return [
         one._replace(replacement=msgspec.json.encode(one.replacement)[1:-1].decode())
         for one in matches
     ]
+
+
+def merged(matches: Iterable[Match]) -> list[Match]:
+    """In order; those that overlap are one."""
+    found: list[Match] = []
+    for one in sorted(matches):
+        if found and one.start < found[-1].end:
+            found[-1] = found[-1]._replace(end=max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return found
 
 
 def summary(matches: Sequence[Match]) -> str:

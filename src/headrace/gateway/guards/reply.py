@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
 from headrace.gateway.guards.guard import Guard, Subject
-from headrace.gateway.guards.once import TwiceError, once
-from headrace.gateway.guards.passage import reply_passages
+from headrace.gateway.guards.logprobs import logprobs
+from headrace.gateway.guards.passage import TooDeepError, reply_passages
 from headrace.gateway.guards.whole import pass_through
 from headrace.protocol.json_spans import Path, replaced
+from headrace.protocol.once import TwiceError, once
 
 
 async def guarded_reply(
@@ -24,10 +24,12 @@ async def guarded_reply(
     # Read before, or written here: it is JSON.
     try:
         value = json.loads(body, object_pairs_hook=once)
-    except TwiceError:
+        passages = tuple(reply_passages(subject.dialect, value))
+        tools = tuple(dict.fromkeys(called_tools(value)))
+        repeated = tuple(logprobs(value))
+    except (TwiceError, TooDeepError, RecursionError):
         raise GuardBlockedError(guards[0], "the answer is damaged", failed=True) from None
-    passages = tuple(reply_passages(subject.dialect, value))
-    subject = subject._replace(passages=passages, tools=tuple(dict.fromkeys(called_tools(value))))
+    subject = subject._replace(passages=passages, tools=tools)
     passed = await pass_through(guards, subject)
     for one in passed.acted:
         on_acted(one)
@@ -37,15 +39,5 @@ async def guarded_reply(
         if before.text != after.text
     }
     if any(one.holds_texts for one in guards):
-        changed |= dict.fromkeys(_logprobs(value, ()), b"null")
+        changed |= dict.fromkeys(repeated, b"null")
     return replaced(body, changed) if changed else body
-
-
-def _logprobs(value: Any, path: Path) -> Iterator[Path]:
-    """Log probabilities tell the text once more, by tokens, and others that were likely."""
-    if isinstance(value, list | dict):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if key == "logprobs" and inner:
-                yield (*path, key)
-            else:
-                yield from _logprobs(inner, (*path, key))

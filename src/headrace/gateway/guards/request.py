@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,20 +15,27 @@ from headrace.gateway.guards.asked_tools import requested_tools
 from headrace.gateway.guards.blocked import Acted
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import request_passages
+from headrace.gateway.guards.passage import TooDeepError, request_passages
 from headrace.gateway.guards.whole import pass_through
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.json_spans import Path, replaced
+from headrace.protocol.once import TwiceError, once
 
-# What a request allows its answer, by dialect: the names it may have, the one to write last.
-_MOST_TOKENS = {
-    "openai-chat": ("max_tokens", "max_completion_tokens"),
-    "openai-completions": ("max_tokens",),
-    "openai-responses": ("max_output_tokens",),
-    "anthropic": ("max_tokens",),
+# What a request allows its answer: every name that some provider or engine reads, since another
+# may come before the dialect's own.
+_MOST_TOKENS = (
+    "max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict",
+)  # fmt: skip
+# The one to write where there is none.
+_MOST_TOKENS_OF = {
+    "openai-chat": "max_completion_tokens",
+    "openai-responses": "max_output_tokens",
 }
 _OPTIONS, _NUM_PREDICT = "options", "num_predict"
 _OLLAMA = ("ollama", "ollama-generate")
+
+# Some milliseconds of reading, for which others need not wait.
+_MOST_BYTES_AT_ONCE = 200_000
 
 
 class LookedAt(NamedTuple):
@@ -39,13 +48,11 @@ class LookedAt(NamedTuple):
 
 async def looked_at(guards: Sequence[Guard], subject: Subject, body: JsonObject) -> LookedAt:
     """subject: without texts and tools yet. Raises GuardBlockedError, RequestError."""
-    fields = _fields(body.body)
-    passages = tuple(request_passages(subject.dialect, fields))
-    subject = subject._replace(
-        passages=passages,
-        tools=requested_tools(fields),
-        max_tokens=_allowed(subject.dialect, fields),
-    )
+    if len(body.body) > _MOST_BYTES_AT_ONCE:
+        subject = await asyncio.to_thread(_read, subject, body.body)
+    else:
+        subject = _read(subject, body.body)
+    passages = subject.passages
     originals = Originals()
     passed = await pass_through(guards, subject, originals)
     changed: dict[Path, bytes] = {
@@ -54,37 +61,65 @@ async def looked_at(guards: Sequence[Guard], subject: Subject, body: JsonObject)
         if before.text != after.text
     }
     if changed:
-        body = JsonObject.read(replaced(body.body, changed))
+        if len(body.body) > _MOST_BYTES_AT_ONCE:
+            written = await asyncio.to_thread(replaced, body.body, changed)
+        else:
+            written = replaced(body.body, changed)
+        body = JsonObject.read(written)
     acted = list(passed.acted)
     body = _capped(guards, subject, body, acted)
     return LookedAt(body, tuple(acted), originals)
+
+
+def _read(subject: Subject, body: bytes) -> Subject:
+    """With the texts and tools of a body. Raises RequestError."""
+    fields = _fields(body)
+    try:
+        passages = request_passages(subject.dialect, fields)
+    except TooDeepError as error:
+        raise RequestError(f"the body cannot be looked at: {error}; nest it less") from None
+    return subject._replace(
+        passages=tuple(passages),
+        tools=requested_tools(fields),
+        max_tokens=_allowed(subject.dialect, fields),
+    )
 
 
 def _fields(body: bytes) -> dict[str, Any]:
     """A body's values. Raises RequestError for a name that is twice in one object, wherever: what
     is looked at here might not be what a provider reads."""
     try:
-        found: dict[str, Any] = json.loads(body, object_pairs_hook=_once)
+        found: dict[str, Any] = json.loads(body, object_pairs_hook=once)
+    except TwiceError as error:
+        raise RequestError(
+            f"the body has the field {shown(error.name)} twice; send it once"
+        ) from None
     except (ValueError, RecursionError):
         raise RequestError("the body cannot be read") from None
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        name = next(one for one in names if names.count(one) > 1)
-        raise RequestError(f"the body has the field {shown(name)} twice; send it once")
-    return found
-
-
 def _allowed(dialect: str, fields: Mapping[str, Any]) -> int | None:
-    given: list[Any] = [fields.get(name) for name in _MOST_TOKENS.get(dialect, ())]
+    """The most of what is said; None where nothing is, or something that is no limit."""
+    given = [fields.get(name) for name in _MOST_TOKENS]
     if dialect in _OLLAMA and isinstance(fields.get(_OPTIONS), dict):
         given.append(fields[_OPTIONS].get(_NUM_PREDICT))
-    counts = [one for one in given if isinstance(one, int) and not isinstance(one, bool)]
-    return max((one for one in counts if one > 0), default=None)
+    limits = [_limit(one) for one in given if one is not None]
+    counts = [one for one in limits if one is not None]
+    return max(counts) if counts and len(counts) == len(limits) else None
+
+
+def _limit(value: Any) -> int | None:
+    """As loose readers take it, who know 5000.0 and "5000" for numbers; None for what limits
+    nothing, as -1 does in engines."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return math.ceil(value) if 0 < value < math.inf else None
 
 
 def _capped(
@@ -106,11 +141,23 @@ def _capped(
 
 def _with_most(dialect: str, body: JsonObject, most: int) -> bytes:
     limit = str(most).encode()
+    changes = {name: limit for name in _MOST_TOKENS if _is_over(body.decoded(name), most)}
     if dialect in _OLLAMA:
         options = body.value(_OPTIONS)
         if options is None or options == b"null":
-            return body.edited({_OPTIONS: msgspec.json.encode({_NUM_PREDICT: most})})
-        return body.edited({_OPTIONS: JsonObject.read(options).edited({_NUM_PREDICT: limit})})
-    names = _MOST_TOKENS.get(dialect, ("max_tokens",))
-    there = [name for name in names if body.value(name) not in (None, b"null")]
-    return body.edited(dict.fromkeys(there or names[-1:], limit))
+            changes[_OPTIONS] = msgspec.json.encode({_NUM_PREDICT: most})
+        else:
+            read = JsonObject.read(options)
+            given = read.decoded(_NUM_PREDICT)
+            if given is None or _is_over(given, most):
+                changes[_OPTIONS] = read.edited({_NUM_PREDICT: limit})
+    elif not changes:
+        changes[_MOST_TOKENS_OF.get(dialect, "max_tokens")] = limit
+    return body.edited(changes)
+
+
+def _is_over(value: Any, most: int) -> bool:
+    if value is None:
+        return False
+    limit = _limit(value)
+    return limit is None or limit > most

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
-from headrace.gateway.guards.once import once
+from headrace.gateway.guards.logprobs import logprobs
 from headrace.gateway.guards.passage import (
     Kind,
     Passage,
@@ -25,21 +25,26 @@ from headrace.gateway.guards.passage import (
     texts_of,
 )
 from headrace.protocol.json_spans import NAME, Path, replaced
+from headrace.protocol.once import once
 from headrace.protocol.sse import DONE_DATA, one_line
 
 Channel: TypeAlias = tuple[str | int, ...]
 """Begins with the number of the choice."""
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+# Of the longest end, all but its last byte.
+_BEFORE_END = 3
 _LINE = re.compile(rb"\r\n|\n|\r")
 _DATA = b"data:"
 
 
 @dataclass(slots=True)
 class Growth:
-    """A piece of a channel's text. whole: the channel is this piece alone."""
+    """A piece of a channel's text. until: what ends the channel. whole: the channel is this piece
+    alone."""
 
     channel: Channel
+    until: Channel
     path: Path
     kind: Kind
     text: str
@@ -48,8 +53,8 @@ class Growth:
 
 @dataclass(slots=True)
 class Piece:
-    """raw: one event with what ends it. ends: channels that are whole after it; one stands for all
-    that begin as it does. changed: paths whose texts are other ones now. hidden: paths of log
+    """raw: one event with what ends it. ends: what is whole after it, as growths name it in
+    `until`. changed: paths whose texts are other ones now. hidden: paths of log
     probabilities, which tell texts once more and are not passed on."""
 
     raw: bytes
@@ -71,22 +76,31 @@ class Pieces:
         self._hides_logprobs = hides_logprobs
         self._read: Read = _READERS.get(dialect, _chat)
         self._lines = dialect in ("ollama", "ollama-generate")
-        self._held = b""
+        # An event that has not come whole, and its last bytes, with which its end may begin.
+        self._held: list[bytes] = []
+        self._tail = b""
 
     def feed(self, data: bytes) -> list[Piece]:
         """Whole events."""
-        data = self._held + data
+        end = _LINE if self._lines else _END
+        new = self._tail + data
+        self._held.append(data)
+        self._tail = new[-_BEFORE_END:]
+        if end.search(new) is None:
+            return []
+        data = b"".join(self._held)
         pieces: list[Piece] = []
         at = 0
-        for found in (_LINE if self._lines else _END).finditer(data):
+        for found in end.finditer(data):
             pieces += self._made(data[at : found.end()])
             at = found.end()
-        self._held = data[at:]
+        self._held = [data[at:]]
+        self._tail = data[at:][-_BEFORE_END:]
         return pieces
 
     def end(self) -> list[Piece]:
         """A last event that nothing ends, if it is whole."""
-        left, self._held = self._held, b""
+        left, self._held, self._tail = b"".join(self._held), [], b""
         return self._made(left) if left else []
 
     def _made(self, raw: bytes) -> list[Piece]:
@@ -96,13 +110,14 @@ class Pieces:
             return [Piece(raw)]
         try:
             value = json.loads(text, object_pairs_hook=once)
+            if not isinstance(value, dict):
+                return []
+            growths, ends = self._read(value)
+            tools = tuple(called_tools(value))
+            hidden = tuple(logprobs(value)) if self._hides_logprobs else ()
         except (ValueError, RecursionError):
             return []
-        if not isinstance(value, dict):
-            return []
-        growths, ends = self._read(value)
-        hidden = tuple(_logprobs(value, ())) if self._hides_logprobs else ()
-        return [Piece(raw, growths, ends, tuple(called_tools(value)), hidden=hidden)]
+        return [Piece(raw, growths, ends, tools, hidden=hidden)]
 
     def written(self, piece: Piece) -> bytes:
         """As it came, but for the texts that have changed and what repeats them."""
@@ -118,7 +133,7 @@ class Pieces:
             return replaced(piece.raw, values)
         data = _data_of(piece.raw)
         # The tokens of a text tell it once more.
-        values |= dict.fromkeys(_logprobs(json.loads(data), ()), b"null")
+        values |= dict.fromkeys(logprobs(json.loads(data)), b"null")
         head = b"".join(
             line + b"\n" for line in _LINE.split(piece.raw) if line and not line.startswith(_DATA)
         )
@@ -131,18 +146,6 @@ class Pieces:
 def _data_of(raw: bytes) -> bytes:
     lines = [line for line in _LINE.split(raw) if line.startswith(_DATA)]
     return b"\n".join(line[len(_DATA) :].removeprefix(b" ") for line in lines)
-
-
-def _logprobs(value: Any, path: Path) -> Iterator[Path]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "logprobs" and inner:
-                yield (*path, name)
-            else:
-                yield from _logprobs(inner, (*path, name))
-    elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _logprobs(inner, (*path, at))
 
 
 def _channel(choice: int, value: Any, path: Path) -> Channel:
@@ -159,7 +162,8 @@ def _channel(choice: int, value: Any, path: Path) -> Channel:
 
 
 def _growth(choice: int, value: Any, one: Passage, before: Path) -> Growth:
-    return Growth(_channel(choice, value, one.path), (*before, *one.path), one.kind, one.text)
+    channel = _channel(choice, value, one.path)
+    return Growth(channel, (choice,), (*before, *one.path), one.kind, one.text)
 
 
 def _chat(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, ...]]:
@@ -189,7 +193,7 @@ def _anthropic(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, .
     growths = []
     for one in texts_of(event[name], (), "assistant"):
         channel: Channel = (0, number, *one.path)
-        growths.append(Growth(channel, (name, *one.path), one.kind, one.text))
+        growths.append(Growth(channel, (0, number), (name, *one.path), one.kind, one.text))
     return growths, ()
 
 
@@ -205,7 +209,7 @@ def _responses(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, .
         delta = event.get("delta")
         if not isinstance(delta, str) or not delta or base == "response.audio":
             return [], ()
-        return [Growth(channel, ("delta",), _kind_of_event(base), readable(delta))], ()
+        return [Growth(channel, channel, ("delta",), _kind_of_event(base), readable(delta))], ()
     growths = []
     for name in ("text", "arguments", "refusal", "input", "transcript", "part", "item", "response"):
         value = event.get(name)
@@ -214,13 +218,16 @@ def _responses(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, .
             value, path = (value or {}).get("output"), (name, "output")
         kind = kind_of(name, _kind_of_event(base))
         for one in texts_of(value, path, "assistant", kind):
-            growths.append(Growth((0, *one.path), one.path, one.kind, one.text, whole=True))
+            whole: Channel = (0, *one.path)
+            growths.append(Growth(whole, whole, one.path, one.kind, one.text, whole=True))
     return growths, (channel,) if last == "done" else ()
 
 
 def _kind_of_event(base: str) -> Kind:
-    if "arguments" in base or base.endswith("_input"):
+    if "arguments" in base:
         return "arguments"
+    if base.endswith("_input"):  # of a tool that takes any text
+        return "argument"
     if "reasoning" in base:
         return "thinking"
     return "refusal" if "refusal" in base else "text"
@@ -230,10 +237,11 @@ def _ollama(event: Mapping[str, Any]) -> tuple[list[Growth], tuple[Channel, ...]
     growths = []
     for name in ("message", "thinking", "response"):
         for one in texts_of(event.get(name), (), "assistant"):
-            if one.kind == "argument":  # Ollama tells a tool call whole
-                growths.append(Growth((0, name), (name, *one.path), one.kind, one.text, whole=True))
-            else:
-                growths.append(Growth((0, name, *one.path), (name, *one.path), one.kind, one.text))
+            is_whole = one.kind == "argument"  # Ollama tells a tool call whole
+            channel: Channel = (0, name) if is_whole else (0, name, *one.path)
+            growths.append(
+                Growth(channel, (0,), (name, *one.path), one.kind, one.text, whole=is_whole)
+            )
     return growths, ((0,),) if event.get("done") is True else ()
 
 

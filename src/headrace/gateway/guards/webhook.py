@@ -76,12 +76,10 @@ class WebhookGuard:
         self._timeout_s = timeout_s
         self._wall_s = wall_s
         self._pool = Pool(receiver.origin)
-        self._is_closed = False
 
     def close(self) -> None:
         """End connections at rest. It can still be asked: answers that began before a file was
         read anew end under the guardrails they began with."""
-        self._is_closed = True
         self._pool.close()
 
     async def __call__(self, subject: Subject) -> Verdict:
@@ -130,17 +128,12 @@ class WebhookGuard:
             headers.append((SIGNATURE_HEADER, signature(self._secret, timestamp, body)))
         origin, target = self._receiver
         timeouts = Timeouts(self._timeout_s, self._timeout_s, self._timeout_s)
-        pool = Pool(origin) if self._is_closed else self._pool
         request = request_bytes("POST", origin, target, headers, body)
+        reply = await self._pool.send(request, timeouts)
         try:
-            reply = await pool.send(request, timeouts)
-            try:
-                told = await reply.body(_MOST_REPLY_BYTES)
-            finally:
-                reply.abort()
+            told = await reply.body(_MOST_REPLY_BYTES)
         finally:
-            if pool is not self._pool:
-                pool.close()
+            reply.abort()
         if reply.status != 200:
             raise GuardFailedError(f"{origin.host}: status {reply.status}")
         try:

@@ -7,6 +7,7 @@ after it see what it left.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +17,8 @@ from headrace.gateway.guards.guard import NOTHING, Guard, GuardFailedError, Subj
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.replace import summary
+
+logger = logging.getLogger(__name__)
 
 # Some milliseconds of looking.
 _MOST_CHARS_AT_ONCE = 20_000
@@ -114,15 +117,17 @@ def _tokens(guard: Guard, subject: Subject) -> Verdict:
 
 def _judge(guard: Guard, verdict: Verdict | GuardFailedError, acted: list[Acted]) -> None:
     if isinstance(verdict, GuardFailedError):
-        failed(guard, acted)
+        failed(guard, acted, verdict)
     elif verdict.reason:
         if guard.action == "block":
             raise GuardBlockedError(guard, verdict.reason)
         acted.append(Acted(guard.name, guard.action, verdict.reason))
 
 
-def failed(guard: Guard, acted: list[Acted]) -> None:
-    """It came to no verdict. Raises GuardBlockedError where that refuses."""
+def failed(guard: Guard, acted: list[Acted], error: GuardFailedError) -> None:
+    """It came to no verdict, for a cause that is for the log. Raises GuardBlockedError where that
+    refuses."""
+    logger.warning("the guardrail %s came to no verdict: %s", guard.name, str(error)[:300])
     if guard.blocks_on_error:
         raise GuardBlockedError(guard, "it could not be asked; try again", failed=True)
     acted.append(Acted(guard.name, "failed", "it could not be asked"))
@@ -138,7 +143,7 @@ async def _redact(
     else:
         verdict = await _asked(guard, seen)
         if isinstance(verdict, GuardFailedError):
-            failed(guard, acted)
+            failed(guard, acted, verdict)
             return subject
         if verdict.reason and verdict.texts is None:
             raise GuardBlockedError(guard, verdict.reason)

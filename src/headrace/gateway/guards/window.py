@@ -6,34 +6,39 @@ the cuts between events are, what goes on is what would go on if the text came i
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.growing import Growing, GrowingText
+from headrace.gateway.guards.growing_arguments import GrowingArguments
 from headrace.gateway.guards.guard import Guard, Match
-from headrace.gateway.guards.replace import fitting, replaced_text, summary
+from headrace.gateway.guards.replace import merged, replaced_text, summary
 from headrace.gateway.guards.stream_pieces import Channel, Growth, Piece
 
-# A match that is still growing after so much is the whole rest of an answer, or an attack.
+# A match that is still growing after so much more than a window is the whole rest of an answer, or
+# an attack.
 _MOST_HELD_CHARS = 65_536
-_LOOKS_PER_WINDOW = 8
+_WINDOWS = 2
 
 
-class _Growing:
-    """One channel. text: from `base` on, of which what is below `cleared` has been decided.
+class _Channel:
+    """matches: those in what is decided, that some event has not gone out with yet; in order and
+    without overlaps."""
 
-    matches: those in what is decided, that some event has not gone out with yet.
-    """
+    __slots__ = ("matches", "text")
 
-    __slots__ = ("base", "cleared", "ended", "matches", "text", "total")
+    def __init__(self, text: GrowingText) -> None:
+        self.text = text
+        self.matches: deque[Match] = deque()
 
-    def __init__(self) -> None:
-        self.text = ""
-        self.base = 0
-        self.cleared = 0
-        self.total = 0
-        self.ended = False
-        self.matches: list[Match] = []
+    def add(self, decided: list[Match]) -> None:
+        """One of them may overlap the last ones before."""
+        last: list[Match] = []
+        while self.matches and self.matches[-1].end > decided[0].start:
+            last.append(self.matches.pop())
+        self.matches += merged([*last, *decided])
 
 
 class Window:
@@ -46,22 +51,24 @@ class Window:
         self._on_acted = on_acted
         self._has_acted = False
         self._holds = guard.action in ("block", "redact")
-        # Each look is at a whole window: one for every few words, not for every token.
-        self._step_chars = max(1, guard.finder.window_chars // _LOOKS_PER_WINDOW)
-        self._channels: dict[Channel, _Growing] = {}
-        self._waiting: deque[tuple[Piece, list[tuple[Growth, _Growing, int]]]] = deque()
+        self._most_held_chars = _MOST_HELD_CHARS + _WINDOWS * guard.finder.window_chars
+        # By what ends them.
+        self._channels: dict[Channel, dict[Channel, _Channel]] = {}
+        self._waiting: deque[tuple[Piece, list[tuple[Growth, _Channel, int]]]] = deque()
+        # How many growths of the first that waits need not be waited for any more.
+        self._cleared = 0
 
     def feed(self, pieces: list[Piece]) -> list[Piece]:
         """Those that go on now. Raises GuardBlockedError."""
         for piece in pieces:
-            spans: list[tuple[Growth, _Growing, int]] = []
-            touched: dict[int, _Growing] = {}
+            spans: list[tuple[Growth, _Channel, int]] = []
+            touched: dict[int, _Channel] = {}
             for growth in piece.growths:
-                channel = _Growing() if growth.whole else self._channel(growth.channel)
-                spans.append((growth, channel, channel.total))
-                channel.text += growth.text
-                channel.total += len(growth.text)
-                channel.ended = channel.ended or growth.whole
+                channel = self._new(growth) if growth.whole else self._channel(growth)
+                spans.append((growth, channel, channel.text.total))
+                channel.text.grow(growth.text)
+                if growth.whole:
+                    channel.text.end()
                 touched[id(channel)] = channel
             for ended in piece.ends:
                 touched |= {id(one): one for one in self._end(ended)}
@@ -72,54 +79,38 @@ class Window:
 
     def end(self) -> list[Piece]:
         """Nothing more comes. Raises GuardBlockedError."""
-        for channel in self._channels.values():
-            channel.ended = True
-            self._decide(channel)
+        for ended in list(self._channels):
+            for channel in self._end(ended):
+                self._decide(channel)
         return self._released()
 
-    def _channel(self, name: Channel) -> _Growing:
-        found = self._channels.get(name)
+    def _channel(self, growth: Growth) -> _Channel:
+        beside = self._channels.setdefault(growth.until, {})
+        found = beside.get(growth.channel)
         if found is None:
-            found = self._channels[name] = _Growing()
+            found = beside[growth.channel] = self._new(growth)
         return found
 
-    def _end(self, begins: Channel) -> list[_Growing]:
+    def _new(self, growth: Growth) -> _Channel:
+        if growth.kind == "arguments":
+            return _Channel(GrowingArguments(self._finder))
+        return _Channel(Growing(self._finder))
+
+    def _end(self, until: Channel) -> list[_Channel]:
         """A text of the same name that comes later is another one."""
-        names = [one for one in self._channels if one[: len(begins)] == begins]
-        ended = [self._channels.pop(one) for one in names]
+        ended = list(self._channels.pop(until, {}).values())
         for one in ended:
-            one.ended = True
+            one.text.end()
         return ended
 
-    def _decide(self, channel: _Growing) -> None:
-        boundary = channel.total
-        if not channel.ended:
-            boundary -= self._finder.window_chars
-        if boundary < channel.cleared + self._step_chars and not channel.ended:
-            return
-        base = channel.base
-        decided: list[Match] = []
-        cleared = max(boundary, channel.cleared)
-        for one in self._finder.find(channel.text, channel.cleared - base):
-            match = one._replace(start=one.start + base, end=one.end + base)
-            if match.start >= boundary and not channel.ended:
-                break
-            if match.end == channel.total and not channel.ended:  # it may go on
-                cleared = match.start
-                break
-            decided.append(match)
-            cleared = max(cleared, match.end)
+    def _decide(self, channel: _Channel) -> None:
+        decided = channel.text.found()
         if decided:
             self._act(decided)
             if self._guard.action == "redact":
-                channel.matches += decided
-        channel.cleared = cleared
-        if channel.total - cleared > _MOST_HELD_CHARS:
+                channel.add(decided)
+        if channel.text.held_chars > self._most_held_chars:
             raise GuardBlockedError(self._guard, "a match has no end")
-        keep = cleared - self._finder.look_back_chars - base
-        if keep > 0:
-            channel.text = channel.text[keep:]
-            channel.base += keep
 
     def _act(self, matches: list[Match]) -> None:
         guard = self._guard
@@ -134,23 +125,32 @@ class Window:
         released: list[Piece] = []
         while self._waiting:
             piece, spans = self._waiting[0]
-            if self._holds and any(
-                channel.cleared < start + len(growth.text) for growth, channel, start in spans
-            ):
+            if self._holds and not self._is_cleared(spans):
                 break
             self._waiting.popleft()
+            self._cleared = 0
             for growth, channel, start in spans:
                 if channel.matches:
                     _replace(piece, growth, channel, start)
             released.append(piece)
         return released
 
+    def _is_cleared(self, spans: list[tuple[Growth, _Channel, int]]) -> bool:
+        while self._cleared < len(spans):
+            growth, channel, start = spans[self._cleared]
+            if channel.text.cleared < start + len(growth.text):
+                return False
+            self._cleared += 1
+        return True
 
-def _replace(piece: Piece, growth: Growth, channel: _Growing, start: int) -> None:
-    text = replaced_text(growth.text, fitting(channel.matches, growth.kind), start)
+
+def _replace(piece: Piece, growth: Growth, channel: _Channel, start: int) -> None:
     end = start + len(growth.text)
+    reaching = list(itertools.takewhile(lambda one: one.start < end, channel.matches))
+    text = replaced_text(growth.text, reaching, start)
     if text != growth.text:
         growth.text = text
         piece.changed.add(growth.path)
     # Events go out in order, so nothing that ends before this one's end is needed again.
-    channel.matches = [one for one in channel.matches if one.end > end]
+    while channel.matches and channel.matches[0].end <= end:
+        channel.matches.popleft()

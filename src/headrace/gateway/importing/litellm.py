@@ -112,7 +112,7 @@ def import_litellm(loaded: Any) -> Imported:
         )
     reader = _Reader()
     for at, entry in enumerate(loaded["model_list"]):
-        reader.deployment(entry, f"model_list.{at}")
+        reader.deployment(entry, _place(entry, at))
     reader.router(_section(loaded, "router_settings"))
     reader.library(_section(loaded, "litellm_settings"))
     reader.general(_section(loaded, "general_settings"))
@@ -121,6 +121,12 @@ def import_litellm(loaded: Any) -> Imported:
         if name not in known:
             reader.notes.append(f"{name}: not carried over")
     return Imported(reader.settings(), tuple(dict.fromkeys(reader.notes)))
+
+
+def _place(entry: Any, at: int) -> str:
+    """As people find it in their file: by the model's name, if it has one."""
+    name = entry.get("model_name") if isinstance(entry, dict) else None
+    return f"model_list.{at} ({name})" if isinstance(name, str) else f"model_list.{at}"
 
 
 def _section(loaded: dict[str, Any], name: str) -> dict[str, Any]:
@@ -190,8 +196,6 @@ class _Reader:
         found: dict[str, Any] = {}
         address = next((params[one] for one in _ADDRESS if params.get(one)), None)
         if address is not None:
-            if str(address).startswith("os.environ/"):
-                self.notes.append(f"{where}.api_base: {address} is not read; write the address")
             found["base_url"] = address
         if params.get("api_key"):
             found["api_key"] = [params["api_key"]]
@@ -199,16 +203,15 @@ class _Reader:
             if params.get(name):
                 found[{"extra_headers": "headers"}.get(name, name)] = params[name]
         if organization := params.get("organization"):
-            if str(organization).startswith("os.environ/"):
-                self.notes.append(f"{where}.organization: {organization} is not read; write it as "
-                                  "`headers: {openai-organization: ...}`")  # fmt: skip
-            else:
-                headers = found.get("headers") or {}
-                found["headers"] = {**headers, "openai-organization": str(organization)}
+            headers = found.get("headers") or {}
+            found["headers"] = {**headers, "openai-organization": str(organization)}
         region = params.get("aws_region_name") or params.get("region_name")
         if region:
             found["region"] = region
         found |= credentials_of(params)
+        if kind.startswith("google-vertex"):
+            # Without a project it is the one that the machine's credentials name.
+            found.setdefault("google", {"location": params.get("vertex_location") or "global"})
         base = kind
         number = 1
         while base in self._providers and self._same(base, kind, found) is False:

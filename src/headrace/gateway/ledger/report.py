@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from headrace.gateway.accounts.errors import amount_text
@@ -18,19 +18,33 @@ def dollars(nusd: int) -> str:
     return amount_text(nusd, "nusd").replace("$", "")
 
 
-def fields_of(one: Usage) -> dict[str, Any]:
-    """Every column, what it is of first, and the cost in dollars last."""
-    return {**as_dict(one), "cost_usd": dollars(one.cost_nusd)}
+def fields_of(one: Usage, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Every column, what it is of first, and the cost in dollars last, None where nobody knows any
+    of it. labels: of keys by their ids, for a column `key_label` where it is of a key."""
+    nobody_knows = one.unknown_cost and not one.cost_nusd
+    fields = {**as_dict(one), "cost_usd": None if nobody_knows else dollars(one.cost_nusd)}
+    if labels is not None and "key" in one.by:
+        fields["key_label"] = labels.get(one.by["key"], "")
+    return fields
 
 
-def write_csv(file: TextIO, names: Sequence[str], found: Sequence[Usage]) -> None:
-    """names: what the report is grouped by."""
+def write_csv(
+    file: TextIO,
+    names: Sequence[str],
+    found: Sequence[Usage],
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """names: what the report is grouped by. labels: see `fields_of`."""
     columns = [*names, *(one for one in Usage.__struct_fields__ if one != "by"), "cost_usd"]
+    texts = list(names)
+    if labels is not None and "key" in names:
+        columns.append("key_label")
+        texts.append("key_label")
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     writer.writeheader()
     for one in found:
-        fields = fields_of(one)
-        for name in names:
+        fields = fields_of(one, labels)
+        for name in texts:
             if fields[name].startswith(_FORMULAS):
                 fields[name] = "'" + fields[name]
         writer.writerow(fields)

@@ -12,8 +12,6 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 Value = str | int | float | None
 
-# Of what providers say of a failure; the rest of a page of HTML tells nobody anything.
-_MOST_ERROR_CHARACTERS = 2000
 _USAGE_LINES = (
     "input_tokens",
     "cache_read_tokens",
@@ -63,7 +61,7 @@ def row_of(entry: Entry) -> tuple[Value, ...]:
         entry.total_ms,
         entry.overhead_us,
         _encode(entry.attempts).decode(),
-        entry.error[:_MOST_ERROR_CHARACTERS],
+        entry.error,
         entry.purpose,
         entry.parent,
         entry.variant,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 # Digits with single spaces or hyphens between them.
 _CARD_RUN = re.compile(r"[0-9](?:[ -]?[0-9])*+")
+# What every scheme begins with, and digits enough.
+_CARD_BEGINNING = re.compile(r"[2-6](?:[ -]?[0-9]){12}")
 _GROUP = re.compile(r"[0-9]+")
 _LEAST_CARD, _MOST_CARD = 13, 19
 # Nobody writes one in more.
@@ -31,6 +33,17 @@ _SCHEMES = (
     ("6304", "6304", (16, 18, 19)),
     ("6759", "6763", (16, 18, 19)),
 )
+
+# Numbers of digits by the first four of them.
+_LENGTHS_BY_BEGINNING: dict[str, tuple[int, ...]] = {}
+for _first, _last, _lengths in _SCHEMES:
+    for _beginning in range(int(_first.ljust(4, "0")), int(_last.ljust(4, "9")) + 1):
+        _LENGTHS_BY_BEGINNING[str(_beginning)] = (
+            *_LENGTHS_BY_BEGINNING.get(str(_beginning), ()), *_lengths,
+        )  # fmt: skip
+# What each digit counts in Luhn's check, and every second one.
+_VALUES = bytes.maketrans(b"0123456789", bytes(range(10)))
+_DOUBLED = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
 
 _IBAN_HEAD = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{2}[0-9]{2}")
 # Characters of an IBAN by country: ISO 13616, as the SWIFT registry lists them.
@@ -62,6 +75,14 @@ _IBAN_LENGTHS = {
     for name in names.split()
 }
 
+# With single spaces or hyphens between.
+_IBAN_OF_LENGTH = {
+    length: re.compile(rf"[0-9A-Za-z](?:[ -]?[0-9A-Za-z]){{{length - 1}}}")
+    for length in set(_IBAN_LENGTHS.values())
+}
+_WITHOUT_BETWEEN = str.maketrans("", "", " -")
+_LETTER_VALUES = {ord("A") + at: str(10 + at) for at in range(26)}
+
 _SSN = re.compile(r"(?<![0-9A-Za-z_.-])[0-9]{3}([ -])[0-9]{2}\1[0-9]{4}(?![0-9A-Za-z_-])")
 
 
@@ -78,7 +99,8 @@ def credit_cards(text: str) -> Iterator[tuple[int, int]]:
             groups = groups[:-1]
         at = 0
         while at < len(groups):
-            taken = _card_groups(text, groups, at)
+            begins = _CARD_BEGINNING.match(text, groups[at][0]) is not None
+            taken = _card_groups(text, groups, at) if begins else 0
             if taken:
                 yield groups[at][0], groups[at + taken - 1][1]
             at += taken or 1
@@ -99,20 +121,13 @@ def _card_groups(text: str, groups: list[tuple[int, int]], at: int) -> int:
 
 def is_card(digits: str) -> bool:
     """Of a known scheme, and right by Luhn's check."""
-    of_scheme = any(
-        len(digits) in lengths and first <= digits[: len(first)] <= last
-        for first, last, lengths in _SCHEMES
-    )
-    return of_scheme and passes_luhn(digits)
+    return len(digits) in _LENGTHS_BY_BEGINNING.get(digits[:4], ()) and passes_luhn(digits)
 
 
 def passes_luhn(digits: str) -> bool:
     """Whether the last digit is the check digit of the others."""
-    total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit) * (1 + place % 2)
-        total += value - 9 if value > 9 else value
-    return total % 10 == 0
+    told = digits.encode()
+    return (sum(told[::-2].translate(_VALUES)) + sum(told[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
 def ibans(text: str) -> Iterator[tuple[int, int]]:
@@ -123,30 +138,18 @@ def ibans(text: str) -> Iterator[tuple[int, int]]:
         wanted = _IBAN_LENGTHS.get(head[0][:2].upper())
         if wanted is None or start < after:
             continue
-        end, told = _letters_and_digits(text, start, wanted)
-        if len(told) == wanted and not text[end : end + 1].isalnum() and has_check_digits(told):
-            yield start, end
-            after = end
-
-
-def _letters_and_digits(text: str, start: int, wanted: int) -> tuple[int, str]:
-    """So many of them at most, with single spaces or hyphens between; where they end."""
-    told: list[str] = []
-    at = start
-    while at < len(text) and len(told) < wanted:
-        char = text[at]
-        if char.isascii() and char.isalnum():
-            told.append(char.upper())
-        elif char not in " -" or text[at - 1] in " -":
-            break
-        at += 1
-    return at, "".join(told)
+        found = _IBAN_OF_LENGTH[wanted].match(text, start)
+        if found is None or text[found.end() : found.end() + 1].isalnum():
+            continue
+        if has_check_digits(found[0].translate(_WITHOUT_BETWEEN).upper()):
+            yield found.span()
+            after = found.end()
 
 
 def has_check_digits(iban: str) -> bool:
     """Whether the two digits after the country are right: ISO 7064, modulo 97."""
     turned = iban[4:] + iban[:4]
-    return int("".join(str(int(char, 36)) for char in turned)) % 97 == 1
+    return int(turned.translate(_LETTER_VALUES)) % 97 == 1
 
 
 def us_ssns(text: str) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,12 @@ _LOCAL = frozenset(
 _DOMAIN = re.compile(rf"[0-9A-Za-z\u0080-\uffff.-]{{1,{_DOMAIN_CHARS}}}")
 _LABEL = re.compile(r"(?!-)[0-9A-Za-z\u0080-\uffff-]{1,63}(?<!-)")
 _TOP_LABEL = re.compile(r"[A-Za-z\u0080-\uffff]{2,63}|xn--[0-9A-Za-z-]{2,59}")
+# An @ that may be of an address: behind a character of a local part, and before a label, a dot and
+# what a top label begins with. Others are passed over at once.
+_AT = re.compile(
+    r"(?<=[0-9A-Za-z!#$%&'*+/=?^_`{|}~.\-\u0080-\U0010ffff])@"
+    r"(?=(?:[0-9A-Za-z\u0080-\uffff-]{1,63}\.){1,126}(?:[A-Za-z\u0080-\uffff]{2}|xn--))"
+)
 # What quotes and surrounds an address rather than belongs to it.
 _AROUND = "'`.{|}*_/=?!#$%&^~"
 
@@ -27,9 +33,9 @@ _LEAST_V6_CHARS = 6
 def emails(text: str) -> Iterator[tuple[int, int]]:
     """Local part, @, and a domain with a dot in it."""
     after = 0
-    at = text.find("@")
-    while at >= 0:
-        start = at
+    at = 0
+    while found := _AT.search(text, at):
+        at = start = found.start()
         lowest = max(after, at - _LOCAL_CHARS)
         while start > lowest and (text[start - 1] in _LOCAL or _is_letter(text[start - 1])):
             start -= 1
@@ -39,7 +45,7 @@ def emails(text: str) -> Iterator[tuple[int, int]]:
         if start < at and end:
             yield start, end
             after = end
-        at = text.find("@", max(at + 1, end))
+        at = max(at + 1, end)
 
 
 def _is_letter(char: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 # A run of digits in groups, from its first digit or what may stand before it.
 _RUN = re.compile(r"[+(]?[0-9][0-9 ().\-/]*")
@@ -15,6 +16,13 @@ _LEAST_NATIONAL, _MOST_NATIONAL = 9, 12
 _MOST_GROUPS = 8
 # Between two groups: a bracket, a space and a hyphen at most.
 _MOST_BETWEEN = 3
+# What every number begins with, so that groups of which none is one are passed over at once: a
+# country's number behind + or 00, a trunk's 0, or three groups as North America has them. (?!00)
+# and the digits that have to follow are what _taken wants at least.
+_BEGINNING = re.compile(
+    r"(?<![0-9])(?:(?:(?<=\+)[1-9]|0(?!00)[0-9])(?:[ ().\-/]{0,3}[0-9]){7}"
+    r"|(?:1[ ().\-/]{1,3})?[2-9][0-9]{2}[ ().\-/]{1,3}[2-9][0-9]{2}[ ().\-/]{1,3}[0-9]{4}(?![0-9]))"
+)
 
 
 def phones(text: str) -> Iterator[tuple[int, int]]:
@@ -27,35 +35,36 @@ def phones(text: str) -> Iterator[tuple[int, int]]:
         before = text[start - 1 : start]
         if before.isalnum() or before in ("_", ".", "-", "/", "=", "#", "$", "€", "£"):
             continue
-        groups = [one.span() for one in _GROUP.finditer(text, start, end)]
         after = text[end : end + 1]
         if text[end - 1].isdigit() and (after.isalpha() or after in ("_", ":", "%")):
-            groups.pop()  # 20:15, 5th: the last group is of something else
-        yield from _in_run(text, start, groups)
+            # 20:15, 5th: the last group is of something else
+            end = start + len(text[start:end].rstrip("0123456789"))
+        yield from _in_run(text, start, end)
 
 
-def _in_run(text: str, start: int, groups: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    at = 0
-    while at < len(groups):
-        first = groups[at][0]
-        whole = _whole(text, groups, at)
-        taken = _taken(text, [text[one:end] for one, end in whole], first, start)
+def _in_run(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    at = start
+    while found := _BEGINNING.search(text, at, end):
+        first = found.start()
+        whole = _whole(text, first, end)
+        taken = _taken(text, [text[one:after] for one, after in whole], first, start)
         if taken:
             opened = first - 1 if first > start and text[first - 1] in "+(" else first
             if opened > start and text[opened - 1] == "+":
                 opened -= 1
             yield opened, whole[taken - 1][1]
-        at += taken or 1
+        at = whole[max(taken, 1) - 1][1]
 
 
-def _whole(text: str, groups: list[tuple[int, int]], at: int) -> list[tuple[int, int]]:
-    """Groups that may be of one number: near each other, and few."""
-    found = [groups[at]]
-    for start, end in groups[at + 1 : at + _MOST_GROUPS]:
-        between = text[found[-1][1] : start]
-        if len(between) > _MOST_BETWEEN or "  " in between or ". " in between:
-            break
-        found.append((start, end))
+def _whole(text: str, first: int, end: int) -> list[tuple[int, int]]:
+    """Groups from there on that may be of one number: near each other, and few."""
+    found: list[tuple[int, int]] = []
+    for group in islice(_GROUP.finditer(text, first, end), _MOST_GROUPS):
+        if found:
+            between = text[found[-1][1] : group.start()]
+            if len(between) > _MOST_BETWEEN or "  " in between or ". " in between:
+                break
+        found.append(group.span())
     return found
 
 

@@ -66,7 +66,7 @@ class Version:
                 raise RequestError(f"{self.full_name}: {error}", param="prompt.variables") from None
         if missing:
             raise RequestError(
-                f"{self.full_name}: the variables {', '.join(missing)} are missing",
+                f"{self.full_name}: prompt.variables has no {', '.join(map(shown, missing))}",
                 param="prompt.variables",
             )
         return tuple(said)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from headrace.config.field_error import field_error
 from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
 from headrace.gateway.prompts.insert import Changes, defaults, inserted
@@ -93,12 +94,13 @@ class Prompts:
         if isinstance(given, dict) and litellm:
             raise RequestError("prompt and prompt_id: give one of them", param=_FIELD)
         try:
-            named = msgspec.convert(given if isinstance(given, dict) else litellm, _Named)
+            told = given if isinstance(given, dict) else litellm
+            named = msgspec.convert(told, _Named)
         except msgspec.ValidationError as error:
-            told, _, at = str(error).partition(" - at `$")
-            place = _FIELD + at.rstrip("`")
+            found = field_error(error, told, _Named)
+            place = _FIELD + found.place
             raise RequestError(
-                f"{place}: {told}; id, version or label, and variables are known", param=place
+                f"{place}: {found.said}; id, version or label, and variables are known", param=place
             ) from None
         if named.version is not None and named.label is not None:
             raise RequestError("prompt: give version or label, one of them", param=_FIELD)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from headrace.gateway.replaying.replay import SESSION, Post, ReplayError, Sent, replay_body
 from headrace.gateway.request_log.assembling import Sides
 from headrace.gateway.request_log.record import LogRecord
-from headrace.protocol.neutral.dialect import DamagedReplyError, ReplySide
+from headrace.gateway.request_log.vectors import vectors_told
+from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.part import Text, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
+from headrace.protocol.neutral.usage import TokenUsage
+
+# Of a 200: what it says and what it took; None where it is none of the dialect.
+_Read = Callable[[bytes], tuple[str, TokenUsage | None] | None]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,22 +61,21 @@ def replayed(
     """Send it to each of the models, one after the other. Raises ReplayError, before anything is
     sent where the request cannot be."""
     bodies = [replay_body(record, one, even_if_redacted=even_if_redacted) for one in models]
-    found = sides(record.dialect)
-    if found is None:
+    read = _reader_of(record, sides)
+    if read is None:
         raise ReplayError(f"{record.id}: answers of the dialect {record.dialect} cannot be read")
-    _, side = found
     now = tuple(
-        answer_now(post(record.path, body, SESSION + record.line), model, side)
+        _answer_now(post(record.path, body, SESSION + record.line), model, read)
         for model, body in zip(models, bodies, strict=True)
     )
     redacted = record.request is not None and record.request.redacted > 0
-    return Replayed(id=record.id, redacted=redacted, then=answer_then(record, side), now=now)
+    return Replayed(id=record.id, redacted=redacted, then=_answer_then(record, read), now=now)
 
 
-def answer_then(record: LogRecord, side: ReplySide) -> Answer:
+def _answer_then(record: LogRecord, read: _Read) -> Answer:
     """As it was logged, half answers too."""
     told = "" if record.reply is None else record.reply.text
-    text, _ = _read(side, record.status, told.encode())
+    text, _ = _said(read, record.status, told.encode())
     return Answer(
         model=record.model,
         target=record.target or "",
@@ -84,10 +88,9 @@ def answer_then(record: LogRecord, side: ReplySide) -> Answer:
     )
 
 
-def answer_now(sent: Sent, model: str, side: ReplySide) -> Answer:
+def _answer_now(sent: Sent, model: str, read: _Read) -> Answer:
     """As the gateway told it."""
-    text, reply = _read(side, sent.status, sent.body)
-    usage = None if reply is None else reply.usage
+    text, usage = _said(read, sent.status, sent.body)
     return Answer(
         model=model,
         target=sent.target,
@@ -151,14 +154,57 @@ def _summary(name: str, answers: Sequence[tuple[Answer, Answer]]) -> Summary:
     )
 
 
-def _read(side: ReplySide, status: int, body: bytes) -> tuple[str, ChatReply | None]:
-    if status == 200:
+def _said(read: _Read, status: int, body: bytes) -> tuple[str, TokenUsage | None]:
+    if status == 200 and (found := read(body)) is not None:
+        return found
+    return body.decode("utf-8", "replace"), None
+
+
+def _reader_of(record: LogRecord, sides: Sides) -> _Read | None:
+    """None where nobody reads such answers."""
+    if record.wants_vectors:
+        return _read_vectors
+    if record.wants_count:
+        return lambda body: (body.decode("utf-8", "replace"), None)
+    found = sides(record.dialect)
+    if found is None:
+        return None
+    side = found[1]
+
+    def read(body: bytes) -> tuple[str, TokenUsage | None] | None:
         try:
             reply = side.read_reply(body)
         except DamagedReplyError:
-            return body.decode("utf-8", "replace"), None
-        return _text(reply), reply
-    return body.decode("utf-8", "replace"), None
+            return None
+        return _text(reply), reply.usage
+
+    return read
+
+
+class _Counted(msgspec.Struct):
+    """prompt_tokens: as OpenAI's API tells them."""
+
+    prompt_tokens: int = 0
+
+
+class _Embedded(msgspec.Struct):
+    """prompt_eval_count: as Ollama's API tells it."""
+
+    usage: _Counted | None = None
+    prompt_eval_count: int | None = None
+
+
+def _read_vectors(body: bytes) -> tuple[str, TokenUsage | None] | None:
+    """How many there are: of two models' vectors no number can be compared."""
+    told = vectors_told(body)
+    if not told:
+        return None
+    try:
+        found = msgspec.json.decode(body, type=_Embedded)
+    except msgspec.MsgspecError:
+        return told, None
+    tokens = found.prompt_eval_count if found.usage is None else found.usage.prompt_tokens
+    return told, None if tokens is None else TokenUsage(input_tokens=tokens)
 
 
 def _text(reply: ChatReply) -> str:

@@ -3,7 +3,6 @@ stream."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,13 +28,14 @@ class RefusedKeyError(HeadraceError):
 
 class Sent(NamedTuple):
     """What came of a request. body: as it was told. target: "" where the gateway names none.
-    cost_nusd: None where nobody knows it. total_ms: as it was heard here."""
+    cost_nusd: all that was paid for it, None where nobody knows that. total_ms: by the gateway's
+    log, as that of the request that is replayed; None where it is not there."""
 
     status: int
     body: bytes
     target: str
     cost_nusd: int | None
-    total_ms: float
+    total_ms: float | None
 
 
 # path, body, session: what is sent; to a gateway that is running.
@@ -67,14 +67,17 @@ def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False
         body = JsonObject.read(request.text.encode())
     except RequestError as error:
         raise ReplayError(f"{record.id}: its body cannot be read: {error}") from error
-    changes: dict[str, bytes | None] = {"model": msgspec.json.encode(model), "stream": b"false"}
+    changes: dict[str, bytes | None] = {"model": msgspec.json.encode(model)}
+    if not (record.wants_vectors or record.wants_count):
+        changes["stream"] = b"false"
     if "stream_options" in body:
         changes["stream_options"] = None
     return body.edited(changes)
 
 
-def poster(url: str, key: str | None) -> Post:
+def poster(url: str, key: str | None, logged_ms: Callable[[str], float | None]) -> Post:
     """url: of the gateway, without a path. The gateway's cache is not asked, and is told nothing.
+    logged_ms: how long a request of this id took.
 
     The post raises ReplayError where the gateway cannot be reached, and RefusedKeyError.
     """
@@ -84,7 +87,6 @@ def poster(url: str, key: str | None) -> Post:
     base = url.rstrip("/").removesuffix("/v1")
 
     def post(path: str, body: bytes, session: str) -> Sent:
-        began_s = time.perf_counter()
         try:
             told = httpx2.post(
                 base + path,
@@ -94,7 +96,6 @@ def poster(url: str, key: str | None) -> Post:
             )
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ReplayError(f"{base}: the gateway cannot be reached: {error}") from error
-        total_ms = (time.perf_counter() - began_s) * 1000
         if told.status_code == 401 and _TARGET not in told.headers:
             asks = "for a key" if key is None else "for another key than the one given"
             raise RefusedKeyError(f"the gateway asks {asks}: --key env:NAME")
@@ -103,7 +104,7 @@ def poster(url: str, key: str | None) -> Post:
             told.content,
             told.headers.get(_TARGET, ""),
             _nusd(told.headers.get("x-headrace-cost-usd", "")),
-            total_ms,
+            logged_ms(told.headers.get("x-request-id", "")),
         )
 
     return post

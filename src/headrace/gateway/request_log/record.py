@@ -12,6 +12,12 @@ from headrace.gateway.serving.entry import Outcome
 WithoutBodies = Literal["", "settings", "client", "zero_retention", "unreadable", "too_large"]
 
 
+# How their paths end, in OpenAI's API and Ollama's.
+_OF_EMBEDDINGS = ("embeddings", "embed")
+# And where tokens are counted, in Anthropic's API and OpenAI's.
+_OF_COUNTS = ("count_tokens", "input_tokens")
+
+
 class LoggedBody(msgspec.Struct, frozen=True, kw_only=True):
     """text: what is kept. bytes: what the client sent or got. cut: `text` is only its beginning.
     redacted: how many values were replaced. assembled: the client got a stream, and this is the
@@ -65,3 +71,13 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     without_bodies: WithoutBodies = ""
     request: LoggedBody | None = None
     reply: LoggedBody | None = None
+
+    @property
+    def wants_vectors(self) -> bool:
+        """Whether embeddings were asked for, whose answers say nothing."""
+        return self.path.rpartition("/")[2] in _OF_EMBEDDINGS
+
+    @property
+    def wants_count(self) -> bool:
+        """Whether the tokens of a prompt were to be counted and nothing answered."""
+        return self.path.rpartition("/")[2] in _OF_COUNTS

@@ -9,6 +9,7 @@ from headrace.gateway.request_log.line import Heard, Line
 from headrace.gateway.request_log.query import line_at
 from headrace.gateway.request_log.record import LoggedBody, LogRecord, WithoutBodies
 from headrace.gateway.request_log.redaction import Redaction
+from headrace.gateway.request_log.vectors import without_vectors
 
 
 class Recorder:
@@ -74,6 +75,8 @@ class Recorder:
         if not heard.bytes:
             return None
         raw = b"".join(heard.pieces)
+        if self._redaction.hides_media and line.entry.operation == "embeddings":
+            return self._body(without_vectors(raw), heard.bytes, cut=heard.cut, assembled=False)
         if not (line.entry.stream and line.entry.status == 200):
             return self._whole(raw, heard.bytes)
         assembled = self._assemble(line, raw)

@@ -30,7 +30,7 @@ class Redacted(NamedTuple):
 class Redaction:
     """kinds: of personal data. patterns: own expressions by the name that stands in their place.
     fields: globs of names, whatever their case, whose values go whole. media: whether pictures and
-    sounds are replaced by their size and SHA-256."""
+    sounds are replaced by their size and SHA-256, and vectors by their length."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Redaction:
         self._kinds = frozenset(kinds)
         self._patterns = [(mark(name), one) for name, one in patterns]
         self._fields = tuple(one.lower() for one in fields)
-        self._media = media
+        self.hides_media = media
 
     @property
     def hides_text(self) -> bool:
@@ -61,7 +61,7 @@ class Redaction:
         """False for most bodies, and quickly."""
         if self._patterns or self._fields or "\\u" in body or "\\/" in body:
             return True
-        return (self._media and may_have_media(body)) or may_have(body, self._kinds)
+        return (self.hides_media and may_have_media(body)) or may_have(body, self._kinds)
 
     def text(self, text: str) -> Redacted:
         """A text that is no JSON."""
@@ -77,7 +77,7 @@ class Redaction:
     def value(self, name: str, text: str, nested: int) -> Redacted:
         """The string of a field."""
         count = 0
-        if self._media:
+        if self.hides_media:
             text, count = without_media(name, text)
         if not self.hides_text:
             return Redacted(text, count)

@@ -29,6 +29,7 @@ FILE = FileKind(
     ),
     purpose="the request log",
     setting="request_log.path",
+    made_by="a gateway that starts with `request_log: {enabled: true}` in its file",
     error=RequestLogError,
 )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.caller import Caller
-from headrace.gateway.request_log.line import Line
+from headrace.gateway.request_log.line import Heard, Line
 from headrace.gateway.request_log.record import WithoutBodies
 from headrace.gateway.request_log.recording_sink import RecordingSink
 from headrace.gateway.request_log.store import RequestLog
@@ -16,6 +17,7 @@ from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.settings.request_log import RequestLogSettings
 from headrace.gateway.telemetry.tracing import trace_headers
+from headrace.protocol.json_object import JsonObject
 
 # A token of a stream has some four characters and is told in some two hundred bytes.
 _STREAM_BYTES_PER_KEPT = 16
@@ -42,16 +44,28 @@ class RequestLogging:
 
     def visit(self, incoming: Incoming, sink: Sink) -> LogVisit | None:
         """None for one that is not kept."""
-        settings, caller = self._settings, incoming.caller
-        wanted = (
-            _matches(incoming.model, settings.models)
-            and is_of(caller, settings.keys, settings.teams)
-            and is_sampled(incoming.id, settings.sample)
-        )
-        if not wanted:
+        if not self._keeps(incoming):
             return None
-        without = without_bodies(settings, incoming)
-        return LogVisit(settings, self._log, incoming, sink, without)
+        settings = self._settings
+        return LogVisit(settings, self._log, incoming, sink, without_bodies(settings, incoming))
+
+    def post(self, incoming: Incoming, *, counts: bool = False) -> PostVisit | None:
+        """Of a path that answers a body whole. counts: whether that is a number of tokens. None
+        for one that is not kept."""
+        if not self._keeps(incoming) or (counts and not self._settings.counts):
+            return None
+        return PostVisit(
+            self._settings, self._log, incoming, without_bodies(self._settings, incoming)
+        )
+
+    def _keeps(self, incoming: Incoming) -> bool:
+        settings = self._settings
+        return (
+            _matches(incoming.model, settings.models)
+            and is_of(incoming.caller, settings.keys, settings.teams)
+            # Clients choose their ids, and not the nanosecond.
+            and is_sampled(f"{incoming.id} {incoming.received_ns}", settings.sample)
+        )
 
 
 class LogVisit:
@@ -83,21 +97,68 @@ class LogVisit:
 
     def ended(self, entry: Entry) -> None:
         """Give it to the log."""
-        incoming, recording, without = self._incoming, self._recording, self._without
-        if self._settings.bodies == "errors" and entry.outcome == "answered":
-            recording, without = None, without or "settings"
-        has_bodies = recording is not None
-        self._log.take(
-            Line(
-                entry=entry,
-                path=incoming.path,
-                session=_session(incoming),
-                trace_id=_trace_id(incoming.headers),
-                without_bodies=without,
-                request=incoming.body.body if has_bodies else None,
-                reply=None if recording is None else recording.heard,
-            )
-        )
+        heard = None if self._recording is None else self._recording.heard
+        self._log.take(_line(self._settings, entry, self._incoming, self._without, heard))
+
+
+class PostVisit:
+    """A request whose answer is one body. Told of its ledger's line (`noted`) and of what the
+    client hears (`told`), in any order; where there is no line, nothing is kept."""
+
+    def __init__(
+        self,
+        settings: RequestLogSettings,
+        log: RequestLog,
+        incoming: Incoming,
+        without: WithoutBodies,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._incoming = incoming
+        self._without = without
+        self._entry: Entry | None = None
+        self._body = b""
+
+    def asks(self, body: JsonObject) -> None:
+        """What is asked in place of what came: guardrails took something out."""
+        self._incoming = dataclasses.replace(self._incoming, body=body)
+
+    def noted(self, entry: Entry) -> None:
+        """The ledger's line."""
+        self._entry = entry
+
+    def told(self, body: bytes) -> None:
+        """An answer, or why there is none."""
+        self._body = body
+
+    def ended(self) -> None:
+        """Give it to the log."""
+        if self._entry is None:
+            return
+        body = self._body
+        heard = None if self._without else Heard([body] if body else [], len(body), cut=False)
+        self._log.take(_line(self._settings, self._entry, self._incoming, self._without, heard))
+
+
+def _line(
+    settings: RequestLogSettings,
+    entry: Entry,
+    incoming: Incoming,
+    without: WithoutBodies,
+    heard: Heard | None,
+) -> Line:
+    """heard: None where bodies are not kept."""
+    if settings.bodies == "errors" and entry.outcome == "answered":
+        heard, without = None, without or "settings"
+    return Line(
+        entry=entry,
+        path=incoming.path,
+        session=_session(incoming),
+        trace_id=_trace_id(incoming.headers),
+        without_bodies=without,
+        request=None if heard is None else incoming.body.body,
+        reply=heard,
+    )
 
 
 def is_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 import zlib
 from typing import NamedTuple
 
@@ -13,23 +13,27 @@ from headrace.gateway.routing.estimate import (
     TOKENS_PER_DOCUMENT,
     TOKENS_PER_IMAGE,
     estimate,
-    least_tokens,
+    utf8_bytes,
 )
+from headrace.gateway.routing.least_tokens import PROMPT_FIELDS, LeastTokens, has_several
 from headrace.gateway.routing.preferences import Wanted, read_wanted
 from headrace.gateway.routing.variants import NOBODY, Who
+from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.part import Media
+from headrace.protocol.neutral.part import Media, ToolResult
 
 
 class Ask(NamedTuple):
-    """input_tokens: an estimate, rather too many; media_tokens: those of it that are no text.
-    most_output_tokens: what the client allows for each of so many `choices`, of all prompts
+    """input_tokens: an estimate, rather too many; least: what it has for sure, None if nobody can
+    tell. most_output_tokens: what the client allows for each of so many `choices`, of all prompts
     together, None if it does not say. regions: where it may be served, None anywhere. session,
     prefix: what keeps it with one target, None for nothing. no_retention: whether nobody may keep
     the data; keeps_no_data: whether nobody may learn from it. who: what gives it to a side of an
     A/B test; sides: which, once that is decided: model and side. blocks: hashes of the prompt's
-    beginning, for models that go by it."""
+    beginning, for models that go by it. no_free: why nobody may be asked who is free of charge, and
+    for how many seconds; None where they may. hears_names: whether it may be told what models there
+    are, of which its key may not ask all."""
 
     wanted: Wanted
     input_tokens: int
@@ -44,31 +48,30 @@ class Ask(NamedTuple):
     who: Who = NOBODY
     sides: tuple[tuple[str, str], ...] = ()
     blocks: tuple[int, ...] = ()
-    media_tokens: int = 0
+    least: LeastTokens | None = None
+    no_free: tuple[str, float | None] | None = None
+    hears_names: bool = True
 
     @property
     def least_tokens(self) -> int:
         """What it takes of a context at least, with all that it may write."""
-        least = least_tokens(self.input_tokens, self.media_tokens)
+        least = 0 if self.least is None else self.least.count
         return least + (self.most_output_tokens or 0)
 
 
 # Providers keep beginnings of 1,024 tokens and more.
 _PREFIX_BYTES = 4096
 
-# Of every dialect, in the order in which providers lay a prompt out.
-_PROMPT_FIELDS = ("tools", "system", "instructions", "messages", "input", "prompt")
 _CACHE_KEY = "prompt_cache_key"
 
-_ROUTING_FIELDS = ("provider", "models", "route")
-_MOST_TOKENS_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_ROUTING_FIELDS = frozenset(("provider", "models", "route"))
+_MOST_TOKENS_FIELDS = frozenset(("max_completion_tokens", "max_tokens", "max_output_tokens"))
 # Ollama has what it is to write among its options.
 _OPTIONS, _OPTIONS_MOST = "options", "num_predict"
 _PROMPT = "prompt"
-_SEVERAL = re.compile(rb'\[\s*+["\[]')
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 # Those of `best_of` that are not told are billed like the others.
-_CHOICES_FIELDS = ("n", "best_of")
+_CHOICES_FIELDS = frozenset(("n", "best_of"))
 
 
 def estimated_tokens(call: ChatCall) -> int:
@@ -77,45 +80,36 @@ def estimated_tokens(call: ChatCall) -> int:
     Pictures count as about what a large one takes, whatever their bytes; real tokenizers are the
     providers' and not at hand.
     """
-    size = sum(len(one.text) for one in call.instructions)
-    tokens = 8
-    for message in call.messages:
-        tokens += 4
-        for part in message.parts:
-            if isinstance(part, Media):
-                tokens += TOKENS_PER_IMAGE if part.kind == "image" else TOKENS_PER_DOCUMENT
-                continue
-            size += len(getattr(part, "text", "")) + len(getattr(part, "arguments", ""))
-            content = getattr(part, "content", ())
-            size += sum(len(getattr(one, "text", "")) for one in content)
-    for tool in call.tools:
-        size += len(repr(tool))
+    size = sum(utf8_bytes(one.text) for one in call.instructions)
+    size += sum(utf8_bytes(repr(tool)) for tool in call.tools)
+    parts = [part for message in call.messages for part in message.parts]
+    parts += [one for part in parts if isinstance(part, ToolResult) for one in part.content]
+    tokens = 8 + 4 * len(call.messages)
+    for part in parts:
+        if isinstance(part, Media):
+            tokens += TOKENS_PER_IMAGE if part.kind == "image" else TOKENS_PER_DOCUMENT
+            continue
+        size += utf8_bytes(getattr(part, "text", "")) + utf8_bytes(getattr(part, "arguments", ""))
     return tokens + size // BYTES_PER_TOKEN
-
-
-def estimated_from_bytes(body: bytes) -> int:
-    """The same of a body that is passed on unread."""
-    return estimate(body).tokens
 
 
 def ask_of(body: JsonObject, model: str, *, by_prefix: bool = True) -> Ask:
     """What of a body the choice of a target hangs on, but for who asks. by_prefix: whether any
     model goes by how prompts begin. Raises RequestError."""
-    fields = {name: body.decoded(name) for name in _ROUTING_FIELDS if name in body}
-    estimated = estimate(body.body)
+    fields = {name: body.decoded(name) for name in body.present(_ROUTING_FIELDS)}
     return Ask(
         wanted=read_wanted(model, fields),
-        input_tokens=estimated.tokens,
+        input_tokens=estimate(body),
         most_output_tokens=_most_output_tokens(body),
-        choices=max(_count(body, name) or 1 for name in _CHOICES_FIELDS) * _prompts(body),
+        choices=_most(body, _CHOICES_FIELDS, 1) * _prompts(body),
         prefix=_prefix(body) if by_prefix else None,
-        media_tokens=estimated.media_tokens,
+        least=LeastTokens(body),
     )
 
 
 def _most_output_tokens(body: JsonObject) -> int | None:
     """The largest that is said: which of them a provider obeys, only the provider knows."""
-    most = max(_count(body, name) or 0 for name in _MOST_TOKENS_FIELDS)
+    most = _most(body, _MOST_TOKENS_FIELDS, 0)
     if _OPTIONS in body:
         options = body.decoded(_OPTIONS)
         if isinstance(options, dict):
@@ -123,9 +117,14 @@ def _most_output_tokens(body: JsonObject) -> int | None:
     return most or None
 
 
+def _most(body: JsonObject, names: frozenset[str], least: int) -> int:
+    found = [_positive(body.decoded(name)) or least for name in body.present(names)]
+    return max(found, default=least)
+
+
 def _prompts(body: JsonObject) -> int:
     """How many are completed; a list of numbers is one, in tokens."""
-    if not _SEVERAL.match(body.beginning(_PROMPT, _PREFIX_BYTES)):
+    if _PROMPT not in body or not has_several(body.beginning(_PROMPT, _PREFIX_BYTES)):
         return 1
     try:
         return len(_LIST.decode(body.value(_PROMPT) or b"[]")) or 1
@@ -133,14 +132,22 @@ def _prompts(body: JsonObject) -> int:
         return 1
 
 
-def _count(body: JsonObject, name: str) -> int | None:
-    return _positive(body.decoded(name)) if name in body else None
-
-
 def _positive(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool):
+    """At most MOST_TOKENS. Lenient providers obey digits in a string, and floats without their
+    fraction, so what they may be understood as counts."""
+    if isinstance(value, str):
+        value = _number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
         return None
-    return value if value > 0 else None
+    return int(min(value, MOST_TOKENS))
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _prefix(body: JsonObject) -> int | None:
@@ -149,7 +156,7 @@ def _prefix(body: JsonObject) -> int | None:
     if _CACHE_KEY in body:
         return zlib.crc32(body.beginning(_CACHE_KEY, _PREFIX_BYTES))
     found, left = 0, _PREFIX_BYTES
-    for name in _PROMPT_FIELDS:
+    for name in PROMPT_FIELDS:
         piece = body.beginning(name, left)
         found = zlib.crc32(piece, found)
         left -= len(piece)

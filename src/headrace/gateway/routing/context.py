@@ -11,15 +11,16 @@ from headrace.gateway.targets.target import Target
 
 def surely_too_long(target: Target, ask: Ask) -> str | None:
     """What is said of a target that cannot take it however few tokens it has; None of others."""
-    least, most = ask.least_tokens, target.context_tokens
-    if most is None or least <= most:
+    most = target.context_tokens
+    # What has room by the estimate is not looked at for it.
+    if most is None or _estimated(ask) <= most or (least := ask.least_tokens) <= most:
         return None
     return f"at least {least:,} tokens are asked for and it takes {most:,}"
 
 
 def surely_fitting_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
     """With those last for which it may be too long: whether it is, their provider says."""
-    tokens = ask.input_tokens + (ask.most_output_tokens or 0)
+    tokens = _estimated(ask)
     fitting: list[Candidate] = []
     doubtful: list[Candidate] = []
     for one in found:
@@ -30,3 +31,7 @@ def surely_fitting_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
         said = f"last, as about {tokens:,} tokens are asked for and it takes {most:,}"
         doubtful.append(one._replace(reasons=(said, *one.reasons)))
     return fitting + doubtful
+
+
+def _estimated(ask: Ask) -> int:
+    return ask.input_tokens + (ask.most_output_tokens or 0)

@@ -19,12 +19,14 @@ class Candidate(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A target that is not asked. for_s: how long that holds, None if it does not pass."""
+    """A target that is not asked. for_s: how long that holds, None if it does not pass. too_long:
+    whether the prompt surely is, for it."""
 
     target: str
     model: str
     reason: str
     for_s: float | None = None
+    too_long: bool = False
 
 
 class Decision(NamedTuple):

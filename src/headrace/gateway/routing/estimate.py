@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from functools import cache
+
+from headrace.gateway.routing.media_places import media_places
+from headrace.protocol.body_bounds import MAX_CONTAINERS
+from headrace.protocol.json_object import JsonObject
 
 BYTES_PER_TOKEN = 3
-"""Tokens have three to four bytes of English and fewer of anything else; what is too high holds
-back too much of a budget, what is too low lets it be overspent by the difference."""
-
-# On average the tokens of no written language are longer: Russian and Hindi come near to it.
-_MOST_BYTES_PER_TOKEN = 8
+"""Tokens have three to four bytes of English and fewer of anything else, a character of Chinese has
+three; what is too high holds back too much of a budget, what is too low lets it be overspent by the
+difference."""
 
 TOKENS_PER_IMAGE = 1_600
 TOKENS_PER_DOCUMENT = 3_000
@@ -22,7 +24,7 @@ _MEDIA_BYTES_PER_TOKEN = 500
 _DOCUMENT_BYTES_PER_TOKEN = 100
 _PDF = b"JVBER"
 
-# Requests have some hundred at most; what comes after these is text.
+# Of a field requests have some hundred at most; what comes after these is text.
 _MOST_MEDIA = 4096
 # No picture or sound is as small.
 _LEAST_MEDIA_BYTES = 64
@@ -31,10 +33,20 @@ _LEAST_LINE_BYTES = 60
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
 
 # In JSON a name's quote stands bare; within a text it is escaped, so no text announces media.
-_MAY_HAVE_MEDIA = re.compile(rb'"(?:data|image|input_|file|document)')
-_BLOCKS = re.compile(
-    rb'"type"\s*+:\s*+"(?:(image|image_url|input_image)|document|file|input_file|input_audio)"'
-)
+_MAY_HAVE_MEDIA = re.compile(rb'"(?:data|image|input_|file|document|audio_|video_)')
+# Quotes and commas: a body with more is searched for less, and what it may have is taken for more.
+# Long conversations have some 10,000.
+_MOST_MARKS = 2**19
+# Of a body with more each is taken for one of three bytes.
+_MOST_ESCAPES = 2**18
+# A list of these has a token for each number, however short.
+_MAY_BE_TOKENS = frozenset(("input", "prompt"))
+_PICTURES = ("image", "image_url", "input_image")
+_OTHERS = (
+    "document", "document_url", "file", "input_file", "input_audio", "audio_url", "video_url",
+)  # fmt: skip
+# Writers of JSON escape no letters of ASCII; readers take them all the same.
+_ESCAPED_LETTER = re.compile(rb"\\u00(?:[67]|5[fF])")
 # What is text in a document is counted as text.
 _MEDIA = re.compile(
     rb'"(?:url|image_url|file_data|document_url|data)"\s*+:\s*+"'
@@ -50,61 +62,105 @@ _BESIDE_BYTES = 200
 _ESCAPES_OF_TWO = re.compile(rb"\\u(?:0[0-7]|[dD][89a-fA-F])")
 
 
-class Estimate(NamedTuple):
-    """tokens: rather too many than too few. media_tokens: those of them that are pictures, sounds
-    and files."""
-
-    tokens: int
-    media_tokens: int = 0
+def utf8_bytes(text: str) -> int:
+    """How long it is; half a pair of surrogates, which some providers send, has three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def estimate(body: bytes) -> Estimate:
-    """Of valid JSON, in time that grows with its size alone.
+def estimate(body: JsonObject) -> int:
+    """Rather too many than too few, in time that grows with its size alone.
 
     An escaped character counts as it is in UTF-8. A picture counts as about what a large one takes,
     by its address as well. Base64 in a field for media is not text: it counts by its size only
-    where that is more. Any other counts as text.
+    where that is more. Any other counts as text, as does all that is of tools. Of a list of token
+    ids each is one.
     """
-    size = len(body)
-    if b"\\u" in body:
+    raw = body.body
+    size, names_are_plain = len(raw), True
+    if b"\\u" in raw:
+        names_are_plain = b"\\u00" not in raw or _ESCAPED_LETTER.search(raw) is None
         # Behind an escaped backslash there is no escape, and no telling of which length.
-        no_escapes = body.count(b"\\\\u")
-        size -= 3 * (body.count(b"\\u") - no_escapes)
-        if not no_escapes:
-            size -= len(_ESCAPES_OF_TWO.findall(body))
+        no_escapes = raw.count(b"\\\\u")
+        escapes = raw.count(b"\\u") - no_escapes
+        size -= 3 * escapes
+        if not no_escapes and escapes <= _MOST_ESCAPES:
+            size -= len(_ESCAPES_OF_TWO.findall(raw))
     media_tokens = 0
-    if _MAY_HAVE_MEDIA.search(body) is not None:
-        media_bytes, media_tokens = _of_media(body)
+    if len(raw) > _MOST_MARKS and raw.count(b'"') + raw.count(b",") > _MOST_MARKS:
+        media_tokens = _most_of_blocks(raw, names_are_plain=names_are_plain)
+    elif not names_are_plain or _MAY_HAVE_MEDIA.search(raw) is not None:
+        media_bytes, media_tokens = _of_media(body, names_are_plain=names_are_plain)
         size -= media_bytes
-    return Estimate(8 + max(size, 0) // BYTES_PER_TOKEN + media_tokens, media_tokens)
+    ids = sum(_more_ids(body, name) for name in body.present(_MAY_BE_TOKENS))
+    return 8 + max(size, 0) // BYTES_PER_TOKEN + media_tokens + ids
 
 
-def least_tokens(tokens: int, media_tokens: int) -> int:
-    """What a prompt with this estimate has at least; nobody knows the least of its media."""
-    text = max(0, tokens - media_tokens)
-    return text * BYTES_PER_TOKEN // _MOST_BYTES_PER_TOKEN
+def _more_ids(body: JsonObject, name: str) -> int:
+    """Of a list, how many numbers it may have beyond the tokens of as many bytes of text."""
+    if body.beginning(name, 1) != b"[":
+        return 0
+    value = body.value(name) or b""
+    return max(0, value.count(b",") + 1 - len(value) // BYTES_PER_TOKEN)
 
 
-def _of_media(body: bytes) -> tuple[int, int]:
+@cache
+def _blocks(*, plain: bool) -> re.Pattern[bytes]:
+    """Of what a part says that it is; its group holds pictures. plain: without escapes."""
+    name, *types = (one if plain else _spelt(one) for one in ("type", *_PICTURES, *_OTHERS))
+    pictures, others = "|".join(types[: len(_PICTURES)]), "|".join(types[len(_PICTURES) :])
+    return re.compile(rf'"{name}"\s*+:\s*+"(?:({pictures})|{others})"'.encode())
+
+
+def _spelt(word: str) -> str:
+    """A pattern of the word with any of its letters escaped."""
+    return "".join(rf"(?:{one}|\\u00(?i:{ord(one):x}))" for one in word)
+
+
+def _of_media(body: JsonObject, *, names_are_plain: bool) -> tuple[int, int]:
     """The bytes that are not text, and the tokens of all media."""
-    kinds = _BLOCKS.findall(body)
+    places = media_places(body, _has_media, names_are_plain=names_are_plain)
+    sizes = [_base64(place) for place in places]
+    by_size = sum(tokens for _, tokens in sizes)
+    # A block has its media in it, or only their address.
+    blocks = _of_blocks(body.body, names_are_plain=names_are_plain)
+    return sum(size for size, _ in sizes), max(by_size, blocks)
+
+
+def _of_blocks(raw: bytes, *, names_are_plain: bool) -> int:
+    """The tokens of parts that say that they are media."""
+    kinds = _blocks(plain=names_are_plain).findall(raw)
     others = kinds.count(b"")
-    blocks = (len(kinds) - others) * TOKENS_PER_IMAGE + others * TOKENS_PER_DOCUMENT
-    media_bytes = by_size = 0
-    found = _MEDIA.search(body)
+    return (len(kinds) - others) * TOKENS_PER_IMAGE + others * TOKENS_PER_DOCUMENT
+
+
+def _most_of_blocks(raw: bytes, *, names_are_plain: bool) -> int:
+    """The same of a body that takes long to search: where names may be escaped, any object may be
+    such a part, of which there are no more."""
+    if names_are_plain:
+        return _of_blocks(raw, names_are_plain=True)
+    return min(raw.count(b"{"), MAX_CONTAINERS) * TOKENS_PER_DOCUMENT
+
+
+def _has_media(field: bytes) -> bool:
+    return _MEDIA.search(field) is not None
+
+
+def _base64(place: bytes) -> tuple[int, int]:
+    """How many bytes of it are base64 of media, and the tokens of these by their size."""
+    media_bytes = tokens = 0
+    found = _MEDIA.search(place)
     for _ in range(_MOST_MEDIA):
         if found is None:
             break
         begin = found.end()
-        end = _end(body, begin)
-        size = _base64_bytes(body, begin, end)
-        if size and (found.lastgroup != "data" or _says_base64(body, found.start(), end)):
+        end = _end(place, begin)
+        size = _base64_bytes(place, begin, end)
+        if size and (found.lastgroup != "data" or _says_base64(place, found.start(), end)):
             media_bytes += size
-            by_size += _tokens(body, begin, size)
+            tokens += _tokens(place, begin, size)
         is_list = size and found.lastgroup == "images"
-        found = (is_list and _NEXT.match(body, end)) or _MEDIA.search(body, end)
-    # A block has its media in it, or only their address.
-    return media_bytes, max(by_size, blocks)
+        found = (is_list and _NEXT.match(place, end)) or _MEDIA.search(place, end)
+    return media_bytes, tokens
 
 
 def _end(body: bytes, begin: int) -> int:

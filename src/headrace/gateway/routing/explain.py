@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.gateway.engines.prompt_blocks import prompt_blocks
-from headrace.gateway.routing.ask import ask_of
+from headrace.gateway.routing.ask import Ask, ask_of
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.variants import Who, user_of
@@ -12,8 +12,12 @@ from headrace.protocol.json_object import JsonObject
 
 def decision_of(router: Router, model: str, body: bytes, *, now_s: float) -> Decision:
     """Raises RequestError as a request would be refused."""
+    return router.decide(ask_to_explain(router, model, body), now_s)
+
+
+def ask_to_explain(router: Router, model: str, body: bytes) -> Ask:
+    """Of a request that nobody sent. Raises RequestError as it would be refused."""
     read = JsonObject.read(body)
-    ask = ask_of(read, model)._replace(
+    return ask_of(read, model)._replace(
         who=Who(user=user_of(read)), blocks=prompt_blocks(read) if router.has_engines else ()
     )
-    return router.decide(ask, now_s)

@@ -11,14 +11,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.field_error import field_error
 from headrace.errors import RequestError, shown
+from headrace.gateway.routing.model_name import check_name
 
 Sort = Literal["price", "throughput", "latency"]
 SUFFIXES: dict[str, Sort] = {"nitro": "throughput", "floor": "price"}
 FREE = "free"
 
 _MOST_MODELS = 16
-_Names = tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...]
+# Each is compared with each target; there are some 60 providers.
+_MOST_NAMES = 256
+_Names = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(max_length=_MOST_NAMES)
+]
 _NotNegative = Annotated[float, Meta(ge=0)]
 
 
@@ -84,10 +90,9 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
         try:
             preferences = msgspec.convert(given, Preferences)
         except msgspec.ValidationError as error:
-            said, _, at = str(error).partition(" - at `$")
-            raise RequestError(
-                f"provider{at.rstrip('`')}: {said}", param=f"provider{at.rstrip('`')}"
-            ) from None
+            found = field_error(error, given, Preferences)
+            place = f"provider{found.place}"
+            raise RequestError(f"{place}: {found.said}", param=place) from None
         if preferences.enforce_distillable_text:
             raise RequestError(
                 "provider.enforce_distillable_text: nothing is known of what may be distilled; "
@@ -114,7 +119,8 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
     sort: Sort | None = None
     free = False
     names: list[str] = []
-    for one in (model, *listed):
+    for at, one in enumerate((model, *listed)):
+        check_name(one, f"models[{at - 1}]" if at else "model")
         base, mark, suffix = one.rpartition(":")
         if mark and suffix in SUFFIXES:
             sort = sort or SUFFIXES[suffix]

@@ -15,25 +15,26 @@ import msgspec
 from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
 from headrace.gateway.routing.ask import Ask
-from headrace.gateway.routing.context import surely_fitting_first, surely_too_long
+from headrace.gateway.routing.context import surely_fitting_first
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
-from headrace.gateway.routing.preferences import FREE, NONE, SUFFIXES, Preferences, Sort
+from headrace.gateway.routing.eligible import cannot_serve, is_named, is_preferred, not_now
+from headrace.gateway.routing.model_name import plain_name, plain_names
+from headrace.gateway.routing.preferences import FREE, NONE, Sort
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
-from headrace.gateway.routing.strategies import ORDERS, Scored, expected_nusd, of_session
+from headrace.gateway.routing.strategies import ORDERS, Scored, of_session
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import Side, Variants
 from headrace.gateway.settings.model import Strategy
-from headrace.gateway.targets.target import NUSD_PER_USD, Target
+from headrace.gateway.targets.target import Target
 
 _SORTS: dict[Sort, Strategy] = {
     "price": "price", "throughput": "throughput", "latency": "latency",
 }  # fmt: skip
 
+_LATEST = ":latest"
 # A model's fallbacks have fallbacks; a circle ends here at the latest.
 _MOST_MODELS = 16
-# Nobody knows when a person puts a target back; clients are told to look again after so long.
-_TAKEN_OUT_S = 30.0
 
 
 class Router:
@@ -63,16 +64,22 @@ class Router:
         self._with_target: dict[str, tuple[str, ...]] = {}
         for one in routes.values():
             for target in () if one.stands_for else one.targets:
-                name = target.name.casefold()
+                name = plain_name(target.name)
                 self._with_target[name] = (*self._with_target.get(name, ()), one.name)
 
     def route(self, name: str) -> Route | None:
         """Of a model's name or alias."""
-        return self.routes.get(self.aliases.get(name, name)) or self._unknown(name)
+        return self.routes.get(self.own_name(name)) or self._unknown(name)
 
     def own_name(self, name: str) -> str:
-        """Of an alias, the model's; any other name as it is."""
-        return self.aliases.get(name, name)
+        """Of an alias, the model's; any other name as it is. Ollama's clients put :latest behind
+        names without a tag."""
+        own = self.aliases.get(name, name)
+        if not own.endswith(_LATEST) or own in self.routes:
+            return own
+        plain = own.removesuffix(_LATEST)
+        plain = self.aliases.get(plain, plain)
+        return plain if plain in self.routes else own
 
     def models_of(self, name: str) -> list[str]:
         """The model of a name or alias; of one made of others, those; none for unknown names."""
@@ -80,31 +87,45 @@ class Router:
         return [] if route is None else self._plain(route)
 
     def with_target(self, name: str) -> tuple[str, ...]:
-        """The models of the file that have `provider/model`; none for a model's name or alias."""
+        """The models of the file that `provider/model` may mean, however it is spelt, with a
+        variant or without; none for a model's name or alias."""
         if name in self.routes or name in self.aliases:
             return ()
-        while (rest := name.rpartition(":"))[2] in SUFFIXES:
-            name = rest[0]
-        return self._with_target.get(name.casefold(), ())
+        of = self._with_target
+        return next((of[one] for one in plain_names(name) if one in of), ())
 
     def could_ask(self, models: Iterable[str], ask: Ask) -> list[Candidate]:
         """Every target that `fallbacks` may name, now or when others are well, in no order."""
         known = tuple(one for one in models if self.route(one) is not None)
         return [
             Candidate(target, name, 0.0, ())
-            for name in self._models(known)
+            for name in self._models(known, ask)
             if (route := self.route(name)) is not None
             for target in route.targets
-            if _cannot_serve(target, ask) is None
+            if cannot_serve(target, ask) is None
         ]
 
     def decide(self, ask: Ask, now_s: float) -> Decision:
-        """Raises RequestError (code model_not_found) for names that nobody has."""
+        """Where all that may be asked surely have too little context, by the models' own
+        `context_fallbacks`. Raises RequestError (code model_not_found) for names nobody has."""
+        found = self._decide(ask, now_s)
+        if found.candidates or not any(one.too_long for one in found.left_out):
+            return found
+        models = dict.fromkeys(one.model for one in found.left_out if one.too_long)
+        names = [name for one in models for name in self._context_fallbacks(one)]
+        others = self.fallbacks(names, ask, now_s)
+        return others._replace(left_out=found.left_out + others.left_out)
+
+    def _context_fallbacks(self, model: str) -> tuple[str, ...]:
+        route = self.route(model)
+        return () if route is None else route.context_fallbacks
+
+    def _decide(self, ask: Ask, now_s: float) -> Decision:
         candidates: list[Candidate] = []
         left_out: list[LeftOut] = []
         sides: list[tuple[str, str]] = []
         asked = ask.wanted.models
-        names = self._models(self._free(asked) if ask.wanted.free else asked)
+        names = self._models(self._free(asked) if ask.wanted.free else asked, ask)
         for name in names:
             route = self.route(name)
             assert route is not None
@@ -127,7 +148,7 @@ class Router:
         if not known:
             return Decision((), ())
         wanted = ask.wanted
-        return self.decide(
+        return self._decide(
             ask._replace(
                 wanted=msgspec.structs.replace(wanted, models=known),
                 who=ask.who._replace(chosen=None),
@@ -147,16 +168,20 @@ class Router:
             found.append(name)
         return tuple(found)
 
-    def _models(self, asked: tuple[str, ...]) -> list[str]:
+    def _models(self, asked: tuple[str, ...], ask: Ask) -> list[str]:
         """What is asked for, and then its fallbacks."""
+        if len(asked) == 1:
+            only = self.route(asked[0])
+            if only is not None and not (only.fallbacks or only.stands_for):
+                return [only.name]  # as with most
         found: list[str] = []
         for name in asked:
             route = self.route(name)
             if route is None:
-                known = [*self.routes, *self.aliases]
+                known = [*self.routes, *self.aliases] if ask.hears_names else []
                 raise RequestError(
-                    f"model {shown(name)} is not served here{nearest(name, known)}; "
-                    "GET /v1/models lists what is",
+                    f"model {shown(name)} is not served here"
+                    f"{nearest(name, known) or '; GET /v1/models lists what is'}",
                     param="model",
                     code="model_not_found",
                 )
@@ -205,14 +230,13 @@ class Router:
     ) -> tuple[list[Candidate], list[LeftOut]]:
         usable: list[Target] = []
         left_out: list[LeftOut] = []
+        waits = self.turns is not None
         for target in targets:
-            waits = self.turns is not None
-            reason = _cannot_serve(target, ask) or _not_now(target, now_s, waits=waits)
+            reason = cannot_serve(target, ask) or not_now(target, now_s, waits=waits)
             if reason is None:
                 usable.append(target)
             else:
-                said, for_s = reason
-                left_out.append(LeftOut(target.name, route.name, said, for_s))
+                left_out.append(LeftOut(target.name, route.name, *reason))
         preferences = ask.wanted.preferences
         sort = preferences.sort_by or ask.wanted.sort
         strategy = _SORTS[sort] if sort else route.strategy
@@ -227,16 +251,16 @@ class Router:
             if key and kept is None and strategy == "weighted" and not sort:
                 scored = of_session(group, key)
             if preferences is not NONE:
-                scored.sort(key=lambda one: not _is_preferred(one.target, preferences))
+                scored.sort(key=lambda one: not is_preferred(one.target, preferences))
             if kept is not None and not sort:
                 scored.sort(key=lambda one: one.target.name != kept)
             found += [_candidate(one, route, why, strategy, kept) for one in scored]
         found = surely_fitting_first(found, ask)
         if not preferences.allow_fallbacks and preferences.order:
-            others = [one for one in found if not _is_named(one.target, preferences.order)]
+            others = [one for one in found if not is_named(one.target, preferences.order)]
             left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false and it is "
                                  "not in provider.order") for one in others]  # fmt: skip
-            found = [one for one in found if _is_named(one.target, preferences.order)]
+            found = [one for one in found if is_named(one.target, preferences.order)]
         elif not preferences.allow_fallbacks:
             left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false")
                          for one in found[1:]]  # fmt: skip
@@ -245,8 +269,8 @@ class Router:
 
     def refuses(self, target: Target, ask: Ask, now_s: float) -> str | None:
         """Why a target may not be sent a request, or cannot be now; None if it may."""
-        reason = _cannot_serve(target, ask) or _not_now(target, now_s)
-        return None if reason is None else reason[0]
+        reason = cannot_serve(target, ask) or not_now(target, now_s)
+        return None if reason is None else reason.said
 
     def served(self, route: str, ask: Ask, target: Target, now_s: float) -> None:
         """Keep the session, or what begins alike, where it was served."""
@@ -293,7 +317,7 @@ def _groups(targets: list[Target], order: tuple[str, ...]) -> list[tuple[list[Ta
     left = list(targets)
     groups: list[tuple[list[Target], str]] = []
     for number, name in enumerate(order, 1):
-        group = [one for one in left if _is_named(one, (name,))]
+        group = [one for one in left if is_named(one, (name,))]
         left = [one for one in left if one not in group]
         if group:
             groups.append((group, f"number {number} of provider.order"))
@@ -301,90 +325,3 @@ def _groups(targets: list[Target], order: tuple[str, ...]) -> list[tuple[list[Ta
         group = [one for one in left if one.order == level]
         groups.append((group, f"order {level}" if level else ""))
     return groups
-
-
-def _is_named(target: Target, names: tuple[str, ...]) -> bool:
-    """Whether one of `names` is the target's provider or its own name; case does not count."""
-    own = {target.provider.name.casefold(), target.name.casefold()}
-    return any(name.casefold() in own for name in names)
-
-
-def _not_now(
-    target: Target, now_s: float, *, waits: bool = False
-) -> tuple[str, float | None] | None:
-    """waits: whether a request may wait for a busy one."""
-    health = target.health
-    if health.taken_out:
-        return "an administrator took it out", _TAKEN_OUT_S
-    if not health.lets_through(now_s):
-        why = health.last_failure or "it failed too often"
-        for_s = health.closed_for_s(now_s)
-        return f"left alone for {for_s:.1f} s: {why}", for_s
-    most = target.most_in_flight
-    if most is not None and health.in_flight >= most and not waits:
-        return f"{health.in_flight} requests are at it, as many as it may have", 0.0
-    rests_s = target.provider.auth.rests_s(now_s)
-    if rests_s > 0:
-        return f"all keys of {target.provider.name} rest for {rests_s:.1f} s", rests_s
-    return None
-
-
-def _cannot_serve(target: Target, ask: Ask) -> tuple[str, float | None] | None:
-    """Why it is not what the client or the rules allow, or cannot hold the request."""
-    preferences = ask.wanted.preferences
-    provider = target.provider
-    said = None
-    if preferences.only and not _is_named(target, preferences.only):
-        said = "it is not in provider.only"
-    elif _is_named(target, preferences.ignore):
-        said = "it is in provider.ignore"
-    elif preferences.quantizations and target.quantization not in preferences.quantizations:
-        said = f"its weights are {target.quantization}, which provider.quantizations has not"
-    elif (preferences.zdr or ask.no_retention) and provider.zero_retention is not True:
-        said = "it is not known to keep nothing (zero_retention)"
-    elif (
-        preferences.data_collection == "deny" or ask.keeps_no_data
-    ) and provider.keeps_data is not False:
-        said = "it is not known to leave data alone (keeps_data)"
-    elif ask.regions is not None and provider.region not in ask.regions:
-        said = f"its region, {provider.region or 'unknown'}, is not one of those allowed"
-    elif too_long := surely_too_long(target, ask):
-        said = too_long
-    elif ask.wanted.free and (
-        (price := target.price) is None or price.input > 0 or price.output > 0
-    ):
-        said = "it is not free of charge"
-    else:
-        said = _too_dear(target, ask)
-    return None if said is None else (said, None)
-
-
-def _is_preferred(target: Target, preferences: Preferences) -> bool:
-    """Whether it was as fast as the client would like; what nobody tried is given a chance."""
-    least, most = (
-        one.get("p50", min(one.values(), default=None)) if isinstance(one, dict) else one
-        for one in (preferences.preferred_min_throughput, preferences.preferred_max_latency)
-    )
-    rate, first_s = target.health.tokens_per_s, target.health.first_token_s
-    fast = least is None or rate is None or rate >= least
-    return fast and (most is None or first_s is None or first_s <= most)
-
-
-def _too_dear(target: Target, ask: Ask) -> str | None:
-    most = ask.wanted.preferences.max_price
-    if most is None:
-        return None
-    if (price := target.price) is None:
-        return "its price is not known, and provider.max_price sets a limit"
-    rates = price.of_prompt(ask.input_tokens)
-    for name, own, limit in (
-        ("prompt", rates.input, most.prompt),
-        ("completion", rates.output, most.completion),
-    ):
-        if limit is not None and own > limit * NUSD_PER_USD:
-            return f"${own / NUSD_PER_USD:g}/M {name} tokens are more than max_price's ${limit:g}"
-    if most.request is not None:
-        cost = expected_nusd(target, ask)
-        if cost is not None and cost > most.request * NUSD_PER_USD:
-            return f"about ${cost / NUSD_PER_USD:.6f} a request are more than ${most.request:g}"
-    return None

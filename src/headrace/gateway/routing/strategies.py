@@ -14,8 +14,8 @@ from headrace.gateway.settings.model import Strategy
 from headrace.gateway.targets.target import NUSD_PER_USD, Target
 
 _MILLION = 1_000_000
-# What a prompt is followed by where nobody says it.
-_OUTPUT_TOKENS = 500
+LIKELY_OUTPUT_TOKENS = 500
+"""What a prompt is followed by where nobody says it."""
 
 
 class Scored(NamedTuple):
@@ -136,7 +136,7 @@ def expected_nusd(target: Target, ask: Ask) -> int | None:
     if (price := target.price) is None:
         return None
     rates = price.of_prompt(ask.input_tokens)
-    output = ask.most_output_tokens or _OUTPUT_TOKENS
+    output = ask.most_output_tokens or LIKELY_OUTPUT_TOKENS
     return (ask.input_tokens * rates.input + output * rates.output) // _MILLION
 
 

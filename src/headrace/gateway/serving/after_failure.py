@@ -31,8 +31,9 @@ CLASSES: dict[FailureKind, Class] = {
     "authentication": Class("other_key", False, False, 502),
     "permission": Class("other_key", False, False, 502),
     "payment": Class("other_key", False, False, 502),
-    "rate_limit": Class("other_key", True, False, 429),
-    "not_found": Class("other_target", True, False, 502),
+    "rate_limit": Class("other_key", False, True, 429),
+    # Of a model or a path there: the target may do well what others ask for.
+    "not_found": Class("other_target", False, False, 404),
     "overloaded": Class("other_target", True, True, 503),
     "timeout": Class("other_target", True, True, 504),
     "server": Class("other_target", True, True, 502),

@@ -6,20 +6,22 @@ error in the stream, so that half an answer is never taken for a whole one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from headrace.gateway.serving.aside import Aside, with_asides
 from headrace.gateway.serving.attempt import Opened
-from headrace.gateway.serving.ending import bill_of
+from headrace.gateway.serving.ending import Bill, bill_of
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
-from headrace.gateway.serving.passed_on import WithoutUsage
+from headrace.gateway.serving.passed_on import passing
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.reply_headers import cost_header, retry_after
-from headrace.gateway.serving.scrub import bytes_without_secrets, without_secrets
+from headrace.gateway.serving.scrub import PassedScrub, without_secrets
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
+from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import Event, Failed
 from headrace.protocol.neutral.failure import Failure
 
@@ -34,8 +36,10 @@ async def answer_whole(
     tally: Tally,
     headers: list[Header],
     names: Names,
-) -> None:
-    """A reply without a stream, with what it cost in its head."""
+    asides: Sequence[Aside] = (),
+) -> Bill:
+    """A reply without a stream, with what was paid for it in its head: asides too, which are not
+    on the Bill."""
     assert opened.body is not None
     body = opened.body
     if opened.glance is not None and not tally.keeps_all:
@@ -44,14 +48,16 @@ async def answer_whole(
         tally.take_reply(opened.read())
     if not opened.ready.passed_on:
         body = incoming.side.write_reply(names.reply(opened.read()), prepared.call)
+    bill = bill_of(opened, tally, None)
     headers = [
         ("content-type", "application/json"),
         ("content-length", str(len(body))),
         *headers,
-        cost_header(bill_of(opened, tally, None).cost_nusd),
+        cost_header(with_asides(bill.cost_nusd, asides)),
     ]
     await sink.start(200, headers)
     await sink.last(body)
+    return bill
 
 
 async def answer_stream(
@@ -96,9 +102,15 @@ async def _translate(
         out = bytearray()
         for event in events:
             if isinstance(event, Failed):
-                event = Failed(without_secrets(event.failure, opened.proof))
+                event = Failed(without_secrets(event.failure, opened.secret_headers))
             tally.take(event)
-            out += writer.write(event)
+            try:
+                out += writer.write(event)
+            except AnswerTooLongError as error:
+                failed = Failed(Failure(kind="damaged", message=str(error)))
+                tally.take(failed)
+                out += writer.write(failed)
+                break
         tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(bytes(out))
@@ -129,45 +141,40 @@ async def _pass_on(
 ) -> None:
     reply, reader = opened.reply, opened.reader
     assert reader is not None and isinstance(reply, Reply)
-    without = WithoutUsage() if opened.ready.hides_usage else None
+    whole = passing(incoming.side.stream_type(), hides_usage=opened.ready.hides_usage)
+    scrub = PassedScrub(opened.proof, opened.candidate.target.provider.headers)
     began_ns = clock_ns()
     for event in opened.events:
         tally.take(event)
     piece = b"".join(opened.held)
     while True:
-        out = piece if without is None else without.feed(piece)
+        out = scrub.clean(whole.feed(piece))
         tally.worked_ns += clock_ns() - began_ns
         if out:
             await sink.write(out)
+        failed: Failed | None = None
         try:
+            if whole.too_long:
+                raise UpstreamError("too_large", "an event of the stream does not come to its end")
             piece = await reply.piece()
         except UpstreamError as error:
-            await _broke_off(error, prepared, incoming, sink, tally)
-            return
+            if not tally.ended:  # else what was lost is the end of the connection alone
+                failed = Failed(error.failure)
+                tally.take(failed)
+            break
         began_ns = clock_ns()
-        events = reader.feed(piece) if piece else reader.end()
-        for event in events:
+        for event in reader.feed(piece) if piece else reader.end():
             if isinstance(event, Failed):
-                event = Failed(without_secrets(event.failure, opened.proof))
-                piece = bytes_without_secrets(piece, opened.proof)
+                event = failed = Failed(without_secrets(event.failure, opened.secret_headers))
+                scrub.has_failed = True
             tally.take(event)
         if not piece:
+            # A last event may lack its end; one that was cut is nothing that a client could read.
+            if tally.ended and (rest := scrub.clean(whole.end())):
+                await sink.write(rest)
             break
-    if without is not None and (rest := without.end()):
-        await sink.write(rest)
-    for event in events:  # the stream stopped without the mark that it was whole
-        if isinstance(event, Failed):
-            await _tell(event, prepared, incoming, sink)
-
-
-async def _broke_off(
-    error: UpstreamError, prepared: Prepared, incoming: Incoming, sink: Sink, tally: Tally
-) -> None:
-    if tally.ended:
-        return  # what was lost is the end of the connection alone
-    failed = Failed(error.failure)
-    tally.take(failed)
-    await _tell(failed, prepared, incoming, sink)
+    if failed is not None:  # the stream stopped without the mark that it was whole
+        await _tell(failed, prepared, incoming, sink)
 
 
 async def answer_failed(
@@ -190,4 +197,4 @@ async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, 
 async def _tell(failed: Failed, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
     told = incoming.side.stream_writer(prepared.stub).write(failed)
     if told:
-        await sink.write(b"\n\n" + told)
+        await sink.write(told)

@@ -6,12 +6,12 @@ own, so that the ledger's sum is what providers bill.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from headrace.gateway.serving.after_failure import class_of
-from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.entry import AttemptEntry, Entry, Outcome, Purpose
 from headrace.gateway.serving.sent import Unanswered
 from headrace.gateway.targets.target import Target
@@ -24,9 +24,9 @@ _S_PER_NS = 1e-9
 
 
 class Aside(NamedTuple):
-    """model: the name it was asked by. cost_nusd: None where nobody knows the price. sent_ns,
-    first_ns, ended_ns: of the gateway's clock. failure: of one without a reply; status: what a
-    client would be told of it."""
+    """model: the name it was asked by; answered_by: the model that it counts for, "" for that one.
+    cost_nusd: None where nobody knows the price. sent_ns, first_ns, ended_ns: of the gateway's
+    clock. failure: of one without a reply; status: what a client would be told of it."""
 
     purpose: Purpose
     model: str
@@ -43,20 +43,21 @@ class Aside(NamedTuple):
     error: str = ""
     failure: FailureKind | None = None
     status: int = 200
+    answered_by: str = ""
 
 
 def unanswered_aside(
     unanswered: Unanswered, failure: Failure, ended_ns: int, *, stream: bool
 ) -> Aside:
     """Of an attempt that failed without a reply: nobody told that it is not billed."""
-    candidate, usage = unanswered.candidate, unanswered.usage
+    candidate = unanswered.candidate
     return Aside(
         purpose="attempt",
         model=candidate.model,
         target=candidate.target,
-        usage=usage,
+        usage=unanswered.usage,
         usage_from="estimated",
-        cost_nusd=cost_nusd(usage, candidate.target.price),
+        cost_nusd=unanswered.cost_nusd,
         sent_ns=unanswered.sent_ns,
         first_ns=None,
         ended_ns=ended_ns,
@@ -66,6 +67,15 @@ def unanswered_aside(
         failure=failure.kind,
         status=class_of(failure).status,
     )
+
+
+def with_asides(cost_nusd: int | None, asides: Iterable[Aside]) -> int | None:
+    """All that was paid for a request; None where nobody knows the price of a part."""
+    for one in asides:
+        if cost_nusd is None or one.cost_nusd is None:
+            return None
+        cost_nusd += one.cost_nusd
+    return cost_nusd
 
 
 def aside_entry(of: Entry, aside: Aside, number: int, received_ns: int) -> Entry:

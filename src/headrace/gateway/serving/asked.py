@@ -1,22 +1,16 @@
-"""What a request asks for, with what holds for who asks, and the most that it may take."""
+"""What a request asks for, with what holds for who asks."""
 
 from __future__ import annotations
 
-from headrace.gateway.accounts.caller import Demand
+import hashlib
+
 from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.routing.ask import Ask, ask_of
-from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.variants import NOBODY
-from headrace.gateway.serving.bill import most_nusd
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.who import SESSION_HEADERS, who_of
 from headrace.protocol.json_object import JsonObject
-
-# Where the client does not say: held back is what most answers stay below.
-OUTPUT_TOKENS = 4096
-# Clients may write any number; no budget is so large, and every sum of money fits.
-_MOST_TOKENS = 2**31
 
 
 def asked_of(incoming: Incoming, router: Router) -> Ask:
@@ -29,9 +23,9 @@ def asked_of(incoming: Incoming, router: Router) -> Ask:
     if session is None:
         user = body.decoded("user")
         session = user if isinstance(user, str) else None
-    if session is not None and incoming.caller is not None:
-        # Sessions of two keys are two, whatever they are called.
-        session = f"{incoming.caller.key_id}|{session}"
+    if session is not None:
+        key = "" if incoming.caller is None else incoming.caller.key_id
+        session = _session_key(key, session)
     policy = DataPolicy() if incoming.caller is None else incoming.caller.data_policy
     return found._replace(
         session=session,
@@ -41,32 +35,18 @@ def asked_of(incoming: Incoming, router: Router) -> Ask:
         priority=0 if incoming.caller is None else incoming.caller.priority,
         who=who_of(incoming) if router.has_variants else NOBODY,
         blocks=_blocks(body) if router.has_engines else (),
+        hears_names=incoming.caller is None or not incoming.caller.allowed_models,
     )
+
+
+def _session_key(key: str, session: str) -> str:
+    """Kept for many sessions and told to other processes, so it is short whatever the client sent.
+    Sessions of two keys are two, whatever they are called."""
+    of_both = f"{key}|{session}".encode(errors="surrogatepass")
+    return hashlib.blake2b(of_both, digest_size=16).hexdigest()
 
 
 def _blocks(body: JsonObject) -> tuple[int, ...]:
     from headrace.gateway.engines.prompt_blocks import prompt_blocks
 
     return prompt_blocks(body)
-
-
-def demand_of(
-    ask: Ask, decision: Decision, hedges: int = 0, service_tier: str | None = None
-) -> Demand:
-    """At the dearest of those who may be asked; without a cost where nobody knows a price. hedges:
-    how many may be asked besides, who are cut before they say anything. service_tier: that the
-    client asks for."""
-    output = min((ask.most_output_tokens or OUTPUT_TOKENS) * ask.choices, _MOST_TOKENS)
-    tokens = ask.input_tokens
-    prices = [one.target.price for one in decision.candidates]
-    costs = [most_nusd(one, tokens, output, service_tier) for one in prices]
-    known = [one for one in costs if one is not None]
-    most = max(known) if known and len(known) == len(costs) else None
-    if most is not None and hedges:
-        most += hedges * max(most_nusd(one, tokens, 0, service_tier) or 0 for one in prices)
-    return Demand(
-        model=ask.wanted.models[0],
-        input_tokens=tokens * (1 + hedges),
-        most_output_tokens=output,
-        most_cost_nusd=most,
-    )

@@ -17,7 +17,7 @@ from headrace.gateway.serving.prepared import Prepared, Ready
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.stepped import SteppedAnswer
-from headrace.gateway.targets.auth import Credential, Outgoing
+from headrace.gateway.targets.auth import Credential, Outgoing, all_rest
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.request import request_bytes
@@ -56,7 +56,7 @@ class AttemptFailedError(Exception):
 class Opened:
     """A target that answers. Whole answers have a `body`, and `answer` once somebody reads it or
     a `glance` where nobody need; of a stream `events` and `held` came so far, and `reply` has the
-    rest. proof: headers that nobody but the provider may see. sent_ns, first_ns: when the request
+    rest. proof: headers that show the provider who we are. sent_ns, first_ns: when the request
     was sent and the first content was there."""
 
     candidate: Candidate
@@ -78,6 +78,12 @@ class Opened:
             assert self.body is not None
             self.answer = self.replies.read_reply(self.body)
         return self.answer
+
+    @property
+    def secret_headers(self) -> tuple[tuple[str, str], ...]:
+        """Those that nobody but the provider may see."""
+        proof = self.reply.proof if isinstance(self.reply, SteppedAnswer) else self.proof
+        return (*proof, *self.candidate.target.provider.headers)
 
     @property
     def replies(self) -> ReplySide:
@@ -103,15 +109,9 @@ async def attempt(
     """
     target = candidate.target
     provider = target.provider
-    credential = provider.auth.pick(now_s)
+    credential = provider.auth.pick(now_s, target.model)
     if credential is None:
-        raise AttemptFailedError(
-            Failure(
-                kind="rate_limit",
-                message=f"all keys of {provider.name} rest",
-                retry_after_s=provider.auth.rests_s(now_s),
-            )
-        )
+        raise AttemptFailedError(all_rest(provider.name, provider.auth, now_s, target.model))
     reply: Reply | SteppedAnswer | None = None
     timeouts = target.timeouts or provider.timeouts
     no_reply = unsent = False
@@ -143,7 +143,7 @@ async def attempt(
             opened = Opened(
                 candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
             )
-            opened.proof = (*proof, *provider.headers)
+            opened.proof = proof
             await _open(opened, reply, prepared, stream, most_reply_bytes)
         opened.first_ns = clock_ns()
         return opened
@@ -178,6 +178,8 @@ def _each_once(
     of_request: tuple[tuple[str, str], ...], of_provider: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     """Headers of both; what the request says of itself wins."""
+    if not of_provider:
+        return of_request
     said = {name.lower() for name, _ in of_request}
     return (*of_request, *(one for one in of_provider if one[0] not in said))
 

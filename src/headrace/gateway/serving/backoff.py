@@ -5,6 +5,11 @@ from __future__ import annotations
 import random
 
 from headrace.gateway.settings.reliability import RetrySettings
+from headrace.gateway.targets.target import Target
+from headrace.protocol.neutral.failure import Failure
+
+# Timers wake a little early, and a key rests to the very end.
+_LATE_S = 0.01
 
 
 def wait_s(
@@ -18,3 +23,14 @@ def wait_s(
     whole: float = min(settings.backoff_s * 2.0 ** (tries - 1), settings.backoff_most_s)
     drawn = whole * (1 - settings.jitter * source.random())
     return max(drawn, retry_after_s or 0.0)
+
+
+def asked_wait_s(target: Target, failure: Failure, now_s: float) -> float:
+    """How long it is to be left alone after a failure: as its provider said, and until one of its
+    keys may be used for the model again."""
+    rests_s = target.provider.auth.rests_s(now_s, target.model)
+    if rests_s > 0:
+        rests_s += _LATE_S
+        if failure.kind == "rate_limit":  # another key may have asked for less
+            return rests_s
+    return max(rests_s, failure.retry_after_s or 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.gateway.targets.target import Price
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -9,10 +11,18 @@ _MILLION = 1_000_000
 
 
 def cost_nusd(
-    usage: TokenUsage, price: Price | None, service_tier: str | None = None
+    usage: TokenUsage,
+    price: Price | None,
+    service_tier: str | None = None,
+    *,
+    asked_tier: str | None = None,
 ) -> int | None:
     """None if nobody knows the price, or that of a line of the usage or of the service tier. What
     a provider says itself wins (OpenRouter's `cost`).
+
+    service_tier: that it was answered at, as the provider says; where it does not say, it was the
+    one that was asked for, or the standard one where nobody knows that one's price: anybody can ask
+    for tiers that there are not.
 
     Each line is rounded up to a nano-dollar once all are summed, so that a sum of bills is never
     below the bill of the sum by more than one for each.
@@ -21,9 +31,11 @@ def cost_nusd(
         return usage.cost_nusd
     if price is None:
         return None
-    at_tier = price.of_service_tier(service_tier)
+    at_tier = price.of_service_tier(service_tier or asked_tier)
     if at_tier is None:
-        return None
+        if service_tier:
+            return None
+        at_tier = price
     rates = at_tier.of_prompt(usage.prompt_tokens)
     image = _of_line(usage.images, rates.image)
     second = _of_line(usage.input_audio_s, rates.input_audio_s)
@@ -45,6 +57,13 @@ def cost_nusd(
     return -(-total // _MILLION) + image + second
 
 
+def standard_nusd(usage: TokenUsage, price: Price | None) -> int:
+    """Its tokens at the standard service tier, in place of a cost that nobody knows; 0 where nobody
+    knows that price either."""
+    tokens = msgspec.structs.replace(usage, images=0, input_audio_s=0)
+    return cost_nusd(tokens, price) or 0
+
+
 def _of_line(count: int, rate: int | None) -> int | None:
     """Of what no token stands for; None where there is some and nobody knows its price."""
     if not count:
@@ -55,11 +74,12 @@ def _of_line(count: int, rate: int | None) -> int | None:
 def most_nusd(
     price: Price | None, input_tokens: int, output_tokens: int, service_tier: str | None = None
 ) -> int | None:
-    """The most a request can cost: every token at the dearest price of its side. A service tier
-    whose price nobody knows is taken for the standard one, as many providers do."""
-    if price is None:
+    """The most a request can cost: every token at the dearest price of its side. None if nobody
+    knows the price, or that of the service tier that is asked for."""
+    at_tier = None if price is None else price.of_service_tier(service_tier)
+    if at_tier is None:
         return None
-    rates = (price.of_service_tier(service_tier) or price).of_prompt(input_tokens)
+    rates = at_tier.of_prompt(input_tokens)
     read = max(
         rates.input, rates.cache_write or 0, rates.cache_write_1h or 0, rates.input_audio or 0
     )

@@ -22,7 +22,7 @@ from headrace.gateway.routing.ask import ask_of, estimated_tokens
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.serving.demanded import with_names
 from headrace.gateway.serving.prepared import without_ours
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.serving import Serving
 from headrace.gateway.targets.auth import Outgoing
 from headrace.gateway.targets.counting import Counting
 from headrace.gateway.targets.target import Target
@@ -96,13 +96,13 @@ async def _note(serving: Serving, caller: Caller | None, model: str, decision: D
     demand = Demand(model=model, most_cost_nusd=0)
     demand = with_names(demand, serving.router, caller, (model,), counting)
     held = await serving.accounts.reserve(caller, demand)
-    await held.settle(Actual(cost_nusd=0))
+    await held.settle(Actual(model=counting[0] if counting else "", cost_nusd=0))
 
 
 async def _ask(serving: Serving, asked: CountAsked, call: ChatCall, target: Target) -> int:
     provider, counting = target.provider, target.provider.counting
     assert counting is not None
-    credential = provider.auth.pick(serving.clock_ns() * _S_PER_NS)
+    credential = provider.auth.pick(serving.clock_ns() * _S_PER_NS, target.model)
     if credential is None:
         raise UpstreamError("busy", f"all keys of {provider.name} rest", unsent=True)
     path, headers, body = _written(asked, call, counting, target.model)

@@ -1,17 +1,25 @@
-"""What is held for a request, with every name of a model under which limits count it."""
+"""The most that is held for a request, with every name of a model under which limits count it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from headrace.gateway.accounts.caller import Caller, Demand
 from headrace.gateway.routing.ask import Ask
-from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.decision import Candidate, Decision
 from headrace.gateway.routing.reach import may_follow, names_of
 from headrace.gateway.routing.router import Router
-from headrace.gateway.serving.asked import demand_of
+from headrace.gateway.serving.bill import most_nusd
+from headrace.protocol.dialects.token_count import MOST_TOKENS
+
+if TYPE_CHECKING:  # imported where the file uses them
+    from headrace.gateway.serving.composed.way import Way
+
+# Where the client does not say: held back is what most answers stay below.
+OUTPUT_TOKENS = 4096
 
 
 def demand_at(
@@ -21,14 +29,41 @@ def demand_at(
     decision: Decision,
     hedges: int = 0,
     service_tier: str | None = None,
+    way: Way | None = None,
 ) -> Demand:
-    """As `demand_of`, for everybody who may be asked in the end, by all names."""
-    later = may_follow(router, decision.candidates, ask)
-    if later:
-        decision = decision._replace(candidates=decision.candidates + later)
-    demand = demand_of(ask, decision, hedges, service_tier)
-    return with_names(
-        demand, router, caller, ask.wanted.models, (one.model for one in decision.candidates)
+    """As `demand_of`, for everybody who may be asked in the end, by all names. way: of a model made
+    of others, of which whoever is asked besides is held too."""
+    candidates = decision.candidates if way is None else decision.candidates + way.may_answer
+    candidates += may_follow(router, candidates, ask)
+    demand = demand_of(ask, candidates, hedges, service_tier)
+    asked = ask.wanted.models
+    if way is not None:
+        demand = way.besides.added_to(demand)
+        asked += way.besides.asked
+        candidates += way.besides.candidates
+    return with_names(demand, router, caller, asked, (one.model for one in candidates))
+
+
+def demand_of(
+    ask: Ask, candidates: Sequence[Candidate], hedges: int = 0, service_tier: str | None = None
+) -> Demand:
+    """At the dearest of those who may be asked; without a cost where nobody knows a price. hedges:
+    how many may be asked besides, who are cut before they say anything. service_tier: that the
+    client asks for."""
+    output = min((ask.most_output_tokens or OUTPUT_TOKENS) * ask.choices, MOST_TOKENS)
+    tokens = ask.input_tokens
+    prices = [one.target.price for one in candidates]
+    costs = [most_nusd(one, tokens, output, service_tier) for one in prices]
+    known = [one for one in costs if one is not None]
+    most = max(known, default=0) if len(known) == len(costs) else None
+    if most is not None and hedges:
+        prompts = [most_nusd(one, tokens, 0, service_tier) or 0 for one in prices]
+        most += hedges * max(prompts, default=0)
+    return Demand(
+        model=ask.wanted.models[0],
+        input_tokens=tokens * (1 + hedges),
+        most_output_tokens=output,
+        most_cost_nusd=most,
     )
 
 

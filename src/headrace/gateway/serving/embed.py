@@ -11,24 +11,27 @@ from collections.abc import Callable
 
 from headrace.errors import RequestError
 from headrace.gateway.access import check_models
-from headrace.gateway.accounts.caller import Actual, Demand
+from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.accounts.errors import AccountsError
-from headrace.gateway.accounts.reservation import Reservation
 from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.reach import may_follow
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.variants import Who
 from headrace.gateway.serving.attempt_entries import failed_attempts
 from headrace.gateway.serving.bill import cost_nusd, most_nusd
 from headrace.gateway.serving.demanded import with_names
-from headrace.gateway.serving.dispatch import NobodyAnsweredError, nobody_answered
 from headrace.gateway.serving.embedding_asked import Asked, Embedded
 from headrace.gateway.serving.embedding_dispatch import EmbeddingDispatch
+from headrace.gateway.serving.ending import sent_as
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
+from headrace.gateway.serving.holding import Holding
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError, nobody_answered
 from headrace.gateway.serving.refusals import refusal_of
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.serving import Serving
+from headrace.gateway.serving.settle import Took
 from headrace.gateway.targets.target import Target
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingProvider
 from headrace.protocol.neutral.failure import Failure
@@ -56,6 +59,7 @@ async def embed(
         raise
     except NobodyAnsweredError as error:
         course.status, course.error = error.status, str(error)
+        course.outcome = "refused" if error.is_clients else "failed"
         raise
     except RequestError as error:
         course.outcome, course.status, course.error = "refused", 400, str(error)
@@ -76,12 +80,13 @@ class _Course:
     ) -> None:
         self._serving = serving
         self._asked = asked
-        self._side_of = side_of
+        self._holding = Holding(serving.accounts, asked.caller)
         self._dispatch = EmbeddingDispatch(
-            serving=serving, asked=asked, side_of=side_of, tokens=_estimated(asked.call)
-        )
+            router=serving.router, ask=self._ask(), clock_ns=serving.clock_ns,
+            source=serving.source, holding=self._holding,
+            serving=serving, asked=asked, side_of=side_of,
+        )  # fmt: skip
         self._free: FreeHold | None = None
-        self._held: Reservation | None = None
         self._target: Target | None = None
         self._arrived_s = serving.wall_s()
         self.outcome: Outcome = "failed"
@@ -89,22 +94,22 @@ class _Course:
         self.error = ""
 
     async def run(self) -> Embedded:
-        serving, asked = self._serving, self._asked
+        serving, asked, dispatch = self._serving, self._asked, self._dispatch
         if asked.refusal is not None:
             raise asked.refusal
-        ask = self._ask()
+        ask = dispatch.ask
         check_models(asked.caller, ask.wanted.models, serving.router)
         decision = self._decide(ask)
         if (tier := serving.free_tier) is not None and not asked.purpose:
-            self._free = await tier.hold(decision, asked, ask.wanted.models[0])
-            decision = self._free.decision
+            self._free = await tier.hold(serving.router, ask, decision, asked)
+            ask, decision = self._free.ask, self._free.decision
+            dispatch.ask = ask
         await self._hold(ask, decision)
         route = serving.router.route(ask.wanted.models[0])
         assert route is not None
-        dispatch = self._dispatch
         try:
             async with asyncio.timeout(self._left_s(route)):
-                made = await dispatch.first(decision.candidates, route.retries)
+                made = await dispatch.first(decision, route)
         except TimeoutError:
             failure = Failure(kind="timeout", message="the time for the whole request is over")
             raise NobodyAnsweredError(504, failure, tuple(dispatch.tried), ()) from None
@@ -122,7 +127,8 @@ class _Course:
         policy = DataPolicy() if caller is None else caller.data_policy
         return Ask(
             wanted=asked.wanted,
-            input_tokens=self._dispatch.tokens,
+            input_tokens=_estimated(asked.call),
+            priority=0 if caller is None else caller.priority,
             regions=policy.regions,
             no_retention=policy.zero_retention,
             keeps_no_data=policy.data_collection == "deny",
@@ -138,7 +144,7 @@ class _Course:
         decision = self._serving.router.decide(ask, self._serving.clock_ns() * _S_PER_NS)
         if not decision.candidates:
             raise nobody_answered((), decision.left_out)
-        able = tuple(one for one in decision.candidates if self._side_of(one.target) is not None)
+        able = self._dispatch.able(decision.candidates)
         if not able:
             raise RequestError(
                 f"model {ask.wanted.models[0]}: none of its targets makes embeddings",
@@ -151,7 +157,9 @@ class _Course:
         accounts, caller = self._serving.accounts, self._asked.caller
         if accounts is None or caller is None:
             return
-        costs = [most_nusd(one.target.price, ask.input_tokens, 0) for one in decision.candidates]
+        router, candidates = self._serving.router, decision.candidates
+        candidates += self._dispatch.able(may_follow(router, candidates, ask))
+        costs = [most_nusd(one.target.price, ask.input_tokens, 0) for one in candidates]
         known = [one for one in costs if one is not None]
         asked = ask.wanted.models
         demand = Demand(
@@ -159,22 +167,24 @@ class _Course:
             input_tokens=ask.input_tokens,
             most_cost_nusd=max(known) if len(known) == len(costs) else None,
         )
-        answering = [one.model for one in decision.candidates]
-        demand = with_names(demand, self._serving.router, caller, asked, answering)
-        self._held = await accounts.reserve(caller, demand)
+        demand = with_names(demand, router, caller, asked, (one.model for one in candidates))
+        reached = decision._replace(candidates=candidates)
+        await self._holding.take(demand, ask, reached, None)
 
     async def _settle(self) -> None:
-        if self._held is None:
-            return
-        usage = self._usage()
-        if usage is None:
-            await self._held.release()
-        else:
-            actual = Actual(input_tokens=usage.prompt_tokens, cost_nusd=self._cost())
-            await self._held.settle(actual)
+        dispatch = self._dispatch
+        took = [
+            Took(one.candidate.model, one.usage, cost_nusd(one.usage, one.target.price))
+            for one in dispatch.paid
+        ]
+        model = sent_as(dispatch.tried)
+        try:
+            await self._holding.settle_each(took, sent_as=model)
+        finally:
+            await self._holding.close(was_sent=bool(took) or model is not None)
 
     def _usage(self) -> TokenUsage | None:
-        """Of all that was made, also by targets that failed afterwards; None for nothing."""
+        """Of all that is billed, also by targets that failed; None for nothing."""
         paid = self._dispatch.paid
         if len(paid) < 2:
             return paid[0].usage if paid else None
@@ -236,6 +246,8 @@ class _Course:
             error=self.error,
         )
         self._serving.on_entry(entry)
+        if asked.on_entry is not None:
+            asked.on_entry(entry)
         asked.trace.ended(entry)
 
 

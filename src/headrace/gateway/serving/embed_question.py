@@ -17,10 +17,10 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.cache.semantic.arithmetic import normalised
 from headrace.gateway.cache.semantic.cache import Embedded, EmbedderFailedError
 from headrace.gateway.routing.preferences import read_wanted
-from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.serving import Serving
 from headrace.protocol.neutral.embedding import EmbeddingCall
 
 _DIALECT = "openai-chat"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -9,7 +10,7 @@ from headrace.errors import RequestError
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.routing.preferences import Wanted
-from headrace.gateway.serving.entry import Purpose
+from headrace.gateway.serving.entry import Entry, Purpose
 from headrace.gateway.targets.target import Target
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 from headrace.protocol.json_object import JsonObject
@@ -56,7 +57,7 @@ class Asked:
     received_ns: of the monotonic clock. body: as the client sent it, for providers of its dialect;
     None if there is none. headers: of the client's. purpose, parent: as in the ledger,
     of what the gateway itself wants embedded. guardrails: what they did; refusal: why they want no
-    answer."""
+    answer. on_entry: told the ledger's line too."""
 
     id: str
     dialect: str
@@ -71,3 +72,4 @@ class Asked:
     parent: str = ""
     guardrails: tuple[str, ...] = ()
     refusal: RequestError | None = None
+    on_entry: Callable[[Entry], None] | None = None

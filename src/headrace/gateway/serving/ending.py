@@ -7,18 +7,20 @@ from typing import Literal, NamedTuple
 
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.attempt import Opened
-from headrace.gateway.serving.bill import cost_nusd
+from headrace.gateway.serving.bill import cost_nusd, standard_nusd
 from headrace.gateway.serving.sent import Unanswered
 from headrace.gateway.serving.tally import Tally
 from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Bill(NamedTuple):
-    """usage: None where nothing was asked of anybody. cost_nusd: None where nobody knows."""
+    """usage: None where nothing was asked of anybody. cost_nusd: None where nobody knows; then
+    standard_nusd is what it would be at the standard service tier, as far as that is known."""
 
     usage: TokenUsage | None
     usage_from: Literal["provider", "estimated", "none"]
     cost_nusd: int | None
+    standard_nusd: int = 0
 
 
 _NOTHING = Bill(None, "none", None)
@@ -31,11 +33,11 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
         usage, usage_from = tally.usage
         if opened is None:
             return Bill(usage, usage_from, 0)
-        tier = tally.service_tier or opened.ready.service_tier
-        return Bill(usage, usage_from, cost_nusd(usage, opened.candidate.target.price, tier))
+        price, asked = opened.candidate.target.price, opened.ready.service_tier
+        cost = cost_nusd(usage, price, tally.service_tier, asked_tier=asked)
+        return Bill(usage, usage_from, cost, standard_nusd(usage, price) if cost is None else 0)
     if unanswered is not None:
-        price = unanswered.candidate.target.price
-        return Bill(unanswered.usage, "estimated", cost_nusd(unanswered.usage, price))
+        return Bill(unanswered.usage, "estimated", unanswered.cost_nusd)
     return _NOTHING
 
 

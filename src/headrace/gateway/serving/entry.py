@@ -15,6 +15,10 @@ Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
 # "attempt": one that was sent and got no reply, as far as its prompt may be billed.
 Purpose = Literal["", "attempt", "hedge", "judge", "router", "stage", "shadow", "cache"]
 
+MOST_ERROR_CHARACTERS = 2000
+"""Of what providers say of a failure, or errors repeat of a request; the rest of a page of HTML
+tells nobody anything."""
+
 
 class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One target that was asked. failure: its kind, None if it answered."""
@@ -76,3 +80,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     assigned: str = ""
     guardrails: tuple[str, ...] = ()
     prompt: str = ""
+
+    def __post_init__(self) -> None:
+        """Lines wait in memory and go to other processes: an error is cut when one is made."""
+        if len(self.error) > MOST_ERROR_CHARACTERS:
+            msgspec.structs.force_setattr(self, "error", self.error[:MOST_ERROR_CHARACTERS])

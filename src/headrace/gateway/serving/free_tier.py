@@ -1,14 +1,16 @@
 """Limits of what costs nothing: of keys, and of addresses, which keys are easier to come by than.
 
-A target is free if its price is known to be 0. Where a request may go to free targets and to
-others, free ones are left out once the limit is reached; where there are no others it is refused.
+A target is free if its price is known to be 0 and it is no engine of one's own. Where a request
+may go to free targets and to others, free ones are left out once the limit is reached; where there
+are no others it is refused. It is one request however many free targets it was answered by: a model
+made of others asks several.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,9 +24,16 @@ from headrace.gateway.accounts.terms import Level
 from headrace.gateway.accounts.window import Window
 from headrace.gateway.client_address import ADDRESS, UNKNOWN
 from headrace.gateway.guests import ANONYMOUS
+from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision, LeftOut
+from headrace.gateway.routing.reach import may_follow
+from headrace.gateway.routing.router import Router
+from headrace.gateway.serving.aside import Aside
 from headrace.gateway.settings.free_tier import FreeTierSettings
 from headrace.gateway.targets.target import Target
+
+if TYPE_CHECKING:  # imported where the file uses them
+    from headrace.gateway.serving.composed.way import Way
 
 _MINUTE = Window("1m")
 # By the calendar, so that everybody knows when there is room again.
@@ -44,8 +53,10 @@ class Asking(Protocol):
 
 
 class FreeHold(NamedTuple):
-    """decision: what is left of it. reservation: None where nothing of it is free."""
+    """ask, decision: with free targets left out where the limit is reached. reservation: None where
+    nobody free may be asked."""
 
+    ask: Ask
     decision: Decision
     reservation: Reservation | None = None
 
@@ -58,31 +69,48 @@ class FreeTier:
         self._accounts = accounts
         self._ending: set[asyncio.Future[Settled]] = set()
 
-    async def hold(self, decision: Decision, asking: Asking, model: str) -> FreeHold:
-        """Raises LimitExceededError, StoresDownError."""
+    async def hold(
+        self,
+        router: Router,
+        ask: Ask,
+        decision: Decision,
+        asking: Asking,
+        way: Way | None = None,
+    ) -> FreeHold:
+        """Before anybody is asked. way: of a model made of others; it is told what is left out.
+        Raises LimitExceededError, StoresDownError."""
         caller, address = asking.caller, asking.headers.get(ADDRESS, UNKNOWN)
-        free = [one.target.is_free for one in decision.candidates]
-        if not any(free) or caller is MASTER or caller is ADMIN:
-            return FreeHold(decision)
+        answering = decision.candidates if way is None else decision.candidates + way.may_answer
+        reached = answering + may_follow(router, answering, ask)
+        if way is not None:
+            reached += way.besides.candidates
+        is_any_free = any(one.target.is_given_away for one in reached)
+        if not is_any_free or caller is MASTER or caller is ADMIN:
+            return FreeHold(ask, decision)
         asks = Caller(key_id=ANONYMOUS) if caller is None else caller
         # What it may ask was looked at before, by all names of the model.
         meters = self._meters(caller, address)
         asks = msgspec.structs.replace(asks, meters=meters, allowed_models=())
         try:
-            held = await self._accounts.reserve(asks, Demand(model=model))
+            held = await self._accounts.reserve(asks, Demand(model=ask.wanted.models[0]))
         except LimitExceededError as error:
-            if all(free):
+            if answering and all(one.target.is_given_away for one in answering):
                 raise
-            return FreeHold(_without_free(decision, error))
-        return FreeHold(decision, held)
+            why = f"it is free of charge, and {error}", error.retry_after_s
+            if way is not None:
+                way.leave_out_free(why)
+            return FreeHold(ask._replace(no_free=why), _without_free(decision, why))
+        return FreeHold(ask, decision, held)
 
-    def end(self, hold: FreeHold, served_by: Target | None) -> None:
-        """It counts if a free target answered. By a task of its own, which a client that goes does
-        not end."""
+    def end(self, hold: FreeHold, served_by: Target | None, asides: Sequence[Aside] = ()) -> None:
+        """It counts if a free target answered, be it a question on the way (`asides`). By a task of
+        its own, which a client that goes does not end."""
         reservation = hold.reservation
         if reservation is None:
             return
-        free = served_by is not None and served_by.is_free
+        answered = [one.target for one in asides if one.outcome != "failed"]
+        answered += [] if served_by is None else [served_by]
+        free = any(one.is_given_away for one in answered)
         task = asyncio.ensure_future(
             reservation.settle(Actual()) if free else reservation.release()
         )
@@ -126,14 +154,13 @@ class FreeTier:
         )
 
 
-def _without_free(decision: Decision, error: LimitExceededError) -> Decision:
-    for_s = error.retry_after_s
+def _without_free(decision: Decision, why: tuple[str, float | None]) -> Decision:
     out = tuple(
-        LeftOut(one.target.name, one.model, f"it is free of charge, and {error}", for_s)
+        LeftOut(one.target.name, one.model, *why)
         for one in decision.candidates
-        if one.target.is_free
+        if one.target.is_given_away
     )
     return decision._replace(
-        candidates=tuple(one for one in decision.candidates if not one.target.is_free),
+        candidates=tuple(one for one in decision.candidates if not one.target.is_given_away),
         left_out=(*decision.left_out, *out),
     )

@@ -17,7 +17,8 @@ from headrace.gateway.guards.guardrails import Guardrails, asked_names
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import EMBEDDINGS
 from headrace.gateway.guards.request import looked_at
-from headrace.gateway.routing.ask import Ask, estimated_from_bytes
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.estimate import estimate
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.incoming import Incoming, Sink
@@ -147,7 +148,7 @@ async def screened(
             asked_names(body.decoded(FIELD)),
         )
         model = body.text("model") or ""
-        tokens = estimated_from_bytes(body.body)
+        tokens = estimate(body)
         subject = _subject(request_id, dialect, model, tokens, caller)
         if FIELD in body:
             body = JsonObject.read(body.edited({FIELD: None}))
@@ -161,8 +162,8 @@ async def screened(
 
 
 def _has_to_look(guard: Guard, dialect: str) -> bool:
-    """Embeddings are given no tools."""
-    return guard.tools is None or dialect != EMBEDDINGS
+    """Embeddings are given no tools, and nothing that is answered here is written by a model."""
+    return guard.most_tokens is None and (guard.tools is None or dialect != EMBEDDINGS)
 
 
 def _subject(

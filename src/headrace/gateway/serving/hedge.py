@@ -33,7 +33,7 @@ class Runner(NamedTuple):
 
 class Race(NamedTuple):
     """opened: None if nobody answered. failures: of those that did not, in their order.
-    left_out: how many could not honour the request. asides: of those that were cut."""
+    asides: of those that were cut."""
 
     opened: Opened | None
     failures: list[tuple[Candidate, AttemptFailedError]]
@@ -208,14 +208,15 @@ def _aside(
             tally.take(event)
     usage, usage_from = tally.usage
     target = runner.candidate.target
-    asked = None if answered is None else answered.ready.service_tier
     return Aside(
         purpose="hedge",
         model=runner.candidate.model,
         target=target,
         usage=usage,
         usage_from=usage_from,
-        cost_nusd=cost_nusd(usage, target.price, tally.service_tier or asked),
+        cost_nusd=cost_nusd(
+            usage, target.price, tally.service_tier, asked_tier=runner.sent.service_tier
+        ),
         sent_ns=sent_ns,
         first_ns=None if answered is None else answered.first_ns,
         ended_ns=now_ns,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headrace.gateway.accounts.terms import Level
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.attempt_entries import failed_attempts
@@ -38,7 +37,6 @@ def line_of(
     """opened: the target that answered, None if none did. tried: those that failed before it.
     unanswered: who was still asked at the end."""
     caller = incoming.caller
-    path: dict[Level, str] = {} if caller is None else dict(caller.path)
     target = None if opened is None else opened.candidate.target
     if unanswered is not None:
         target = unanswered.candidate.target
@@ -84,10 +82,10 @@ def line_of(
         first_token_ms=first_token_ms,
         total_ms=(ended_ns - received_ns) * _MS_PER_NS,
         overhead_us=overhead_us,
-        organisation=path.get("organisation", ""),
-        team=path.get("team", ""),
-        user=path.get("user", ""),
-        key=path.get("key", ""),
+        organisation="" if caller is None else caller.organisation or "",
+        team="" if caller is None else caller.team or "",
+        user="" if caller is None else caller.user or "",
+        key="" if caller is None else caller.key_id,
         tags=() if caller is None else caller.tags,
         error=error,
         variant=assigned if opened is None else opened.candidate.variant,

@@ -12,8 +12,8 @@ from headrace.gateway.accounts.errors import (
     UnknownPriceError,
 )
 from headrace.gateway.guards.blocked import GuardBlockedError
-from headrace.gateway.serving.dispatch import NobodyAnsweredError
 from headrace.gateway.serving.entry import Outcome
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
 Ending = RequestError | AccountsError | NobodyAnsweredError
@@ -22,7 +22,7 @@ Ending = RequestError | AccountsError | NobodyAnsweredError
 def refused(error: Ending) -> tuple[int, Failure, Outcome]:
     """Status, failure and what the ledger calls it."""
     if isinstance(error, NobodyAnsweredError):
-        return error.status, error.failure, "failed"
+        return error.status, error.failure, "refused" if error.is_clients else "failed"
     if isinstance(error, AccountsError):
         return *refusal_of(error), "refused"
     if isinstance(error, GuardBlockedError):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.guests import ANONYMOUS
 from headrace.gateway.serving.entry import Entry, Operation
-from headrace.gateway.serving.serve import Serving
+from headrace.gateway.serving.serving import Serving
 
 _MS_PER_NS = 1e-6
 

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.serving.bill import cost_nusd
 from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Sent:
-    """When a request's bytes left for a provider, None before."""
+    """at_ns: when a request's bytes left for a provider, None before. service_tier: what it asks
+    for, None if nothing."""
 
-    __slots__ = ("_clock_ns", "at_ns")
+    __slots__ = ("_clock_ns", "at_ns", "service_tier")
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
         self.at_ns: int | None = None
+        self.service_tier: str | None = None
 
     def mark(self) -> None:
         """They leave now."""
@@ -24,13 +27,27 @@ class Sent:
 
 
 class Unanswered(NamedTuple):
-    """A request that was sent, and to which no reply has come."""
+    """A request that was sent, and to which no reply has come. service_tier: as of Sent."""
 
     candidate: Candidate
     sent_ns: int
     input_tokens: int
+    service_tier: str | None
 
     @property
     def usage(self) -> TokenUsage:
         """Estimated: of the prompt alone, for nobody knows what was written after it."""
         return TokenUsage(input_tokens=self.input_tokens)
+
+    @property
+    def cost_nusd(self) -> int | None:
+        """At the service tier it asked for; None where nobody knows the price."""
+        price = self.candidate.target.price
+        return cost_nusd(self.usage, price, asked_tier=self.service_tier)
+
+
+def unanswered_of(candidate: Candidate, sent: Sent, input_tokens: int) -> Unanswered | None:
+    """None where nothing was sent."""
+    if sent.at_ns is None:
+        return None
+    return Unanswered(candidate, sent.at_ns, input_tokens, sent.service_tier)

@@ -12,9 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.errors import RequestError
-from headrace.gateway.access import check_models
 from headrace.gateway.accounts.errors import AccountsError
-from headrace.gateway.accounts.reservation import Reservation
 from headrace.gateway.guards.blocked import FIELD, GuardBlockedError
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
@@ -31,20 +29,22 @@ from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
 from headrace.gateway.serving.demanded import demand_at
-from headrace.gateway.serving.dispatch import Dispatch, NobodyAnsweredError
-from headrace.gateway.serving.ending import bill_of, sent_as
+from headrace.gateway.serving.dispatch import Dispatch
+from headrace.gateway.serving.ending import Bill, bill_of, sent_as
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
+from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
 from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.prepared import Prepared, asked_service_tier
 from headrace.gateway.serving.rate import note_opened, note_rate
 from headrace.gateway.serving.read_on import read_on
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
-from headrace.gateway.serving.serving import Serving as Serving
-from headrace.gateway.serving.settle import settle, settle_unknown
+from headrace.gateway.serving.serving import Serving
+from headrace.gateway.serving.stored import check_asked, tell_stored
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_hedges
 from headrace.gateway.telemetry.tracing import Moment
@@ -92,11 +92,12 @@ class _Course:
         self._arrived_s = serving.wall_s()
         arrived = Moment(int(self._arrived_s * 1e9), incoming.received_ns, serving.clock_ns)
         self._trace = serving.tracing.began(incoming, arrived)
-        self._held: Reservation | None = None
+        self._holding = Holding(serving.accounts, incoming.caller)
         self._free: FreeHold | None = None
         self._opened: Opened | None = None
         self._dispatch: Dispatch | None = None
         self._tally: Tally | None = None
+        self._bill: Bill | None = None
         self._input_tokens = 0
         self._status = 0
         self._guarded: Guarded | None = None
@@ -119,7 +120,7 @@ class _Course:
         try:
             router = self._serving.router
             ask = asked_of(self._incoming, router)
-            check_models(self._incoming.caller, ask.wanted.models, router)
+            await check_asked(self._serving, self._incoming, ask)
             if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
             self._input_tokens = ask.input_tokens
@@ -130,12 +131,12 @@ class _Course:
             decision = router.decide(ask if way is None else way.ask, self._now_s())
             ask = self._traffic.takes_side(ask, decision, router)
             if await self._at_cache.find(ask, router):
-                self._held = await self._at_cache.hold(self._serving.accounts, ask, router)
+                self._holding.keep(await self._at_cache.hold(self._serving.accounts, ask, router))
                 await self._tell_again()
                 return
             if (tier := self._serving.free_tier) is not None:
-                self._free = await tier.hold(decision, self._incoming, ask.wanted.models[0])
-                decision = self._free.decision
+                self._free = await tier.hold(router, ask, decision, self._incoming, way)
+                ask, decision = self._free.ask, self._free.decision
             await self._hold(ask, decision)
             route = router.route(ask.wanted.models[0])
             assert route is not None
@@ -215,14 +216,13 @@ class _Course:
 
     async def _tell_again(self) -> None:
         """From the cache: nobody is asked and nothing is paid."""
-        at_cache, serving = self._at_cache, self._serving
+        at_cache, now_s = self._at_cache, self._serving.wall_s()
         assert at_cache.kept is not None
         self._status = 200
         self._tally = Tally(self._input_tokens)
         self._tally.take_reply(at_cache.kept.reply)
-        overhead_us = self._overhead_us(serving.clock_ns())
         try:
-            await at_cache.answer(self._sink, serving.wall_s(), overhead_us, self._traffic.assigned)
+            await at_cache.answer(self._sink, now_s, self._overhead_us(), self._traffic.assigned)
         except ClientGoneError:
             self.outcome = "client_gone"
         else:
@@ -230,14 +230,12 @@ class _Course:
 
     async def _hold(self, ask: Ask, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._incoming.caller
-        if accounts is None or caller is None or not decision.candidates:
+        if accounts is None or caller is None or not (decision.candidates or self._way):
             return  # nobody can be asked, which `_find` says
         router = self._serving.router
         tier = asked_service_tier(self._incoming.body)
-        demand = demand_at(router, caller, ask, decision, most_hedges(router, ask), tier)
-        if self._way is not None:
-            demand = self._way.demand(demand)
-        self._held = await accounts.reserve(caller, demand)
+        demand = demand_at(router, caller, ask, decision, most_hedges(router, ask), tier, self._way)
+        await self._holding.take(demand, ask, decision, tier)
 
     async def _go(self, way: Way) -> Opened:
         """Of a model made of others."""
@@ -247,8 +245,7 @@ class _Course:
         async def find(ask: Ask, prepared: Prepared | None) -> tuple[Opened, Dispatch]:
             route = router.route(ask.wanted.models[0])
             assert route is not None
-            decision = router.decide(ask, self._now_s())
-            opened = await self._find(ask, decision, route, prepared)
+            opened = await self._find(ask, router.decide(ask, self._now_s()), route, prepared)
             assert self._dispatch is not None
             return opened, self._dispatch
 
@@ -271,6 +268,7 @@ class _Course:
             trace=self._trace,
             hedging=hedging_of(route, incoming, self._now_s()),
             asides=self.asides,
+            holding=self._holding,
         )
         if self._way is not None:
             self._way.inside.goes_on(dispatch)
@@ -283,23 +281,25 @@ class _Course:
     async def _answer(self, opened: Opened, tally: Tally) -> None:
         dispatch, incoming = self._dispatch, self._incoming
         assert dispatch is not None
-        overhead_us = self._overhead_us(self._serving.clock_ns())
         headers = told_headers(
-            incoming.id, opened.candidate, dispatch.attempts, overhead_us, dispatch.ignored
-        )
+            incoming.id, opened.candidate, dispatch.attempts, self._overhead_us(),
+            dispatch.ignored,
+        )  # fmt: skip
         headers += self._traffic.headers(opened, dispatch)
         if self._way is not None:
             headers += self._way.headers()
         headers += self._at_cache.headers()
-        model = opened.candidate.target.model
-        names = Names(model, incoming.id, int(self._arrived_s))
+        names = Names(opened.candidate.target.model, incoming.id, int(self._arrived_s))
+        await tell_stored(self._serving, incoming, opened)
         if incoming.stream:
             await answer_stream(
                 opened, self._prepared, incoming, self._sink, tally, headers, names,
                 self._serving.clock_ns,
             )  # fmt: skip
         else:
-            await answer_whole(opened, self._prepared, incoming, self._sink, tally, headers, names)
+            self._bill = await answer_whole(
+                opened, self._prepared, incoming, self._sink, tally, headers, names, self.asides
+            )
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
         if tally.failure is not None:
             self.error = tally.failure.message
@@ -307,10 +307,8 @@ class _Course:
     async def _refuse(self, status: int, failure: Failure, outcome: Outcome) -> None:
         incoming = self._incoming
         self.outcome, self._status, self.error = outcome, status, failure.message
-        dispatch = self._dispatch
-        attempts = 0 if dispatch is None else dispatch.attempts
-        overhead_us = self._overhead_us(self._serving.clock_ns())
-        headers = told_headers(incoming.id, None, attempts, overhead_us, ())
+        attempts = 0 if self._dispatch is None else self._dispatch.attempts
+        headers = told_headers(incoming.id, None, attempts, self._overhead_us(), ())
         try:
             if isinstance(self._sink, Heartbeats) and self._sink.begun:
                 self._status = 200  # it was told before it was known who answers
@@ -327,25 +325,27 @@ class _Course:
             await self._close()
         finally:
             self._at_cache.leave()
-            await settle_unknown(self._held, was_sent=self._sent_as() is not None)
+            was_sent = self._opened is not None or self._sent_as() is not None
+            await self._holding.close(was_sent=was_sent)
 
     async def _close(self) -> None:
-        opened, tally, serving = self._opened, self._tally, self._serving
+        opened, tally = self._opened, self._tally
+        serving, incoming = self._serving, self._incoming
         if self.outcome == "client_gone" and opened is not None and tally is not None:
             await read_on(opened, tally)
         ended_ns = serving.clock_ns()
         unanswered = None
         if opened is None and tally is None and self._dispatch is not None:
             unanswered = self._dispatch.unanswered()
-        bill = bill_of(opened, tally, unanswered)
+        bill = self._bill or bill_of(opened, tally, unanswered)
         if opened is not None and tally is not None:
             opened.reply.abort()  # whole replies have left it
             opened.candidate.target.health.ended()
-            if self._incoming.stream:
+            if incoming.stream:
                 note_rate(opened, tally, ended_ns)
         overhead_us = self._overhead_us(None if opened is None else opened.first_ns)
         entry = line_of(
-            self._incoming, opened, [] if self._dispatch is None else self._dispatch.tried,
+            incoming, opened, [] if self._dispatch is None else self._dispatch.tried,
             arrived_s=self._arrived_s, ended_ns=ended_ns, outcome=self.outcome,
             status=self._status, error=self.error, usage=bill.usage, usage_from=bill.usage_from,
             cost_nusd=bill.cost_nusd, finish=None if tally is None else tally.finish,
@@ -363,25 +363,23 @@ class _Course:
         if self._visit is not None:
             self._visit.ended(entry)
         for number, aside in enumerate(self.asides, 1):
-            serving.on_entry(aside_entry(entry, aside, number, self._incoming.received_ns))
-        asides = len(self.asides)
-        self._traffic.ended(entry, self._incoming, self._prepared, serving.shadows, asides)
+            serving.on_entry(aside_entry(entry, aside, number, incoming.received_ns))
+        self._traffic.ended(entry, incoming, self._prepared, serving.shadows, len(self.asides))
         self._trace.ended(entry)
         if opened is not None and tally is not None and self.outcome == "answered":
             self._at_cache.keep(opened, tally, serving.wall_s())
         # Last: it may wait, and is done also if a client that has all it wanted goes meanwhile.
         answers = opened or unanswered
         if serving.free_tier is not None and self._free is not None:
-            serving.free_tier.end(self._free, None if answers is None else answers.candidate.target)
+            served_by = None if answers is None else answers.candidate.target
+            serving.free_tier.end(self._free, served_by, self.asides)
         kept, sent = self._at_cache.kept, self._sent_as()
-        used, model = bill.usage, sent or ""
+        model = sent or ""
         if kept is not None:
-            used, model = TokenUsage(), kept.model
+            bill, model = bill._replace(usage=TokenUsage()), kept.model
         elif answers is not None:
             model = answers.candidate.model
-        await settle(
-            self._held, used, bill.cost_nusd, self.asides, was_sent=sent is not None, model=model
-        )
+        await self._holding.settle(bill, self.asides, was_sent=sent is not None, model=model)
 
     def _sent_as(self) -> str | None:
         if self._way is not None:
@@ -391,7 +389,7 @@ class _Course:
     def _now_s(self) -> float:
         return self._serving.clock_ns() * _S_PER_NS
 
-    def _overhead_us(self, until_ns: int | None) -> int:
+    def _overhead_us(self, until_ns: int | None = None) -> int:
         """Of the time so far, what was not spent waiting for providers."""
         end_ns = self._serving.clock_ns() if until_ns is None else until_ns
         dispatch, waited_ns = self._dispatch, self._at_cache.waited_ns

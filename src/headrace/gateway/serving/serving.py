@@ -11,6 +11,7 @@ from headrace.gateway.telemetry.tracing import NOT_TRACED, Tracing
 
 if TYPE_CHECKING:  # what a file does not use is not imported for it
     from headrace.gateway.accounts.accounts import Accounts
+    from headrace.gateway.accounts.stored_ids import StoredIds
     from headrace.gateway.cache.cache import ResponseCache
     from headrace.gateway.guards.guardrails import Guardrails
     from headrace.gateway.request_log.visit import RequestLogging
@@ -42,3 +43,4 @@ class Serving:
     shadows: Shadows | None = None
     ways: Ways | None = None
     free_tier: FreeTier | None = None
+    stored_ids: StoredIds | None = None

@@ -205,7 +205,10 @@ class _Copy:
             usage=usage,
             usage_from=usage_from,
             cost_nusd=cost_nusd(
-                usage, target.price, self._tally.service_tier or self._ready.service_tier
+                usage,
+                target.price,
+                self._tally.service_tier,
+                asked_tier=self._ready.service_tier,
             ),
             sent_ns=sent_ns,
             first_ns=None if opened is None else opened.first_ns,

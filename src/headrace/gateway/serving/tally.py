@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
+from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
 from headrace.protocol.neutral.dialect import Glance
 from headrace.protocol.neutral.event import (
     Began,
@@ -19,10 +22,6 @@ from headrace.protocol.neutral.event import (
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply, Finish
 from headrace.protocol.neutral.usage import TokenUsage
-
-# Of text that was seen and not counted by the provider; as prompts are estimated, since a
-# character of Chinese has three bytes and about a token.
-_BYTES_PER_TOKEN = 3
 
 
 class Tally:
@@ -49,13 +48,14 @@ class Tally:
         """One event of a stream."""
         self.has_content = self.has_content or has_content(event)
         if isinstance(event, PartGrew):
-            self._bytes += _size(event.text)
+            self._bytes += utf8_bytes(event.text)
         elif isinstance(event, CompletePart):
             self._bytes += _part_size(event.value)
         elif isinstance(event, Began):
-            self._early = event.usage
+            self._early, self.service_tier = event.usage, event.service_tier
         elif isinstance(event, Counted):
-            self._counted, self.service_tier = event.usage, event.service_tier
+            self._counted = event.usage
+            self.service_tier = event.service_tier or self.service_tier
         elif isinstance(event, Finished):
             self.finish = event.reason
         elif isinstance(event, Failed):
@@ -81,26 +81,12 @@ class Tally:
         what was seen of it."""
         if self._counted is not None:
             return self._counted, "provider"
-        output = -(-self._bytes // _BYTES_PER_TOKEN)
+        output = -(-self._bytes // BYTES_PER_TOKEN)
         if self._early is not None:
-            early = self._early
-            return (
-                TokenUsage(
-                    input_tokens=early.input_tokens,
-                    cache_read_tokens=early.cache_read_tokens,
-                    cache_write_tokens=early.cache_write_tokens,
-                    cache_write_1h_tokens=early.cache_write_1h_tokens,
-                    output_tokens=max(output, early.output_tokens),
-                ),
-                "estimated",
-            )
+            output = max(output, self._early.output_tokens)
+            return msgspec.structs.replace(self._early, output_tokens=output), "estimated"
         return TokenUsage(input_tokens=self._input_tokens, output_tokens=output), "estimated"
 
 
 def _part_size(part: object) -> int:
-    return _size(getattr(part, "text", "")) + _size(getattr(part, "arguments", ""))
-
-
-def _size(text: str) -> int:
-    """In bytes of UTF-8; half a pair of surrogates, which some providers send, has three."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return utf8_bytes(getattr(part, "text", "")) + utf8_bytes(getattr(part, "arguments", ""))

@@ -48,7 +48,8 @@ class RequestTraffic:
     def goes(self, route: Route, ask: Ask) -> None:
         """A target will be asked."""
         if route.shadow is not None:
-            self._shadowed = route.shadow, ask
+            # A shadow is on nobody's account.
+            self._shadowed = route.shadow, ask._replace(no_free=None)
 
     def headers(self, opened: Opened, dispatch: Dispatch) -> Sequence[tuple[str, str]]:
         """Of its answer."""
@@ -85,6 +86,12 @@ def hedging_of(route: Route | None, incoming: Incoming, now_s: float) -> Hedging
 
 
 def most_hedges(router: Router, ask: Ask) -> int:
-    """How many may be asked besides the first."""
+    """How many may be asked besides the first; of a model made of others, of any of them."""
     route = router.route(ask.wanted.models[0])
+    if route is None or not route.stands_for:
+        return _most_hedges(route)
+    return max(_most_hedges(router.route(one)) for one in router.models_of(route.name))
+
+
+def _most_hedges(route: Route | None) -> int:
     return 0 if route is None or route.hedging is None else route.hedging.most

@@ -154,6 +154,15 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
             "hold for this gateway alone, with workers for all of them on this machine."
         ),
     ] = None
+    stored_ids: Annotated[
+        Literal["own", "any"],
+        Meta(
+            description="Which ids of what providers store (`previous_response_id`, "
+            "`conversation`, `item_reference`, files, containers) a key may send: `own`: "
+            "responses that this gateway told the same key; `any`: also what others stored with "
+            "the provider's key."
+        ),
+    ] = "own"
     organisations: dict[str, OrganisationSettings] = msgspec.field(default_factory=dict)
     teams: dict[str, TeamSettings] = msgspec.field(default_factory=dict)
     users: dict[str, UserSettings] = msgspec.field(default_factory=dict)

@@ -11,7 +11,7 @@ from headrace.gateway.settings.provider import SecretText
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook that hears of budgets near their end, breakers and lost lines of the ledger."""
+    """A webhook that hears of budgets near their end, breakers, refused keys and lost lines."""
 
     url: Annotated[
         SecretText,

@@ -111,7 +111,8 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True):
         SecretText | None,
         Meta(
             description="The server of `store: redis`, as redis://host:6379/0 or env:NAME "
-            "(`pip install 'headrace[redis]'`). Default: that of access.redis."
+            "(`pip install 'headrace[redis]'`). Default: that of access.redis, which better has "
+            "its memory to itself."
         ),
     ] = None
     redis_prefix: Annotated[

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 
 # What a running gateway keeps until it is started anew.
-_AT_NEXT_START = ("listen.host", "listen.port", "ledger.path", "access.store", "access.redis",
-                  "admin", "listen.workers")  # fmt: skip
+_AT_NEXT_START = (
+    "listen.host", "listen.port", "listen.workers", "ledger.path", "access.store", "access.redis",
+    "admin", "request_log.store", "request_log.path", "request_log.url",
+    "request_log.max_waiting", "request_log.max_waiting_bytes",
+)  # fmt: skip
 
 
 def changes(before: msgspec.Struct, after: msgspec.Struct) -> tuple[str, ...]:

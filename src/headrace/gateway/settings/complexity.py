@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from headrace.errors import ConfigError
+from headrace.gateway.pii.expression import expression_of
 from headrace.gateway.settings.provider import Text
 from headrace.gateway.settings.reliability import Seconds
 
@@ -39,7 +40,7 @@ class ConditionSettings(msgspec.Struct, frozen=True, kw_only=True):
         None
     )
     matches: Annotated[
-        str | None, Meta(description="A regular expression that is found in its text.")
+        str | None, Meta(description="An expression of RE2 that is found in its text.")
     ] = None
     of: Annotated[
         Part | None,
@@ -56,9 +57,9 @@ class ConditionSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a condition is expected, as `code: true` or `tokens_over: 4000`")
         if self.matches is not None:
             try:
-                re.compile(self.matches)
-            except re.error as error:
-                raise ValueError(f"matches: no regular expression: {error}") from None
+                expression_of(self.matches)
+            except ConfigError as error:
+                raise ValueError(f"matches: {error}") from None
 
 
 class ChoiceRuleSettings(msgspec.Struct, frozen=True, kw_only=True, rename={"when": "if"}):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headrace.config.load import nearest
-from headrace.errors import ConfigError, shown
+from headrace.errors import shown
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.model import ModelSettings
-
-Fail = Callable[[str, str], ConfigError]
 
 
 def written_out(model: dict[str, Any]) -> dict[str, Any]:
@@ -31,40 +29,41 @@ def made_of(model: ModelSettings) -> tuple[str, ...]:
     return () if composed is None else composed.models
 
 
-def check_composed(
-    settings: GatewaySettings, names_provider: Callable[[str], bool], fail: Fail
-) -> None:
-    """Raises ConfigError for a model that is not there, one that ends at itself, and a stage that
-    has stages itself."""
+def composed_problems(
+    settings: GatewaySettings, names_provider: Callable[[str], bool]
+) -> Iterator[tuple[str, str]]:
+    """Place in the file and what is wrong there: a model that is not there, one that ends at
+    itself, a stage that has stages itself."""
     known = [*settings.models, *settings.aliases]
     for name, model in settings.models.items():
         for field, other, plain in _named(model):
             path = f"models.{name}.{field}"
             if other not in known and not names_provider(other):
-                raise fail(path, f"{shown(other)} is no model of this file{nearest(other, known)}")
+                yield path, f"{shown(other)} is no model of this file{nearest(other, known)}"
+                continue
             inner = _model(settings, other)
             if other == name or (inner is model):
-                raise fail(path, f"{shown(name)} would be asked for itself; name another model")
-            if plain and inner is not None and not (inner.targets or inner.variants):
-                raise fail(
+                yield path, f"{shown(name)} would be asked for itself; name another model"
+            elif plain and inner is not None and not (inner.targets or inner.variants):
+                yield (
                     path,
                     f"{shown(other)} is made of other models itself; name one that has targets",
                 )
         if model.choose is not None:
-            _check_circle(settings, name, (name,), fail)
+            yield from _circles(settings, name, (name,))
 
 
-def _check_circle(
-    settings: GatewaySettings, name: str, passed: tuple[str, ...], fail: Fail
-) -> None:
+def _circles(
+    settings: GatewaySettings, name: str, passed: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
     model = settings.models[name]
     for other in model.choose.models if model.choose is not None else ():
         other = settings.aliases.get(other, other)
         if other in passed:
             circle = " -> ".join((*passed, other))
-            raise fail(f"models.{passed[0]}.choose", f"the models go in a circle: {circle}")
-        if other in settings.models:
-            _check_circle(settings, other, (*passed, other), fail)
+            yield f"models.{passed[0]}.choose", f"the models go in a circle: {circle}"
+        elif other in settings.models:
+            yield from _circles(settings, other, (*passed, other))
 
 
 def _named(model: ModelSettings) -> list[tuple[str, str, bool]]:

@@ -125,4 +125,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     admin: Annotated[
         AdminSettings | None, Meta(description="The admin API and page; none if not given.")
     ] = None
-    catalog: Annotated[tuple[str, ...], Meta(description="Files of own prices and providers.")] = ()
+    catalog: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Folders with files of own prices and providers, beside "
+            "`~/.config/headrace/catalog`: there `headrace catalog import` writes, and with "
+            "`--output FOLDER/NAME.toml` here."
+        ),
+    ] = ()

@@ -76,7 +76,13 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     provider's own name. What is given here wins over the row."""
 
     kind: Annotated[Text | None, Meta(description="Row of the catalog; default: the name.")] = None
-    base_url: Annotated[Text | None, Meta(description="Where its API begins.")] = None
+    base_url: Annotated[
+        Text | None,
+        Meta(
+            description="Where its API begins. It, region, api_version, names in `address`, "
+            "`headers` and of `google` and `entra` may be env:NAME."
+        ),
+    ] = None
     address: Annotated[
         dict[str, str],
         Meta(description="Your names for those in braces of the catalog's address: account_id."),

@@ -7,25 +7,17 @@ whose provider is not there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.config.load import nearest
-from headrace.config.nested import read_nested
+from headrace.config.nested import Partly, Problem, read_partly
 from headrace.config.text_file import read_text_file
 from headrace.config.yaml_file import Document, read_yaml
-from headrace.errors import ConfigError, shown
-from headrace.gateway.settings.admin import AdminSettings
-from headrace.gateway.settings.check_traffic import (
-    SHADOW_KEY,
-    target_lists,
-    traffic_problems,
-    written_targets,
-    written_traffic,
-)
-from headrace.gateway.settings.composed import check_composed, written_out
-from headrace.gateway.settings.gateway import GatewaySettings, ListenSettings
+from headrace.errors import ConfigError, config_error
+from headrace.gateway.settings.check_names import name_problems
+from headrace.gateway.settings.check_traffic import written_targets, written_traffic
+from headrace.gateway.settings.composed import written_out
+from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.secret import is_plain
 from headrace.gateway.settings.yaml_words import guardrails_named, prompts_named
 
@@ -46,24 +38,60 @@ def read_settings(path: Path) -> GatewaySettings:
 
 def read_text(path: Path) -> str:
     """Of the file. Raises ConfigError."""
+    if not path.exists():
+        raise ConfigError(
+            f"--config {path}: there is no such file; name yours with --config, or begin with "
+            "`providers: {openai: env:OPENAI_API_KEY}` and `access: {require_key: false}`, which "
+            "serves every openai/MODEL; `headrace gateway import FILE` makes one of LiteLLM's"
+        )
     return read_text_file(path, "--config", MAX_FILE_BYTES)
 
 
 def settings_of_text(text: str, name: str) -> GatewaySettings:
     """name: what errors call it. Raises ConfigError as `read_settings`."""
+    return parse_settings(_document(text, name), name)
+
+
+def settings_partly(path: Path) -> Partly[GatewaySettings]:
+    """As `read_settings`, for who looks for more that is wrong. Raises ConfigError for what is no
+    file of settings."""
+    return parse_partly(_document(read_text(path), str(path)), str(path))
+
+
+def _document(text: str, name: str) -> Document:
     documents = read_yaml(text, name, once=True)
     if len(documents) > 1:
         raise ConfigError(f"{name}: has {len(documents)} documents; keep one")
-    document = documents[0] if documents else Document({}, {})
-    return parse_settings(document, name)
+    return documents[0] if documents else Document({}, {})
 
 
 def parse_settings(document: Document, name: str) -> GatewaySettings:
-    """Of a document that was read."""
-    document = Document(_written_out(document.loaded), _lines(document))
-    settings = read_nested(document, GatewaySettings, name)
-    _check_names(settings, document, name)
+    """Of a document that was read. Raises ConfigError for all that is wrong."""
+    settings, problems = parse_partly(document, name)
+    if problems or settings is None:
+        raise config_error([one.said for one in problems])
     return settings
+
+
+def parse_partly(document: Document, name: str) -> Partly[GatewaySettings]:
+    """As `parse_settings`, for who looks for more that is wrong."""
+    document = Document(_written_out(document.loaded), _lines(document))
+    found = read_partly(document, GatewaySettings, name)
+    if found.settings is None:
+        return found
+    wrong = [one.path for one in found.problems]
+    more = []
+    for path, message in name_problems(found.settings):
+        if not any(_is_within(path, one) or _is_within(one, path) for one in wrong):
+            parents = [path.rsplit(".", cut)[0] for cut in range(path.count(".") + 1)]
+            line = next((document.lines[one] for one in parents if one in document.lines), None)
+            where = name if line is None else f"{name}:{line}"
+            more.append(Problem(path, f"{where}: {path}: {message}"))
+    return found._replace(problems=(*found.problems, *more))
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return path == outer or path.startswith(f"{outer}.")
 
 
 def _written_out(loaded: Any) -> Any:
@@ -127,98 +155,3 @@ def _provider(value: Any) -> Any:
 
 def _lacks_scheme(value: str) -> bool:
     return is_plain(value) and _ADDRESS.fullmatch(value) is not None
-
-
-def _check_names(settings: GatewaySettings, document: Document, name: str) -> None:
-    models = settings.models
-    known = [*models, *settings.aliases]
-    if settings.admin is not None and _is_one_address(settings.listen, settings.admin):
-        line = document.lines.get("admin.port") or document.lines.get("admin")
-        raise ConfigError(
-            f"{name}{f':{line}' if line else ''}: admin.port: {settings.admin.port} is that of "
-            "listen.port too, on the same host; choose another, or 0 for a free one"
-        )
-
-    def fail(path: str, message: str) -> ConfigError:
-        line = document.lines.get(path)
-        return ConfigError(f"{name}{f':{line}' if line else ''}: {path}: {message}")
-
-    for alias, meant_model in settings.aliases.items():
-        if alias in models:
-            raise fail(f"aliases.{alias}", "there is a model of that name; rename one")
-        if meant_model not in models:
-            meant = nearest(meant_model, models)
-            raise fail(f"aliases.{alias}", f"{shown(meant_model)} is no model of this file{meant}")
-    for at, glob in enumerate(settings.cache.models):
-        is_glob = any(mark in glob for mark in "*?[")
-        if not is_glob and glob not in known and not _names_provider(glob, settings):
-            meant = nearest(glob, known)
-            raise fail(f"cache.models.{at}", f"{shown(glob)} is no model of this file{meant}")
-    if (semantic := settings.cache.semantic) is not None:
-        embedder = semantic.embedding_model
-        passed_on = settings.pass_unknown_models and _names_provider(embedder, settings)
-        if embedder not in known and not passed_on:
-            where = "cache.semantic.embedding_model"
-            meant = nearest(embedder, known)
-            raise fail(where, f"{shown(embedder)} is no model of this file{meant}")
-    for path, names_given in _guardrails_named(settings):
-        for guardrail in names_given:
-            if guardrail not in settings.guardrails:
-                meant = nearest(guardrail, settings.guardrails)
-                raise fail(path, f"{shown(guardrail)} is no guardrail of this file{meant}")
-    for model, one in models.items():
-        for field in ("fallbacks", "context_fallbacks", "policy_fallbacks"):
-            for other in getattr(one, field):
-                if other == model:
-                    raise fail(f"models.{model}.{field}", "a model is no fallback of itself")
-                if other not in known and not _names_provider(other, settings):
-                    meant = nearest(other, known)
-                    raise fail(
-                        f"models.{model}.{field}",
-                        f"{shown(other)} is no model of this file{meant}",
-                    )
-        for path, message in traffic_problems(model, one):
-            raise fail(path, message)
-        if one.shadow is not None and SHADOW_KEY in settings.access.keys:
-            told = f"what shadows cost goes on the key {SHADOW_KEY}; give this key another name"
-            raise fail(f"access.keys.{SHADOW_KEY}", told)
-        for targets in target_lists(model, one):
-            seen: set[str] = set()
-            for where, target in targets.items():
-                if not _names_provider(target.model, settings):
-                    provider, _, inner = target.model.partition("/")
-                    if not inner:
-                        raise fail(where, f"{shown(target.model)} is not `provider/model`")
-                    meant = nearest(provider, settings.providers)
-                    raise fail(where, f"{shown(provider)} is no provider of this file{meant}")
-                if target.model in seen:
-                    told = f"{shown(target.model)} is there twice; give it a higher weight"
-                    raise fail(where, told)
-                seen.add(target.model)
-    check_composed(
-        settings,
-        lambda one: settings.pass_unknown_models and _names_provider(one, settings),
-        fail,
-    )
-
-
-def _is_one_address(listen: ListenSettings, admin: AdminSettings) -> bool:
-    """Whether the admin port would be taken by that of clients. A host of all addresses has each
-    of them."""
-    if listen.port != admin.port or admin.port == 0:
-        return False
-    return listen.host == admin.host or bool({listen.host, admin.host} & {"", "0.0.0.0", "::"})
-
-
-def _guardrails_named(settings: GatewaySettings) -> Iterator[tuple[str, tuple[str, ...]]]:
-    access = settings.access
-    for name, model in settings.models.items():
-        yield f"models.{name}.guardrails", model.guardrails
-    for group in ("organisations", "teams", "users", "keys"):
-        for name, terms in getattr(access, group).items():
-            yield f"access.{group}.{name}.guardrails", terms.guardrails
-
-
-def _names_provider(text: str, settings: GatewaySettings) -> bool:
-    provider, mark, model = text.partition("/")
-    return bool(mark) and bool(model) and provider in settings.providers

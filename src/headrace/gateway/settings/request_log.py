@@ -43,7 +43,7 @@ class RedactSettings(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Whether pictures, sounds and files in base64 are replaced by their size "
-            "and SHA-256."
+            "and SHA-256, and vectors of embeddings by their length."
         ),
     ] = True
 
@@ -109,6 +109,13 @@ class RequestLogSettings(msgspec.Struct, frozen=True, kw_only=True):
             "teams are named, either will do."
         ),
     ] = None
+    counts: Annotated[
+        bool,
+        Meta(
+            description="Whether requests to count the tokens of a prompt are kept too; many "
+            "clients send each prompt to be counted before they ask it."
+        ),
+    ] = False
     sample: Annotated[
         float,
         Meta(

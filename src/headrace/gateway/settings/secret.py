@@ -73,15 +73,21 @@ def read_secret(text: str, sources: Sources, setting: str = "") -> Secret:
         raise ConfigError(f"{setting}: {error}") from error
 
 
+def from_variable(text: str, sources: Sources, setting: str) -> str:
+    """A value that is no secret: of the variable that it names, else itself. Raises ConfigError."""
+    for prefix in _ENVIRONMENT:
+        if text.startswith(prefix):
+            try:
+                return _variable(text, prefix, sources.environ)[1]
+            except ConfigError as error:
+                raise ConfigError(f"{setting}: {error}") from error
+    return text
+
+
 def _read(text: str, sources: Sources) -> Secret:
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
-            name = text.removeprefix(prefix)
-            value = sources.environ.get(name, "").strip()
-            if not value:
-                raise ConfigError(
-                    f"the environment has no {name}: set it, or leave out what needs it"
-                )
+            name, value = _variable(text, prefix, sources.environ)
             return _checked(value, f"the variable {name}")
     if text.startswith(_FILE):
         path = sources.folder / text.removeprefix(_FILE)
@@ -125,17 +131,26 @@ def read_document(text: str, sources: Sources) -> tuple[str, str]:
     """A secret of several lines, and where it is from. Raises ConfigError as `read_secret`."""
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
-            name = text.removeprefix(prefix)
-            value = sources.environ.get(name, "").strip()
-            if not value:
-                raise ConfigError(
-                    f"the environment has no {name}: set it, or leave out what needs it"
-                )
+            name, value = _variable(text, prefix, sources.environ)
             return value, f"the variable {name}"
     if text.startswith(_FILE):
         path = sources.folder / text.removeprefix(_FILE)
         return read_text_file(path, _FILE, _MOST_BYTES), f"the file {path}"
     raise ConfigError("file:PATH or env:NAME is expected")
+
+
+def _variable(text: str, prefix: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Name and value. What is no name may be the secret itself, so it is not told."""
+    name = text.removeprefix(prefix)
+    value = environ.get(name, "").strip()
+    if value:
+        return name, value
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"what stands after {prefix} is no name of a variable; write {prefix}NAME and put the "
+            "secret into that variable"
+        )
+    raise ConfigError(f"the environment has no {name}: set it, or leave out what needs it")
 
 
 def _checked(value: str, source: str) -> Secret:

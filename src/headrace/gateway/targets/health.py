@@ -107,6 +107,12 @@ class Health:
         return 0.0 if self.lets_through(now_s) else max(0.05, self._open_until_s - now_s)
 
     @property
+    def failed_for(self) -> str:
+        """Kind and status of what failed last: what any client may be told, as the provider's words
+        may quote another's request. "" if nothing failed."""
+        return (self.last_failure or "").partition(":")[0]
+
+    @property
     def first_token_s(self) -> float | None:
         """Mean time to the first content; peaks count at once."""
         return self._first_token.value

@@ -22,7 +22,8 @@ class Provider:
     they are; all others are translated. glance: what a bill needs of a reply that is passed on;
     None where all of it is read. embeddings: None if it makes none; embedding_passes: as `passes`.
     counting: how it counts tokens; None if it cannot. in_steps: where its answers take more than
-    one request. first_token_s: see TimeoutSettings."""
+    one request. first_token_s: see TimeoutSettings. local: on this machine. self_hosted: whether
+    it is of a kind that people run themselves."""
 
     name: str
     side: ProviderSide
@@ -43,3 +44,4 @@ class Provider:
     keeps_data: bool | None = None
     zero_retention: bool | None = None
     local: bool = False
+    self_hosted: bool = False

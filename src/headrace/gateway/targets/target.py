@@ -132,3 +132,8 @@ class Target:
         """Whether it is known to cost nothing."""
         price = self.price
         return price is not None and price.is_free
+
+    @property
+    def is_given_away(self) -> bool:
+        """Whether another serves it free of charge; an engine of one's own is no gift."""
+        return not self.provider.self_hosted and self.is_free

@@ -151,6 +151,10 @@ def fields_of(entry: Entry) -> dict[str, Any]:
             for one in attempts
             if one.failure is not None
         )
+    # After an attempt that failed the words may be a provider's, else they are ours.
+    ours = entry.outcome in ("refused", "failed") and not (
+        attempts and attempts[-1].failure is not None
+    )
     first_ms = entry.first_token_ms
     return {
         "outcome": entry.outcome,
@@ -176,6 +180,5 @@ def fields_of(entry: Entry) -> dict[str, Any]:
         "e2e_s": round(entry.total_ms * 1e-3, 6),
         "overhead_us": entry.overhead_us,
         "stream": entry.stream,
-        # Of what was refused here the words are ours.
-        "error": entry.error[:_MOST_ERROR_CHARS] if entry.outcome == "refused" else None,
+        "error": (entry.error[:_MOST_ERROR_CHARS] or None) if ours else None,
     }

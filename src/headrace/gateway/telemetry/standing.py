@@ -31,21 +31,24 @@ class TargetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     taken_out: bool = False
 
 
-class ModelStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """usable: whether one of its targets is; its fallbacks are models of their own."""
+class ModelStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """usable: whether one of its targets is; its fallbacks are models of their own. variants_out:
+    sides of its A/B test that were taken out, which failed too often."""
 
     usable: bool
     targets: tuple[TargetStanding, ...]
+    variants_out: tuple[str, ...] = ()
 
 
 class ProviderStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """keys: credentials used in turn, 0 where none are needed; resting ones were refused or asked
-    too much. connections: at work and at rest."""
+    """keys: credentials used in turn, 0 where none are needed; resting ones were refused for all
+    models, and refused has why. connections: at work and at rest."""
 
     keys: int
     resting_keys: int
     connections: int
     resting_connections: int
+    refused: tuple[str, ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +74,11 @@ def standing(
     models = {}
     for name, route in router.routes.items():
         targets = tuple(_target(one, now_s) for one in route.targets)
-        models[name] = ModelStanding(usable=any(one.usable for one in targets), targets=targets)
+        models[name] = ModelStanding(
+            usable=any(one.usable for one in targets),
+            targets=targets,
+            variants_out=() if route.variants is None else route.variants.left_out(),
+        )
     if models:
         ready = any(one.usable for one in models.values())
     else:
@@ -88,7 +95,7 @@ def standing(
 def _target(target: Target, now_s: float) -> TargetStanding:
     health = target.health
     state = health.state(now_s)
-    for_s = target.provider.auth.rests_s(now_s)
+    for_s = target.provider.auth.rests_s(now_s, target.model)
     if state == "open" and not health.taken_out:
         for_s = max(for_s, health.closed_for_s(now_s))
     return TargetStanding(
@@ -106,10 +113,12 @@ def _target(target: Target, now_s: float) -> TargetStanding:
 
 def _provider(provider: Provider, now_s: float) -> ProviderStanding:
     auth = provider.auth
-    keys, resting = auth.count(now_s) if isinstance(auth, InTurn) else (0, 0)
+    in_turn = auth if isinstance(auth, InTurn) else None
+    keys, resting = (0, 0) if in_turn is None else in_turn.count(now_s)
     return ProviderStanding(
         keys=keys,
         resting_keys=resting,
+        refused=() if in_turn is None else in_turn.refusals(now_s),
         connections=provider.pool.connections,
         resting_connections=provider.pool.resting,
     )

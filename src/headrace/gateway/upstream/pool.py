@@ -80,7 +80,8 @@ class Pool:
             raise
 
     def close(self) -> None:
-        """End connections at rest, and those at work once they are free."""
+        """End connections at rest, and those at work once they are free. What still has to be sent,
+        by requests under way, is sent all the same."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -88,8 +89,6 @@ class Pool:
             self._resting.pop().close()
 
     async def _connection(self, timeouts: Timeouts, *, fresh: bool) -> Connection:
-        if self._closed:
-            raise UpstreamError("connect", f"connections to {self.origin} are closed", unsent=True)
         if not fresh and (rested := self._take_rested()) is not None:
             return rested
         try:

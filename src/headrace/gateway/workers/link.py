@@ -17,6 +17,7 @@ from typing import Protocol, cast
 import msgspec
 
 from headrace.errors import HeadraceError
+from headrace.gateway.in_time import InTime
 from headrace.gateway.workers.messages import Message
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class Link(asyncio.Protocol):
         self._open[number] = future
         try:
             self._send(number, message)
-            async with asyncio.timeout(timeout_s):
+            async with InTime(timeout_s):
                 return await future
         except TimeoutError as error:
             raise LinkLostError(f"the other process did not answer in {timeout_s:g} s") from error

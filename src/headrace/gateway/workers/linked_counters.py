@@ -104,6 +104,30 @@ class LinkedCounters:
                 return reply.first
         return await self._here.first(mark, until_ms=until_ms, at_ms=at_ms)
 
+    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
+        """See Counters. While the parent does not answer each worker remembers for itself."""
+        if not self._down:
+            try:
+                await self._link.ask(messages.Remember(mark, until_ms, at_ms))
+                return
+            except LinkLostError as error:
+                self._lose(error)
+        await self._here.remember(mark, until_ms=until_ms, at_ms=at_ms)
+
+    async def remembers(self, mark: str, *, at_ms: int) -> bool:
+        """See Counters. While the parent does not answer each worker answers for itself."""
+        if await self._here.remembers(mark, at_ms=at_ms):
+            return True
+        if not self._down:
+            try:
+                reply = await self._link.ask(messages.Remembers(mark, at_ms))
+            except LinkLostError as error:
+                self._lose(error)
+            else:
+                assert isinstance(reply, messages.IsRemembered)
+                return reply.known
+        return False
+
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters. While the parent does not answer, what this process knows."""
         if not self._down:
@@ -121,6 +145,10 @@ class LinkedCounters:
 
     def restore_from(self, source: SpentSource) -> None:
         """See Counters. The parent forgets nothing while it runs."""
+
+    async def give_back_of(self, owner: str, *, at_ms: int) -> int:
+        """See Counters. It is the parent's to do."""
+        return 0
 
     async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
         """See Counters."""

@@ -1,4 +1,4 @@
-"""A worker as its parent knows it: its link, what it holds, what it said last of itself."""
+"""A worker as its parent knows it: its link, and what it said last of itself."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 class Member:
     """Handler of one worker's link. number: of its place, which its successors take over.
 
-    held: reservations that it has not ended. open_breakers: targets it leaves alone.
+    owner: what the ids of its reservations begin with, None while it has none. open_breakers:
+    targets it leaves alone.
     """
 
     def __init__(self, number: int, pid: int, shared: Shared) -> None:
         self.number = number
         self.pid = pid
         self.link: Link | None = None
-        self.held: dict[str, None] = {}
+        self.owner: str | None = None
         self.open_breakers: set[str] = set()
         self.figures: messages.Figures | None = None
         self.serves: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -40,6 +41,8 @@ class Member:
         if isinstance(message, messages.Serves):
             if not self.serves.done():
                 self.serves.set_result(None)
+        elif isinstance(message, messages.ReservesAs):
+            self.owner = message.owner
         elif isinstance(message, messages.Figures):
             self.figures = message
         else:

@@ -48,6 +48,7 @@ def _model(several: Sequence[ModelStanding]) -> ModelStanding:
     return ModelStanding(
         usable=any(one.usable for one in several),
         targets=tuple(_target(ones) for ones in by_target.values()),
+        variants_out=tuple(dict.fromkeys(name for one in several for name in one.variants_out)),
     )
 
 
@@ -74,6 +75,7 @@ def _provider(several: Sequence[ProviderStanding]) -> ProviderStanding:
         resting_keys=max(one.resting_keys for one in several),
         connections=sum(one.connections for one in several),
         resting_connections=sum(one.resting_connections for one in several),
+        refused=tuple(dict.fromkeys(chain.from_iterable(one.refused for one in several))),
     )
 
 

@@ -12,6 +12,7 @@ from headrace.gateway.accounts.meter import Meter
 from headrace.gateway.admin.gatehouse import Explained
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
+from headrace.gateway.targets.auth import RefusedKey
 from headrace.gateway.targets.health import State
 from headrace.gateway.telemetry.standing import Standing
 
@@ -30,6 +31,12 @@ class Start(_Message, frozen=True):
     port: int
     number: int
     workers: int
+
+
+class ReservesAs(_Message, frozen=True):
+    """What the ids of a worker's reservations begin with; told before there is one."""
+
+    owner: str
 
 
 class Serves(_Message, frozen=True):
@@ -115,6 +122,27 @@ class IsFirst(_Message, frozen=True):
     first: bool
 
 
+class Remember(_Message, frozen=True):
+    """See Counters.remember; answered by Done."""
+
+    mark: str
+    until_ms: int
+    at_ms: int
+
+
+class Remembers(_Message, frozen=True):
+    """See Counters.remembers; answered by IsRemembered."""
+
+    mark: str
+    at_ms: int
+
+
+class IsRemembered(_Message, frozen=True):
+    """Whether the mark is known."""
+
+    known: bool
+
+
 class Read(_Message, frozen=True):
     """See Counters.read; answered by Readings."""
 
@@ -150,6 +178,12 @@ class Breaker(_Message, frozen=True):
     target: str
     state: State
     why: str
+
+
+class KeyRefused(_Message, frozen=True):
+    """A provider refused a key, in this worker."""
+
+    told: RefusedKey
 
 
 class VariantOut(_Message, frozen=True):
@@ -241,9 +275,10 @@ class TakeOut(_Message, frozen=True):
 
 
 Message = (
-    Start | Serves | Prepare | Take | Forget | Drain | Cut | Done
+    Start | ReservesAs | Serves | Prepare | Take | Forget | Drain | Cut | Done
     | Reserve | Reserved | End | Ended | SpentHere | First | IsFirst | Read | Readings | Ping
-    | Lines | BudgetAlert | Breaker | VariantOut | Sticks
+    | Remember | Remembers | IsRemembered
+    | Lines | BudgetAlert | Breaker | KeyRefused | VariantOut | Sticks
     | Figures | AskFigures | AskMetrics | Metrics | AskHealth | Health | TakeOut
     | AskExplain | Explanation
 )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.errors import HeadraceError
 from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.counters import CountersState
 from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.alerts.telling import Telling
 from headrace.gateway.building.accounts import accounts_of, records_of
@@ -49,9 +50,10 @@ class Parts(NamedTuple):
 
 
 async def serve_with_workers(
-    parts: Parts, on_started: Callable[[socket.socket, str | None], None]
+    parts: Parts, on_started: Callable[[socket.socket, str | None, CountersState], None]
 ) -> None:
-    """Until a signal comes. on_started: is given the socket, and where the admin page is.
+    """Until a signal comes. on_started: is given the socket, where the admin page is, and how what
+    limits are counted in stands.
 
     Raises HeadraceError for what cannot be started, or goes on no more.
     """
@@ -64,6 +66,7 @@ async def serve_with_workers(
         now_ns=time.time_ns,
         random_bytes=os.urandom,
         on_alert=parts.telling.budget,
+        on_outage=parts.telling.counters,
         counters=counters,
     )
     shared = Shared(
@@ -72,15 +75,16 @@ async def serve_with_workers(
         parts.ledger,
         on_alert=parts.telling.budget,
         on_breaker=parts.telling.breaker,
+        on_refused=parts.telling.refused,
         on_taken_out=parts.telling.variant,
-        now_ns=time.time_ns,
         own_pid=os.getpid(),
     )
     with ExitStack() as stack:
         sockets = _listen(settings, stack)
         parent = Parent(parts, accounts, shared, sockets)
         admin = parent.admin
-        await parent.serve(lambda: on_started(sockets[0], None if admin is None else admin.url))
+        admin_url = None if admin is None else admin.url
+        await parent.serve(lambda: on_started(sockets[0], admin_url, accounts.describe().counters))
     await accounts.close()
 
 
@@ -94,6 +98,7 @@ class Parent:
         self._accounts = accounts
         self._shared = shared
         self._settings = parts.settings
+        self._reloading = asyncio.Lock()
         self.supervisor = Supervisor(
             shared, sockets, parts.path, parts.text, clock_s=time.monotonic
         )
@@ -154,13 +159,18 @@ class Parent:
     async def reload(self) -> str:
         """Take the file anew, in every worker or in none; what stood against it, "" if nothing
         did."""
+        async with self._reloading:  # or one that was read before might be taken last
+            return await self._reload()
+
+    async def _reload(self) -> str:
         parts = self._parts
         try:
             text = read_text(parts.path)
             settings = settings_given(text, parts.path, parts.given)
             records = records_of(settings.access, Sources(os.environ, parts.path.parent))
             parts.telling.check(settings.alerts)
-            _check(parts.path, settings)
+            # A large file takes a second, for which workers would wait with what they ask.
+            await asyncio.to_thread(_check, parts.path, settings)
             self._accounts.check(records)
             problem = await self.supervisor.reload(text)
         except HeadraceError as error:

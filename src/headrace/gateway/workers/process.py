@@ -33,6 +33,7 @@ from headrace.gateway.making import (
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.settings.secret import Sources
+from headrace.gateway.targets.auth import RefusedKey
 from headrace.gateway.targets.health import State
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.gateway.ticking import tick
@@ -125,6 +126,10 @@ class Worker:
         """A target's breaker opened or closed."""
         self.tell(messages.Breaker(target, state, why))
 
+    def refused(self, told: RefusedKey) -> None:
+        """A provider refused a key."""
+        self.tell(messages.KeyRefused(told))
+
     def variant(self, told: TakenOut) -> None:
         """A side of an A/B test was taken out."""
         self.tell(messages.VariantOut(told))
@@ -155,6 +160,7 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
         counters=None if in_redis else LinkedCounters(link),
         saves=in_redis,
     )
+    link.tell(messages.ReservesAs(accounts.owner))
     worker.ledger = LinkedLedger(link)
     around = Surroundings(
         telemetry=worker.telemetry,
@@ -162,6 +168,7 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
         everywhere=FromParent(link, worker.telemetry),
         sticky=worker.sticky,
         on_breaker=worker.breaker,
+        on_refused=worker.refused,
         on_taken_out=worker.variant,
     )
     around = with_request_log(around, path, settings)

@@ -12,8 +12,8 @@ from headrace.gateway.accounts.records import Records
 from headrace.gateway.admin.in_process import explained
 from headrace.gateway.building.accounts import records_of
 from headrace.gateway.building.gateway import Gateway
+from headrace.gateway.explaining import explanation_of
 from headrace.gateway.making import Current, Given, Surroundings, made, settings_given
-from headrace.gateway.routing.explain import decision_of
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.workers import messages
 
@@ -78,10 +78,10 @@ class Reloading:
         gateway = self._current.gateway
         now_s = gateway.serving.clock_ns() * 1e-9
         try:
-            decision = decision_of(gateway.router, model, body, now_s=now_s)
+            told = explanation_of(gateway, model, body, now_s=now_s)
         except RequestError as error:
             return messages.Explanation(None, str(error), error.code)
-        return messages.Explanation(explained(decision))
+        return messages.Explanation(explained(told))
 
     def take_out(self, target: str, *, out: bool) -> str:
         """See Gatehouse.take_out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from headrace.gateway.accounts.accounts import Accounts
@@ -14,6 +14,7 @@ from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
+from headrace.gateway.targets.auth import OnRefused
 from headrace.gateway.targets.health import OnBreaker
 from headrace.gateway.telemetry.standing import Standing
 from headrace.gateway.telemetry.telemetry import Telemetry
@@ -32,8 +33,9 @@ _NO_STANDING = Standing(ready=False, models={}, providers={}, accounts=None)
 class Shared:
     """counters: None where Redis counts. ledger: None where none is kept. on_alert: hears each
     budget's alert. on_breaker: hears of a target when the first worker leaves it alone and when
-    the last one asks it again. on_taken_out: hears of a side of an A/B test when the first worker
-    takes it out. now_ns: wall clock. ending: whether workers end as they were told."""
+    the last one asks it again. on_refused: hears each worker tell of a refused key. on_taken_out:
+    hears of a side of an A/B test when the first worker takes it out. ending: whether workers end
+    as they were told."""
 
     def __init__(
         self,
@@ -43,8 +45,8 @@ class Shared:
         *,
         on_alert: Callable[[Alert], None],
         on_breaker: OnBreaker,
+        on_refused: OnRefused,
         on_taken_out: Callable[[TakenOut], None],
-        now_ns: Callable[[], int],
         own_pid: int,
     ) -> None:
         self._accounts = accounts
@@ -55,14 +57,14 @@ class Shared:
             self.hear(ledger.take)
         self._on_alert = on_alert
         self._on_breaker = on_breaker
+        self._on_refused = on_refused
         self._on_taken_out = on_taken_out
         self._variants_out: set[tuple[str, str]] = set()
-        self._now_ns = now_ns
         self._own_pid = own_pid
         self._like = Telemetry().series
         self._retired = Sum(self._like)
         self._lost_before = 0
-        self._notes: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
         self.members: dict[int, Member] = {}
         self.replaced = 0
         self.ending = False
@@ -79,11 +81,15 @@ class Shared:
     def on_question(self, member: Member, message: Message) -> Message | Awaitable[Message]:
         """What a worker asks."""
         if isinstance(message, messages.Reserve):
-            return self._reserve(member, message)
+            return self._reserve(message)
         if isinstance(message, messages.End):
-            return self._end(member, message)
+            return self._end(message)
         if isinstance(message, messages.First):
             return self._first(message)
+        if isinstance(message, messages.Remember):
+            return self._remember(message)
+        if isinstance(message, messages.Remembers):
+            return self._remembers(message)
         if isinstance(message, messages.Read):
             return self._read(message)
         if isinstance(message, messages.AskMetrics):
@@ -99,13 +105,15 @@ class Shared:
                 for take in self._takers:
                     take(entry)
         elif isinstance(message, messages.End):
-            self._end(member, message)
+            self._end(message)
         elif isinstance(message, messages.SpentHere):
             self._add_spent(message)
         elif isinstance(message, messages.BudgetAlert):
             self._on_alert(message.alert)
         elif isinstance(message, messages.Breaker):
             self._breaker(member, message)
+        elif isinstance(message, messages.KeyRefused):
+            self._on_refused(message.told)
         elif isinstance(message, messages.VariantOut):
             side = message.told.model, message.told.variant
             if side not in self._variants_out:
@@ -122,16 +130,8 @@ class Shared:
         if member.figures is not None:
             self._retired.add(member.figures.counters, member.figures.histograms)
             self._lost_before += member.figures.lost
-        if self._counters is not None and member.held:
-            logger.warning(
-                "worker %d ended with %d requests under way; what they held of limits and budgets "
-                "is given back",
-                member.number,
-                len(member.held),
-            )
-            at_ms = self._now_ns() // 1_000_000
-            for id in member.held:
-                self._counters.end_now(id, (), reserved_ms=at_ms, at_ms=at_ms)
+        if member.owner is not None:
+            self._do(self._give_back(member.number, member.owner))
         for target in () if self.ending else member.open_breakers:
             if not any(target in one.open_breakers for one in self.members.values()):
                 self._on_breaker(target, "closed", "")
@@ -172,16 +172,13 @@ class Shared:
         figures = [one.figures for one in self.members.values()]
         return self._lost_before + sum(one.lost for one in figures if one is not None)
 
-    def _reserve(self, member: Member, message: messages.Reserve) -> Message:
+    def _reserve(self, message: messages.Reserve) -> Message:
         assert self._counters is not None
         short = self._counters.reserve_now(message.id, message.wanted, at_ms=message.at_ms)
-        if not short:
-            member.held[message.id] = None
         return messages.Reserved(short)
 
-    def _end(self, member: Member, message: messages.End) -> Message:
+    def _end(self, message: messages.End) -> Message:
         assert self._counters is not None
-        member.held.pop(message.id, None)
         counted, at_ms = message.counted, message.at_ms
         ended = self._counters.end_now(
             message.id, counted, reserved_ms=message.reserved_ms, at_ms=at_ms
@@ -199,9 +196,22 @@ class Shared:
         self._note(message.counted, (), message.at_ms)
 
     def _note(self, counted: tuple[Counted, ...], used: tuple[int, ...], at_ms: int) -> None:
-        task = asyncio.ensure_future(self._accounts.note(counted, used, at_ms))
-        self._notes.add(task)
-        task.add_done_callback(self._notes.discard)
+        self._do(self._accounts.note(counted, used, at_ms))
+
+    async def _give_back(self, number: int, owner: str) -> None:
+        left = await self._accounts.give_back_of(owner)
+        if left:
+            logger.warning(
+                "worker %d ended with %d requests under way; what they held of limits and budgets "
+                "is given back",
+                number,
+                left,
+            )
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _first(self, message: messages.First) -> Message:
         assert self._counters is not None
@@ -209,6 +219,16 @@ class Shared:
             message.mark, until_ms=message.until_ms, at_ms=message.at_ms
         )
         return messages.IsFirst(first)
+
+    async def _remember(self, message: messages.Remember) -> Message:
+        assert self._counters is not None
+        await self._counters.remember(message.mark, until_ms=message.until_ms, at_ms=message.at_ms)
+        return messages.Done()
+
+    async def _remembers(self, message: messages.Remembers) -> Message:
+        assert self._counters is not None
+        known = await self._counters.remembers(message.mark, at_ms=message.at_ms)
+        return messages.IsRemembered(known)
 
     async def _read(self, message: messages.Read) -> Message:
         assert self._counters is not None

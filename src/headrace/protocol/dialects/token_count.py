@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.protocol.dialects.json_values import read_object
@@ -45,6 +45,16 @@ def told_tokens(
         is_told = is_told or value is not None
         counts.append(tokens)
     return tuple(counts) if is_told else None
+
+
+def summed(counts: Iterable[int | None]) -> int | None:
+    """What several replies took together; None where one does not tell it, or there is none."""
+    total: int | None = None
+    for tokens in counts:
+        if tokens is None:
+            return None
+        total = (total or 0) + tokens
+    return total
 
 
 def read_count(body: bytes, name: str) -> int:

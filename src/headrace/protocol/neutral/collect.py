@@ -104,9 +104,10 @@ class Collector:
             self._began = event
             self._extra = event.extra
             self.usage = event.usage
+            self._service_tier = event.service_tier
         elif isinstance(event, Counted):
             self.usage = event.usage
-            self._service_tier = event.service_tier
+            self._service_tier = event.service_tier or self._service_tier
             self._extra = self._extra | event.extra
         elif isinstance(event, Failed):
             self.failure = event.failure
@@ -167,6 +168,7 @@ def replayed(reply: ChatReply) -> Iterator[Event]:
         id=reply.id,
         model=reply.model,
         created_s=reply.created_s,
+        service_tier=reply.service_tier,
         extra=reply.extra,
         dialect=reply.dialect,
     )

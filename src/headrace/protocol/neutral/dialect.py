@@ -63,7 +63,10 @@ class StreamWriter(Protocol):
     """What a client reads. After a Failed or Ended event nothing more is written."""
 
     def write(self, event: Event) -> bytes:
-        """The bytes an event becomes; b"" for those that the dialect has no words for."""
+        """The bytes an event becomes; b"" for those that the dialect has no words for.
+
+        Raises AnswerTooLongError; a Failed event may be written after it.
+        """
 
     def keep_alive(self) -> bytes:
         """What may stand between two events so that nobody hangs up; b"" if nothing may."""
@@ -114,6 +117,10 @@ class ProviderSide(ReplySide, Protocol):
 
     def write_call(self, call: ChatCall, model: str) -> Written:
         """`call` for the provider's `model`; raises RequestError if it cannot be said at all."""
+
+
+class AnswerTooLongError(ValueError):
+    """An answer that a stream's writer has to keep to its end does not come to one."""
 
 
 class DamagedReplyError(ValueError):

@@ -27,14 +27,16 @@ Kind = Literal["text", "thinking", "refusal", "tool_call"]
 class Began(msgspec.Struct, frozen=True, kw_only=True):
     """The provider answers. No content yet: nothing is lost if another is asked instead.
 
-    usage: what is known of it by now (Anthropic tells the input first). dialect: of the provider,
-    "" if its reader does not say; it tells whose words the answer's extras are.
+    usage: what is known of it by now (Anthropic tells the input first). service_tier: as told by
+    now; where Counted tells one too, that one holds. dialect: of the provider, "" if its reader
+    does not say; it tells whose words the answer's extras are.
     """
 
     id: str
     model: str
     created_s: int | None = None
     usage: TokenUsage | None = None
+    service_tier: str | None = None
     extra: dict[str, Any] = {}
     dialect: str = ""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.gateway.admin.browser.page import HTML, KEY, seen
 
 STORE: dict[str, Any] = {"require_key": True, "store": "gateway.db"}
@@ -93,6 +95,21 @@ async def test_a_key_is_made_used_counted_and_blocked(tmp_path: Path) -> None:
         assert key not in await page.content()
         row = page.locator(".keys tbody tr").filter(has_text="the bot")
         await row.get_by_text("$0.000018 used of $0.0001").wait_for()
+        await row.get_by_role("button", name="Edit the bot").click()
+        form = page.get_by_role("dialog")
+        assert await form.get_by_label("US dollars").input_value() == "0.0001"
+        await form.get_by_label("US dollars").fill("2")
+        await form.get_by_label("Requests a minute").fill("50")
+        await form.get_by_label("Label").fill("the bot of search")
+        await form.get_by_role("button", name="Save").click()
+        await row.get_by_text("$0.000018 used of $2").wait_for()
+        await row.get_by_text("of 50").wait_for()
+        assert await one.chat("chat", "hi", key=key) == 200, "its secret stays"
+        await row.get_by_role("button", name="Edit the bot of search").click()
+        assert await form.get_by_label("Requests a minute").input_value() == "50"
+        await form.get_by_label("Requests a minute").fill("")
+        await page.keyboard.press("Enter")
+        await row.get_by_text("of 50").wait_for(state="detached")
         await row.get_by_role("button", name="Block").click()
         await page.get_by_role("dialog").get_by_role("button", name="Block").click()
         await row.get_by_text("Blocked").wait_for()
@@ -103,6 +120,20 @@ async def test_a_key_is_made_used_counted_and_blocked(tmp_path: Path) -> None:
         await row.get_by_role("button", name="Delete").click()
         await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         await page.get_by_text("No key matches").wait_for()
+
+
+async def test_the_log_has_the_label_of_a_key_made_while_it_is_open(tmp_path: Path) -> None:
+    async with seen(tmp_path, access=STORE) as one:
+        await one.open("log")
+        await one.page.get_by_text("Live", exact=True).wait_for()
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(base_url=one.url, headers=headers, timeout=20) as client:
+            made = (await client.post("/api/keys", json={"label": "nightly"})).json()
+        assert await one.chat("chat", "hi", key=made["key"]) == 200
+        row = one.page.locator(".log tbody tr").filter(has_text="a/quick")
+        await row.get_by_text("nightly", exact=True).wait_for()
+        await row.get_by_role("button").click()
+        await one.page.get_by_text(f"“nightly” / {made['id']}").wait_for()
 
 
 async def test_the_log_is_live_searched_and_has_details(tmp_path: Path) -> None:

@@ -81,3 +81,15 @@ def test_no_text_makes_it_look_for_long(text: str) -> None:
     began_s = time.process_time()
     has_code((text * 50_000)[:50_000])
     assert time.process_time() - began_s < 2.0, "what is quadratic takes minutes"
+
+
+def test_an_expression_takes_time_that_grows_with_the_text_alone() -> None:
+    """In Python's own engine this one would take longer than the universe is old."""
+    condition = ConditionSettings(matches="(a+)+$")
+    assert why(condition, said("a" * 100_000 + "!")) is None
+    assert why(condition, said("a" * 100_000)) == "matches"
+
+
+def test_an_expression_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="RE2's syntax has no lookaround"):
+        ConditionSettings(matches="(?=a)b")

@@ -57,6 +57,8 @@ async def test_an_unsure_answer_goes_on_and_is_billed_beside_the_one_told() -> N
         )
         assert asked(provider.requests, model_of) == ["small", "medium", "strong"]
         assert asked(provider.requests, lambda body: body.get("logprobs")) == [True, True, None]
+        paid = sum(COST_NUSD[one] for one in ("small", "medium", "strong"))
+        assert told.headers["x-headrace-cost-usd"] == f"0.{paid:09d}"
     assert lines(entries) == [
         ("", "", "a/strong", COST_NUSD["strong"]),
         ("stage", entries[0].id, "a/small", COST_NUSD["small"]),
@@ -166,6 +168,32 @@ async def test_a_judge_decides_and_is_billed_as_one() -> None:
         ("", "a/small"), ("judge", "a/judge"),
     ]  # fmt: skip
     assert entries[1].cost_nusd == COST_NUSD["judge"]
+
+
+async def test_a_judge_needs_no_room_for_what_the_client_allows() -> None:
+    judge = {"targets": [{"model": "a/judge", "context_tokens": 16_000}]}
+    models = cascade("small", "strong", by="judge", judge={"model": "judge"})
+    words = [{"role": "user", "content": "river " * 17_000}]
+    async with served(says(small="Four.", strong="Four.", judge="9")) as provider:
+        built = gateway(settings(provider.origin, models | {"judge": judge}), [])
+        told = await ask(built.app, CHAT | {"messages": words, "max_tokens": 20_000})
+        assert told.headers["x-headrace-route"] == "small: judge 9 >= 7"
+
+
+async def test_a_judge_that_counts_nothing_is_billed_by_the_bytes_it_was_asked() -> None:
+    entries: list[Entry] = []
+    models = cascade("small", "strong", by="judge", judge={"model": "judge"})
+    silent = {name: value for name, value in completion("9", "judge").items() if name != "usage"}
+
+    async def judge(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(200, silent))
+
+    async with served(says(small="四。", judge=judge)) as provider:
+        built = gateway(settings(provider.origin, models), entries)
+        told = await ask(built.app, CHAT | {"messages": [{"role": "user", "content": "二" * 2000}]})
+        assert told.status == 200
+    billed = {one.purpose: one.usage for one in entries}["judge"]
+    assert billed is not None and billed.input_tokens >= 2000
 
 
 @pytest.mark.parametrize(("on_error", "target"), [("escalate", "a/strong"), ("accept", "a/small")])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.dialects.anthropic import CLIENT, stream_writer
 from headrace.protocol.neutral.call import ChatCall
+from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
     Began,
     CompletePart,
@@ -260,15 +261,19 @@ def test_a_ping_keeps_it_alive() -> None:
 
 
 def test_calls_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_writer, "MAX_WAITING_CHARACTERS", 2100)
+    monkeypatch.setattr(stream_writer, "MAX_WAITING_CHARACTERS", 2164)
     writer = CLIENT.stream_writer(CALL)
     for event in (BEGAN, began(0, "tool_call", "a", "f"), began(1, "tool_call", "b", "f")):
         writer.write(event)
     assert writer.write(grew(1, "a" * 100)) == b""
-    assert b"event: error" in writer.write(grew(1, "a"))
+    with pytest.raises(AnswerTooLongError, match="2164 characters") as raised:
+        writer.write(grew(1, "a"))
+    told = Failure(kind="damaged", message=str(raised.value))
+    assert b"event: error" in writer.write(Failed(told))
     assert writer.write(ended(0)) == b""
     calls = [began(part, "tool_call", "a", "f") for part in range(3)]
-    assert b"event: error" in write(BEGAN, *calls)
+    with pytest.raises(AnswerTooLongError):
+        write(BEGAN, *calls)
     ends = [one for part, call in enumerate(calls) for one in (call, ended(part))]
     assert b"event: error" not in write(BEGAN, *ends)
 

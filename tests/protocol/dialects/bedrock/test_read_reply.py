@@ -129,14 +129,33 @@ def test_usage_by_lifetime_of_what_was_cached() -> None:
     )
 
 
-@pytest.mark.parametrize("value", [None, True, "3", -1, 1.5, 1e300, 2**70, [], {}])
+def test_writes_of_an_hour_are_no_more_than_all_writes() -> None:
+    details = [{"ttl": "1h", "inputTokens": 9}, {"ttl": "5m", "inputTokens": 2}]
+    cut = read_usage({**USAGE, "cacheWriteInputTokens": 4, "cacheDetails": details})
+    assert cut == TokenUsage(input_tokens=3, output_tokens=4, cache_write_1h_tokens=4)
+    assert read_usage({**USAGE, "cacheDetails": details}) == TokenUsage(
+        input_tokens=3, output_tokens=4, cache_write_tokens=2, cache_write_1h_tokens=9
+    )
+
+
+@pytest.mark.parametrize("value", [True, "3", -1, 1.5, 1e300, 2**70, [], {}])
 def test_a_count_that_is_none_makes_usage_unknown(value: object) -> None:
     assert read_usage({"inputTokens": value, "outputTokens": 4}) is None
     assert read_usage({"inputTokens": 4, "outputTokens": value}) is None
-    cached = read_usage({**USAGE, "cacheReadInputTokens": value, "cacheDetails": value})
-    assert cached == TokenUsage(input_tokens=3, output_tokens=4)
-    assert read_usage({"inputTokens": 3.0, "outputTokens": 4}) == cached
+    assert read_usage({**USAGE, "cacheReadInputTokens": value}) is None
+    assert read_usage({**USAGE, "cacheWriteInputTokens": value}) is None
+    detail = {"ttl": "1h", "inputTokens": value}
+    assert read_usage({**USAGE, "cacheDetails": [detail]}) is None
     assert read_usage(value) is None
+
+
+@pytest.mark.parametrize("value", [None, 0, [], {}])
+def test_what_is_not_told_of_a_cache_is_none_of_it(value: object) -> None:
+    assert read_usage({"inputTokens": None, "outputTokens": 4}) is None
+    usage = read_usage({**USAGE, "cacheDetails": value})
+    assert usage == TokenUsage(input_tokens=3, output_tokens=4)
+    assert read_usage({**USAGE, "cacheReadInputTokens": None}) == usage
+    assert read_usage({"inputTokens": 3.0, "outputTokens": 4}) == usage
 
 
 @pytest.mark.parametrize("reason", ["malformed_model_output", "malformed_tool_use"])

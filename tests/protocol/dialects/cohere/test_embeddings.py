@@ -118,6 +118,26 @@ def test_replies_are_one_row_and_their_usage_one_sum() -> None:
 
 
 @pytest.mark.parametrize(
+    "meta",
+    [
+        {"billed_units": {}},
+        {"billed_units": {"input_tokens": -5}},
+        {"billed_units": {"input_tokens": None}},
+        {"billed_units": {"input_tokens": 3, "image_tokens": 2**40}},
+        {"billed_units": "x"},
+        {},
+        5,
+    ],
+)
+def test_what_is_not_told_or_none_is_not_free(meta: object) -> None:
+    good = {"embeddings": {"float": [[1]]}, "meta": {"billed_units": {"input_tokens": 3}}}
+    bodies = [json.dumps(one).encode() for one in (good, {**good, "meta": meta})]
+    assert PROVIDER.read_embeddings((bodies[0],)).usage == TokenUsage(input_tokens=3)
+    assert PROVIDER.read_embeddings((bodies[1],)).usage is None
+    assert PROVIDER.read_embeddings((bodies[0], bodies[1])).usage is None
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",

@@ -77,6 +77,14 @@ def test_an_answer_that_failed_is_a_failure_and_no_stop(reason: str, kind: str) 
             TokenUsage(input_tokens=33, output_tokens=22),
         ),
         (
+            {
+                "billed_units": {"input_tokens": 33, "output_tokens": 22},
+                "tokens": {"input_tokens": -1, "output_tokens": 33},
+                "cached_tokens": 30,
+            },
+            TokenUsage(input_tokens=33, output_tokens=22),
+        ),
+        (
             {"tokens": {"input_tokens": 5, "output_tokens": 6}},
             TokenUsage(input_tokens=5, output_tokens=6),
         ),

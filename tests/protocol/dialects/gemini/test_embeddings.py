@@ -123,6 +123,10 @@ def test_replies_of_all_methods() -> None:
     assert reply.vectors == (floats(1, 0.5), floats(0.25), floats(-1), floats(2))
     assert reply.usage == TokenUsage(input_tokens=10)
     assert EMBEDDINGS.read_embeddings((b'{"embeddings":[{"values":[1]}]}',)).usage is None
+    unknown = json.dumps({"embeddings": [{"values": [1]}]}).encode()
+    assert EMBEDDINGS.read_embeddings((*bodies, unknown)).usage is None
+    half = {"predictions": [*predicted["predictions"], {"embeddings": {"values": [2.0]}}]}
+    assert EMBEDDINGS.read_embeddings((json.dumps(half).encode(),)).usage is None
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,15 @@ def test_a_reply() -> None:
     assert PROVIDER.read_embeddings((b'{"embeddings":[]}',)).usage is None
 
 
+@pytest.mark.parametrize("count", [b"-1", b"null", b"1.5"])
+def test_batches_of_which_one_is_not_counted_are_not_counted(count: bytes) -> None:
+    bodies = [
+        b'{"embeddings":[[1]],"prompt_eval_count":' + one + b"}" for one in (b"5", b"3", count)
+    ]
+    assert PROVIDER.read_embeddings(tuple(bodies[:2])).usage == TokenUsage(input_tokens=8)
+    assert PROVIDER.read_embeddings((bodies[0], bodies[2])).usage is None
+
+
 @pytest.mark.parametrize(
     "body",
     [

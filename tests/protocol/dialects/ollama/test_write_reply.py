@@ -17,6 +17,7 @@ from headrace.protocol.dialects.ollama import (
 from headrace.protocol.dialects.ollama.stream_reader import OllamaStreamReader
 from headrace.protocol.neutral import carried_id
 from headrace.protocol.neutral.collect import collected, replayed
+from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
     Began,
     CompletePart,
@@ -251,7 +252,7 @@ def test_a_streams_times_may_be_set_until_its_end() -> None:
 
 
 def test_what_is_held_of_one_part_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_writer, "MAX_EVENT_BYTES", 10)
+    monkeypatch.setattr(stream_writer, "MAX_EVENT_BYTES", 74)
     events: list[Event] = [Began(id="", model="m")]
     for number in range(3):
         events += [
@@ -259,14 +260,14 @@ def test_what_is_held_of_one_part_has_a_bound(monkeypatch: pytest.MonkeyPatch) -
             PartGrew(choice=0, part=number, text='{"a":1}'),
             PartEnded(choice=0, part=number),
         ]
-    events += [
-        PartBegan(choice=0, part=3, kind="tool_call", id="c", name="f"),
-        *[PartGrew(choice=0, part=3, text="     ")] * 3,
-        PartEnded(choice=0, part=3),
-        Ended(),
-    ]
-    lines = stream(events)
-    assert ["error" in line for line in lines] == [False, False, False, True]
+    assert len(stream([*events, Ended()])) == 4
+    for kind in ("tool_call", "thinking"):
+        over: list[Event] = [
+            PartBegan(choice=0, part=3, kind=kind, id="c", name="f"),
+            *[PartGrew(choice=0, part=3, text="     ")] * 2,
+        ]
+        with pytest.raises(AnswerTooLongError, match="74 characters"):
+            stream([*events, *over])
 
 
 def test_a_failure_in_mid_stream_is_a_line() -> None:

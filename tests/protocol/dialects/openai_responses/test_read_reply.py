@@ -274,3 +274,13 @@ def test_a_key_of_ones_own_costs_the_vendors_bill_too() -> None:
     assert read is not None and read.cost_nusd == 310_000
     written = write_usage(read, usage_extra(usage))
     assert written["cost"] == 0.00001 and read_usage(written) == read
+
+
+def test_costs_are_told_as_in_chats() -> None:
+    usage: dict[str, Any] = {"input_tokens": 1, "output_tokens": 1}
+    ticks = read_usage({**usage, "cost_in_usd_ticks": 25})
+    assert ticks is not None and ticks.cost_nusd == 2
+    told = {**usage, "cost": {"total_cost": 0.5, "currency": "USD"}}
+    read = read_usage(told)
+    assert read is not None and read.cost_nusd == 500_000_000
+    assert write_usage(read, usage_extra(told))["cost"] == told["cost"]

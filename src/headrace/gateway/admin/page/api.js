@@ -59,6 +59,7 @@ async function send(method, path, { query, body, signal } = {}) {
 export const get = async (path, query, signal) =>
   (await send("GET", path, { query, signal })).json();
 export const post = async (path, body = undefined) => (await send("POST", path, { body })).json();
+export const patch = async (path, body) => (await send("PATCH", path, { body })).json();
 export const remove = async (path) => (await send("DELETE", path)).json();
 export const file = async (path, query) => (await send("GET", path, { query })).blob();
 

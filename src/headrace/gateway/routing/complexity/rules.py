@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import functools
 
+from headrace.gateway.pii.expression import Expression, expression_of
 from headrace.gateway.routing.complexity.view import View, has_code, part_of, tokens_of
 from headrace.gateway.settings.complexity import ConditionSettings
 
@@ -39,7 +40,13 @@ def why(condition: ConditionSettings, view: View) -> str | None:
             return None
         said.append(f"{view.turns} turns > {turns}")
     if condition.matches is not None:
-        if re.search(condition.matches, part_of(view, part)) is None:
+        if next(_compiled(condition.matches).finditer(part_of(view, part), 0), None) is None:
             return None
         said.append("matches")
     return ", ".join(said)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Expression:
+    """Of the file, which has some ten."""
+    return expression_of(pattern)

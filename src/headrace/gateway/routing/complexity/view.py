@@ -6,14 +6,13 @@ import re
 from typing import NamedTuple
 
 from headrace.gateway.routing.ask import estimated_tokens
+from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
 from headrace.gateway.settings.complexity import Part
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Media, Text
 
 # Rules and features look at no more: a long document is told by its length.
 MOST_CHARS = 50_000
-# As `estimated_tokens`, for a text alone.
-_BYTES_PER_TOKEN = 3
 
 # Code in fences, error traces, and lines that hardly anybody writes in prose. No part of it runs
 # over lines: a client's text must not make it look at the same place again and again.
@@ -52,7 +51,7 @@ def view_of(call: ChatCall) -> View:
         last_turn=last[-MOST_CHARS:],
         conversation="\n".join(every)[-MOST_CHARS:],
         tokens=estimated_tokens(call),
-        last_turn_tokens=len(last.encode(errors="replace")) // _BYTES_PER_TOKEN,
+        last_turn_tokens=utf8_bytes(last) // BYTES_PER_TOKEN,
         turns=len(turns),
         has_tools=bool(call.tools),
         has_images=any(

@@ -14,7 +14,7 @@ import msgspec
 from headrace.gateway.ledger.stages import Stages
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.router import Router
-from headrace.gateway.routing.strategies import expected_nusd
+from headrace.gateway.routing.strategies import LIKELY_OUTPUT_TOKENS, expected_nusd
 from headrace.gateway.serving.composed.inside import OWN_TOKENS
 from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
 from headrace.gateway.settings.complexity import ChooseSettings
@@ -23,8 +23,6 @@ from headrace.gateway.settings.model import ModelSettings
 # Fewer answers than that tell little of a share.
 LEAST_ASKED = 20
 _ASSUMED_SHARE = 0.5
-# Of an answer nobody bounds, as the router's own estimate of prices.
-_OUTPUT_TOKENS = 500
 From = Literal["measured", "stated", "assumed"]
 
 
@@ -78,7 +76,7 @@ class Estimator:
     ) -> None:
         self._router = router
         self._ask = ask
-        self._output = ask.most_output_tokens or _OUTPUT_TOKENS
+        self._output = ask.most_output_tokens or LIKELY_OUTPUT_TOKENS
         self._lasted_s = lasted_s
         self._seen = {} if seen is None else {one.model: one for one in seen.stages}
         self._answered = 0 if seen is None else seen.answered
@@ -211,6 +209,7 @@ class Estimator:
             wanted=msgspec.structs.replace(self._ask.wanted, models=(name,)),
             input_tokens=self._ask.input_tokens if input_tokens is None else input_tokens,
             most_output_tokens=max(1, output),
+            least=self._ask.least if input_tokens is None else None,
         )
         candidates = self._router.decide(asked, 0.0).candidates
         if not candidates:

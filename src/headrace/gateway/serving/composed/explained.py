@@ -9,48 +9,66 @@ from headrace.gateway.routing.complexity.choice import choice_of
 from headrace.gateway.routing.complexity.view import view_of
 from headrace.gateway.serving.composed.choosing import question_of
 from headrace.gateway.serving.composed.ways import Ways
+from headrace.gateway.settings.model import ModelSettings
 from headrace.protocol.neutral.call import ChatCall
 
 
 class Explained(NamedTuple):
     """model: what is asked in the end, None where that hangs on answers. said: the steps, for
-    people. question: what a router model would be asked, as (role, text)."""
+    people. question: what a router model would be asked, as (role, text). asks: `model`; else
+    those that may be asked, in their order."""
 
     model: str | None
     said: tuple[str, ...]
     question: tuple[tuple[str, str], ...] = ()
+    asks: tuple[str, ...] = ()
 
 
 def explained(ways: Ways, name: str, body: bytes) -> Explained:
-    """body: of a chat completion; one without messages tells nothing of a choice."""
+    """body: of a chat completion; one that cannot be read as one tells nothing of a choice."""
+    why = ""
     try:
         call: ChatCall | None = ways.chat.read_call(body, "/v1/chat/completions", {})
-    except RequestError:
-        call = None
+    except RequestError as error:
+        call, why = None, str(error)
     said: list[str] = []
     while (model := ways.model(name)) is not None:
-        if model.choose is None:
-            composed = model.cascade or model.pipeline
-            assert composed is not None
-            order = list(reversed(composed.models))
-            accept = model.cascade.accept if model.cascade is not None else None
-            if model.pipeline is not None:
-                accept = model.pipeline.decide
-            assert accept is not None
-            good = "rules hold" if accept.by == "rules" else f"{accept.by} >= {accept.least:g}"
-            said.append(f"{name}: {' -> '.join(order)}; an answer is told if {good}")
-            return Explained(None, tuple(said))
+        choose = model.choose
+        if choose is None:
+            said.append(f"{name}: {way_of(model)}")
+            return Explained(None, tuple(said), asks=stages_of(model))
         if call is None:
-            said.append(f"{name}: by {model.choose.by}; give --request a body with messages")
-            return Explained(None, tuple(said))
+            said.append(f"{name}: by {choose.by}, which a body with messages tells ({why})")
+            return Explained(None, tuple(said), asks=choose.models)
         view = view_of(call)
-        choice = choice_of(model.choose, view, ways.classifier)
+        choice = choice_of(choose, view, ways.classifier)
         if choice is None:
-            assert model.choose.model is not None
-            settings = model.choose.model
+            settings = choose.model
+            assert settings is not None
             classes = ", ".join(f"{one} -> {to}" for one, to in settings.classes.items())
             said.append(f"{name}: {settings.ask} is asked for the class ({classes})")
-            return Explained(None, tuple(said), question_of(settings, view))
+            asks = (settings.ask, *choose.models)
+            return Explained(None, tuple(said), question_of(settings, view), asks)
         said.append(f"{name}: {choice.said} -> {choice.model}")
         name = choice.model
-    return Explained(name, tuple(said))
+    return Explained(name, tuple(said), asks=(name,))
+
+
+def way_of(model: ModelSettings) -> str:
+    """How a model made of others finds who answers, for people; "" for one with targets."""
+    if model.choose is not None:
+        return f"one of {', '.join(model.choose.models)}, by {model.choose.by}"
+    if model.cascade is not None:
+        accept = model.cascade.accept
+    elif model.pipeline is not None:
+        accept = model.pipeline.decide
+    else:
+        return ""
+    good = "rules hold" if accept.by == "rules" else f"{accept.by} >= {accept.least:g}"
+    return f"{' -> '.join(stages_of(model))}; an answer is told if {good}"
+
+
+def stages_of(model: ModelSettings) -> tuple[str, ...]:
+    """Of a cascade or a pipeline, in the order in which they are asked; else ()."""
+    composed = model.cascade or model.pipeline
+    return () if composed is None else tuple(reversed(composed.models))

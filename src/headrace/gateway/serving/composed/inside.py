@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.aside import Aside
@@ -22,6 +23,7 @@ from headrace.gateway.serving.dispatch import Dispatch
 from headrace.gateway.serving.entry import Purpose
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.rate import note_opened
 from headrace.gateway.serving.tally import Tally
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide, DamagedReplyError
@@ -92,6 +94,9 @@ class Inside:
         """
         wanted = msgspec.structs.replace(self.ask.wanted, models=(model,))
         ask = self.ask._replace(wanted=wanted, input_tokens=input_tokens)
+        if is_ours:
+            # How long the client's prompt is, and what may answer it, is not true of this.
+            ask = ask._replace(least=None, most_output_tokens=None)
         began_ns = self.clock_ns()
         decision = self.router.decide(ask, began_ns * _S_PER_NS)
         route = self.router.route(model)
@@ -125,8 +130,7 @@ class Inside:
     def _answered(self, dispatch: Dispatch, opened: Opened, ask: Ask) -> Answered:
         target, ended_ns = opened.candidate.target, self.clock_ns()
         now_s = ended_ns * _S_PER_NS
-        target.health.succeeded(now_s)
-        target.health.had_first_token((opened.first_ns - opened.sent_ns) * _S_PER_NS, now_s)
+        note_opened(opened, now_s)
         self.router.served(opened.candidate.model, ask, target, now_s)
         try:
             reply = opened.read()
@@ -137,8 +141,8 @@ class Inside:
         tally = Tally(ask.input_tokens)
         tally.take_reply(reply)
         usage, usage_from = tally.usage
-        tier = tally.service_tier or opened.ready.service_tier
-        cost = cost_nusd(usage, target.price, tier)
+        asked = opened.ready.service_tier
+        cost = cost_nusd(usage, target.price, tally.service_tier, asked_tier=asked)
         return Answered(
             model=ask.wanted.models[0],
             dispatch=dispatch,
@@ -169,6 +173,7 @@ class Inside:
                 ended_ns=answered.ended_ns,
                 finish=answered.finish,
                 error=error,
+                answered_by=opened.candidate.model,
             )
         )
 
@@ -199,7 +204,10 @@ class Inside:
                 usage=usage,
                 usage_from=usage_from,
                 cost_nusd=cost_nusd(
-                    usage, target.price, tally.service_tier or opened.ready.service_tier
+                    usage,
+                    target.price,
+                    tally.service_tier,
+                    asked_tier=opened.ready.service_tier,
                 ),
                 sent_ns=opened.sent_ns,
                 first_ns=opened.first_ns,
@@ -208,6 +216,7 @@ class Inside:
                 stream=opened.reader is not None,
                 finish=tally.finish,
                 error="another answer was accepted",
+                answered_by=opened.candidate.model,
             )
         )
 
@@ -218,21 +227,21 @@ class Inside:
         unanswered = dispatch.unanswered()
         if unanswered is None:
             return
-        target, usage = unanswered.candidate.target, unanswered.usage
         self.asides.append(
             Aside(
                 purpose=purpose,
                 model=model,
-                target=target,
-                usage=usage,
+                target=unanswered.candidate.target,
+                usage=unanswered.usage,
                 usage_from="estimated",
-                cost_nusd=cost_nusd(usage, target.price),
+                cost_nusd=unanswered.cost_nusd,
                 sent_ns=unanswered.sent_ns,
                 first_ns=None,
                 ended_ns=self.clock_ns(),
                 outcome="cut",
                 stream=dispatch.stream,
                 error=error,
+                answered_by=unanswered.candidate.model,
             )
         )
 
@@ -263,7 +272,8 @@ class Inside:
             stream=False,
         )  # fmt: skip
         prepared = StagePrepared(incoming, logprobs)
-        tokens = OWN_TOKENS + sum(len(text) for _, text in messages) // 3
+        size = sum(utf8_bytes(text) for _, text in messages)
+        tokens = OWN_TOKENS + size // BYTES_PER_TOKEN
         answered = await self.answer(
             model, prepared, timeout_s, input_tokens=tokens, purpose=purpose, is_ours=True
         )

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
-from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.complexity.choice import Classifier
+from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.composed.accept import NO_ANSWER, verdict_of
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
 from headrace.gateway.serving.composed.inside import Answered, Inside
 from headrace.gateway.serving.composed.logprobs import alternatives_wanted
+from headrace.gateway.serving.composed.most import NOTHING, Most
 from headrace.gateway.serving.composed.note import draft_note, with_note
 from headrace.gateway.serving.composed.stage_prepared import StagePrepared, hidden
 from headrace.gateway.serving.dispatch import Dispatch
@@ -29,27 +30,6 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import replayed
 
 
-class Most(NamedTuple):
-    """What may be taken besides the answer that is told. cost_nusd: None where nobody knows."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_nusd: int | None = 0
-
-    def __add__(self, other: object) -> Most:
-        """Both."""
-        assert isinstance(other, Most)
-        known = self.cost_nusd is not None and other.cost_nusd is not None
-        return Most(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            (self.cost_nusd or 0) + (other.cost_nusd or 0) if known else None,
-        )
-
-
-NOTHING = Most()
-
-
 class Find(Protocol):
     """Asks targets as for any request."""
 
@@ -59,29 +39,25 @@ class Find(Protocol):
 
 @dataclass(slots=True)
 class Way:
-    """asked: by the client; ask: by whom it is answered in the end. told: what was decided, for a
-    header. heartbeat_s: how often a stream that waits is told so, None where nothing is held back.
-    """
+    """ask: by whom it is answered in the end. told: what was decided, for a header. besides: what
+    is taken beside that answer at most. heartbeat_s: how often a stream that waits is told so, None
+    where nothing is held back."""
 
-    asked: Ask
     ask: Ask
     inside: Inside
     told: list[str] = field(default_factory=list)
     besides: Most = NOTHING
     heartbeat_s: float | None = None
 
-    def demand(self, last: Demand) -> Demand:
-        """What is held back for all of it, where `last` is for the answer alone."""
-        cost = None
-        if last.most_cost_nusd is not None and self.besides.cost_nusd is not None:
-            cost = last.most_cost_nusd + self.besides.cost_nusd
-        return msgspec.structs.replace(
-            last,
-            model=self.asked.wanted.models[0],
-            input_tokens=last.input_tokens + self.besides.input_tokens,
-            most_output_tokens=last.most_output_tokens + self.besides.output_tokens,
-            most_cost_nusd=cost,
-        )
+    @property
+    def may_answer(self) -> tuple[Candidate, ...]:
+        """In the end: now, or once they are well. Who does is decided when it is their turn."""
+        return tuple(self.inside.router.could_ask(self.ask.wanted.models, self.ask))
+
+    def leave_out_free(self, why: tuple[str, float | None]) -> None:
+        """Nobody is asked on it who is free of charge. why: see `Ask.no_free`."""
+        self.ask = self.ask._replace(no_free=why)
+        self.inside.ask = self.inside.ask._replace(no_free=why)
 
     async def open(self, find: Find) -> tuple[Opened, Dispatch]:
         """The answer that is told, and who found it. Raises as `Dispatch.open`."""

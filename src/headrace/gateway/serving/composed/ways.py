@@ -22,18 +22,19 @@ from headrace.gateway.serving.aside import Aside
 from headrace.gateway.serving.bill import most_nusd
 from headrace.gateway.serving.composed.choosing import routed
 from headrace.gateway.serving.composed.inside import OWN_TOKENS, Inside
-from headrace.gateway.serving.composed.way import NOTHING, Most, RoutedWay, StagedWay, Way
+from headrace.gateway.serving.composed.most import NOTHING, Most, dearest
+from headrace.gateway.serving.composed.way import RoutedWay, StagedWay, Way
+from headrace.gateway.serving.demanded import OUTPUT_TOKENS
 from headrace.gateway.serving.incoming import Incoming
-from headrace.gateway.serving.prepared import Prepared
+from headrace.gateway.serving.prepared import Prepared, asked_service_tier
 from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
 from headrace.gateway.settings.complexity import MOST_ROUTER_CHARS, ChooseSettings
 from headrace.gateway.settings.model import ModelSettings
+from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ClientSide
 
 _S_PER_NS = 1e-9
-# Where the client does not say: as what is held for any answer.
-_OUTPUT_TOKENS = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +43,6 @@ class Ways:
     classifier: None where no model of the file uses it."""
 
     models: Mapping[str, ModelSettings]
-    aliases: Mapping[str, str]
     router: Router
     chat: ClientSide
     chosen: Sticky
@@ -54,7 +54,7 @@ class Ways:
 
     def model(self, name: str) -> ModelSettings | None:
         """None for one that has targets, or that nobody has."""
-        return self.models.get(self.aliases.get(name, name))
+        return self.models.get(self.router.own_name(name))
 
     def way(
         self, ask: Ask, prepared: Prepared, incoming: Incoming, asides: list[Aside]
@@ -93,7 +93,7 @@ class Ways:
     ) -> Way:
         model = self.model(name)
         if model is None:
-            return Way(asked, self._for(name, asked), inside, told)
+            return Way(self._for(name, asked), inside, told)
         if model.choose is not None:
             return self._choosing(name, model.choose, asked, inside, call, view, told)
         stages: tuple[StageSettings, ...] = ()
@@ -107,15 +107,14 @@ class Ways:
             accept, beat_s = pipeline.decide, pipeline.heartbeat_s
         ask = self._for(last.model, asked, model.fallbacks)
         if call is None:
-            return Way(asked, ask, inside, [*told, f"{last.model}: the request cannot be read"])
+            return Way(ask, inside, [*told, f"{last.model}: the request cannot be read"])
         if acts_at_provider(inside.incoming.body):
-            return Way(asked, ask, inside, [*told, f"{last.model}: it must not be done twice"])
+            return Way(ask, inside, [*told, f"{last.model}: it must not be done twice"])
         return StagedWay(
-            asked=asked,
             ask=ask,
             inside=inside,
             told=told,
-            besides=self._of_stages(stages, accept, ask),
+            besides=self._most_besides(name, ask, asked_service_tier(inside.incoming.body)),
             heartbeat_s=beat_s,
             stages=stages,
             accept=accept,
@@ -153,18 +152,26 @@ class Ways:
         async def route() -> Way:
             chosen = await routed(choose, view, inside)
             self._keep(name, key, chosen)
-            return self._of(chosen.model, asked, inside, call, view, [chosen.said])
+            return self._of(chosen.model, inside.ask, inside, call, view, [chosen.said])
 
-        inner = [self._most_besides(one, asked) for one in choose.models]
         return RoutedWay(
-            asked=asked,
-            ask=asked,
+            ask=self._for(name, asked, self._fallbacks_of(choose)),
             inside=inside,
             told=told,
-            besides=self._of_router(choose, asked) + _dearest(inner),
+            besides=self._most_besides(name, asked, asked_service_tier(inside.incoming.body)),
             heartbeat_s=self._heartbeat_s(choose),
             route=route,
         )
+
+    def _fallbacks_of(self, choose: ChooseSettings) -> tuple[str, ...]:
+        """Of models made of others that it may choose."""
+        found: tuple[str, ...] = ()
+        for one in choose.models:
+            model = self.model(one)
+            if model is not None:
+                inner = () if model.choose is None else self._fallbacks_of(model.choose)
+                found += model.fallbacks + inner
+        return found
 
     def _heartbeat_s(self, choose: ChooseSettings) -> float | None:
         """The shortest of models that hold an answer back; None where none may be chosen."""
@@ -191,28 +198,39 @@ class Ways:
         models = dict.fromkeys((name, *own, *asked.wanted.models[1:], *fallbacks, *more))
         return asked._replace(wanted=msgspec.structs.replace(asked.wanted, models=tuple(models)))
 
-    def _most_besides(self, name: str, ask: Ask) -> Most:
-        """What `name` may take besides its answer."""
+    def _most_besides(self, name: str, ask: Ask, tier: str | None) -> Most:
+        """What `name` may take besides its answer. tier: of service, that the client asks for."""
         model = self.model(name)
         if model is None:
             return NOTHING
         if model.choose is not None:
-            inner = _dearest([self._most_besides(one, ask) for one in model.choose.models])
-            return inner + self._of_router(model.choose, ask)
+            inner = [self._most_besides(one, ask, tier) for one in model.choose.models]
+            return dearest(inner) + self._of_router(model.choose, ask)
         if model.cascade is not None:
-            return self._of_stages(model.cascade.stages[:-1], model.cascade.accept, ask)
-        assert model.pipeline is not None
-        return self._of_stages((model.pipeline.draft,), model.pipeline.decide, ask)
+            return self._of_stages(model.cascade.stages[:-1], model.cascade.accept, ask, tier)
+        pipeline = model.pipeline
+        assert pipeline is not None
+        most = self._of_stages((pipeline.draft,), pipeline.decide, ask, tier)
+        if pipeline.give.draft:
+            draft = OWN_TOKENS + (ask.most_output_tokens or OUTPUT_TOKENS)
+            most += self._most(pipeline.final.model, ask, draft, 0, tier)
+        return most
 
     def _of_stages(
-        self, stages: tuple[StageSettings, ...], accept: AcceptSettings, ask: Ask
+        self,
+        stages: tuple[StageSettings, ...],
+        accept: AcceptSettings,
+        ask: Ask,
+        tier: str | None,
     ) -> Most:
-        output = ask.most_output_tokens or _OUTPUT_TOKENS
+        output = ask.most_output_tokens or OUTPUT_TOKENS
+        written = min(output * ask.choices, MOST_TOKENS)
         total = NOTHING
         for stage in stages:
-            total += self._most(stage.model, ask, ask.input_tokens, output)
+            total += self._most(stage.model, ask, ask.input_tokens, written, tier)
             if accept.by in ("judge", "verifier"):
                 judge = accept.judge
+                # It is shown the first choice.
                 tokens = ask.input_tokens + output + OWN_TOKENS
                 total += self._most(judge.model or stage.model, ask, tokens, judge.max_tokens)
         return total
@@ -223,26 +241,23 @@ class Ways:
         tokens = OWN_TOKENS + MOST_ROUTER_CHARS
         return self._most(choose.model.ask, ask, tokens, choose.model.max_tokens)
 
-    def _most(self, name: str, ask: Ask, input_tokens: int, output_tokens: int) -> Most:
+    def _most(
+        self,
+        name: str,
+        ask: Ask,
+        input_tokens: int,
+        output_tokens: int,
+        tier: str | None = None,
+    ) -> Most:
         wanted = msgspec.structs.replace(ask.wanted, models=(name,))
-        ask = ask._replace(wanted=wanted)
-        found = self.router.decide(ask, self.clock_ns() * _S_PER_NS).candidates
+        # Whoever could be asked: a question of ours is shorter than the client's, and its answer.
+        ask = ask._replace(wanted=wanted, least=None, most_output_tokens=None)
+        found = tuple(self.router.could_ask((name,), ask))
         found += may_follow(self.router, found, ask)
-        costs = [most_nusd(one.target.price, input_tokens, output_tokens) for one in found]
+        costs = [most_nusd(one.target.price, input_tokens, output_tokens, tier) for one in found]
         known = [one for one in costs if one is not None]
         cost = max(known, default=0) if len(known) == len(costs) else None
-        return Most(input_tokens, output_tokens, cost)
-
-
-def _dearest(each: list[Most]) -> Most:
-    """What covers any one of them."""
-    costs = [one.cost_nusd for one in each]
-    known = [one for one in costs if one is not None]
-    return Most(
-        max((one.input_tokens for one in each), default=0),
-        max((one.output_tokens for one in each), default=0),
-        max(known, default=0) if len(known) == len(costs) else None,
-    )
+        return Most(input_tokens, output_tokens, cost, (name,), found)
 
 
 class _Conversation(NamedTuple):

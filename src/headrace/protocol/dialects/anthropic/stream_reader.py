@@ -166,6 +166,7 @@ class AnthropicStreamReader:
                 id=text(message.get("id")),
                 model=text(message.get("model")),
                 usage=read_usage(self._first_usage),
+                service_tier=read_tier(self._first_usage),
                 extra=self._start_extra,
             )
         )

@@ -19,6 +19,7 @@ from headrace.protocol.dialects.anthropic.signatures import write_signature
 from headrace.protocol.dialects.anthropic.usage import told_at_start, write_usage
 from headrace.protocol.dialects.anthropic.values import encoded, mapping
 from headrace.protocol.dialects.anthropic.write_reply import citations, reply_block, tool_use
+from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
     Began,
     CompletePart,
@@ -42,6 +43,7 @@ MAX_WAITING_CHARACTERS = 64 * 2**20
 """Of tool calls that wait for others to end. Each counts as much as it takes beside its text."""
 
 _CALL_CHARACTERS = 1000
+_PIECE_CHARACTERS = 64
 
 # Names of the delta and of its piece, by the kind of part.
 _DELTAS = {
@@ -102,7 +104,10 @@ class AnthropicStreamWriter:
         self._waiting_characters = 0
 
     def write(self, event: Event) -> bytes:
-        """The bytes an event becomes; b"" for those that the dialect has no words for."""
+        """The bytes an event becomes; b"" for those that the dialect has no words for.
+
+        Raises AnswerTooLongError.
+        """
         if self._over:
             return b""
         if isinstance(event, PartGrew):
@@ -150,7 +155,8 @@ class AnthropicStreamWriter:
         if event.kind == "tool_call":
             self._with_tools = True
             self._waiting_characters += _CALL_CHARACTERS
-            return self._limit()
+            self._limit()
+            return b""
         return block.begin(self._take_index())
 
     def _grow(self, event: PartGrew) -> bytes:
@@ -161,7 +167,8 @@ class AnthropicStreamWriter:
         if block.index is None:
             current = next(iter(self._blocks.values())) is block
             if not (current and block.waiting and event.text):
-                return self._wait(block, event.text)
+                self._wait(block, event.text)
+                return b""
             written = block.begin(self._take_index()) + self._flush(block)
         elif event.extra:
             for one in citations(event.extra):
@@ -169,27 +176,22 @@ class AnthropicStreamWriter:
                 written += _delta(block.index, delta)
         return written + block.grow(event.text) if event.text else written
 
-    def _wait(self, block: _Block, piece: str) -> bytes:
+    def _wait(self, block: _Block, piece: str) -> None:
         if piece:
             block.waiting.append(piece)
-            self._waiting_characters += len(piece)
-        return self._limit()
+            self._waiting_characters += len(piece) + _PIECE_CHARACTERS
+        self._limit()
 
-    def _limit(self) -> bytes:
+    def _limit(self) -> None:
         if self._waiting_characters > MAX_WAITING_CHARACTERS:
-            return self._fail(
-                Failure(
-                    kind="damaged",
-                    message=f"tool calls beside one another exceed {MAX_WAITING_CHARACTERS} "
-                    "characters",
-                )
+            raise AnswerTooLongError(
+                f"tool calls beside one another exceed {MAX_WAITING_CHARACTERS} characters"
             )
-        return b""
 
     def _flush(self, block: _Block) -> bytes:
         piece = "".join(block.waiting)
+        self._waiting_characters -= len(piece) + _PIECE_CHARACTERS * len(block.waiting)
         block.waiting.clear()
-        self._waiting_characters -= len(piece)
         return block.grow(piece) if piece else b""
 
     def _end_part(self, event: PartEnded) -> bytes:

@@ -34,19 +34,18 @@ _TIERS = {"default": "standard", "standard": "standard", "priority": "priority",
 
 
 def read_usage(value: object) -> TokenUsage | None:
-    """None if it is not told, or not to be believed."""
+    """None if it is not told, or not to be believed. Writes of an hour that are more than all
+    writes are cut to those."""
     usage = mapping(value)
     if told_tokens(usage, _INPUT, _OUTPUT) is None:
         return None
-    counts = told_tokens(usage, _INPUT, _OUTPUT, _READ, _WRITE)
+    split = mapping(usage.get(_SPLIT))
+    told = usage | {name: split.get(name) for name in (_WRITE_5M, _WRITE_1H)}
+    counts = told_tokens(told, _INPUT, _OUTPUT, _READ, _WRITE, _WRITE_5M, _WRITE_1H)
     if counts is None:
         return None
-    fresh, output, read, _ = counts
-    written = count(usage.get(_WRITE))
-    split = mapping(usage.get(_SPLIT))
-    for_1h = count(split.get(_WRITE_1H)) or 0
-    for_5m = count(split.get(_WRITE_5M)) or 0
-    if written is not None:
+    fresh, output, read, written, for_5m, for_1h = counts
+    if usage.get(_WRITE) is not None:
         for_1h = min(for_1h, written)
         for_5m = written - for_1h
     thoughts = count(mapping(usage.get(_DETAILS)).get(_THOUGHTS)) or 0

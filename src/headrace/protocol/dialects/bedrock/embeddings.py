@@ -21,6 +21,7 @@ from headrace.protocol.dialects.bedrock.failures import read_failure
 from headrace.protocol.dialects.bedrock.json_text import NOT_JSON
 from headrace.protocol.dialects.bedrock.names import DIALECT
 from headrace.protocol.dialects.bedrock.usage import count
+from headrace.protocol.dialects.token_count import summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
@@ -86,15 +87,15 @@ class BedrockEmbeddings:
     def read_embeddings(self, bodies: tuple[bytes, ...]) -> EmbeddingReply:
         """Raises DamagedReplyError if they are none. The model is not told: ""."""
         vectors: list[bytes] = []
-        tokens: int | None = 0
+        counts: list[int | None] = []
         for body in bodies:
             try:
                 reply = msgspec.json.decode(body, type=_Reply)
             except NOT_JSON as error:
                 raise DamagedReplyError(f"no embeddings: {error}") from None
             vectors += map(_packed, _vectors(reply))
-            told = count(reply.inputTextTokenCount)
-            tokens = None if told is None or tokens is None else tokens + told
+            counts.append(count(reply.inputTextTokenCount))
+        tokens = summed(counts)
         usage = None if tokens is None else TokenUsage(input_tokens=tokens)
         return EmbeddingReply(model="", vectors=tuple(vectors), usage=usage)
 

@@ -61,7 +61,7 @@ def read_reply(body: bytes) -> ChatReply:
     if not isinstance(content, list):
         raise DamagedReplyError("output.message.content is no list")
     reason = reply.get("stopReason")
-    if reason in MALFORMED:
+    if isinstance(reason, str) and reason in MALFORMED:
         raise DamagedReplyError(f"the model's output was malformed (stopReason {reason})")
     parts = (read_block(block) for block in content)
     choice = ending(reply, tuple(part for part in parts if part is not None))

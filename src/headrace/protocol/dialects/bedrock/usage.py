@@ -7,30 +7,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.protocol.dialects.token_count import as_tokens
+from headrace.protocol.dialects.json_values import mapping, objects
+from headrace.protocol.dialects.token_count import as_tokens, summed, told_tokens
 from headrace.protocol.neutral.usage import TokenUsage
+
+_INPUT = "inputTokens"
+_OUTPUT = "outputTokens"
+_CACHE_READ = "cacheReadInputTokens"
+_CACHE_WRITE = "cacheWriteInputTokens"
 
 
 def read_usage(value: Any) -> TokenUsage | None:
-    """None if it does not tell input and output: a wrong bill is worse than none."""
-    if not isinstance(value, dict):
+    """None if it does not tell input and output, or not to be believed: a wrong bill is worse
+    than none. Writes of an hour that are more than all writes are cut to those; without a number
+    of all, its split says it."""
+    usage = mapping(value)
+    counts = told_tokens(usage, _INPUT, _OUTPUT, _CACHE_READ, _CACHE_WRITE)
+    if counts is None or usage.get(_INPUT) is None or usage.get(_OUTPUT) is None:
         return None
-    read = count(value.get("inputTokens"))
-    written = count(value.get("outputTokens"))
-    if read is None or written is None:
+    fresh, output, read, written = counts
+    details = objects(usage.get("cacheDetails"))
+    split = summed(count(one.get(_INPUT)) for one in details)
+    if details and split is None:
         return None
-    cached_1h = sum(
-        count(one.get("inputTokens")) or 0
-        for one in as_list(value.get("cacheDetails"))
-        if isinstance(one, dict) and one.get("ttl") == "1h"
-    )
-    cached = count(value.get("cacheWriteInputTokens")) or 0
+    if usage.get(_CACHE_WRITE) is None:
+        written = split or 0
+    of_an_hour = summed(count(one.get(_INPUT)) for one in details if one.get("ttl") == "1h")
+    for_1h = min(of_an_hour or 0, written)
     return TokenUsage(
-        input_tokens=read,
-        cache_read_tokens=count(value.get("cacheReadInputTokens")) or 0,
-        cache_write_tokens=max(0, cached - cached_1h),
-        cache_write_1h_tokens=cached_1h,
-        output_tokens=written,
+        input_tokens=fresh,
+        cache_read_tokens=read,
+        cache_write_tokens=written - for_1h,
+        cache_write_1h_tokens=for_1h,
+        output_tokens=output,
     )
 
 

@@ -9,8 +9,8 @@ import msgspec
 from headrace.errors import RequestError, shown
 from headrace.protocol.dialects.cohere.names import DIALECT
 from headrace.protocol.dialects.float_vectors import decoded, packed
-from headrace.protocol.dialects.json_values import encoded
-from headrace.protocol.dialects.token_count import as_tokens
+from headrace.protocol.dialects.json_values import encoded, mapping
+from headrace.protocol.dialects.token_count import summed, told_tokens
 from headrace.protocol.neutral.dialect import DamagedReplyError, Written
 from headrace.protocol.neutral.embedding import (
     EmbeddingCall,
@@ -48,18 +48,9 @@ class _Vectors(msgspec.Struct):
     base64: list[str] | None = None
 
 
-class _Billed(msgspec.Struct):
-    input_tokens: float = 0
-    image_tokens: float = 0
-
-
-class _Meta(msgspec.Struct):
-    billed_units: _Billed | None = None
-
-
 class _Reply(msgspec.Struct):
     embeddings: _Vectors
-    meta: _Meta | None = None
+    meta: Any = None
 
 
 _REPLY = msgspec.json.Decoder(_Reply)
@@ -105,7 +96,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
     """All vectors in one row. model: "", for Cohere tells none. Usage: what is billed."""
     vectors: list[bytes] = []
-    usage: TokenUsage | None = None
+    counts: list[int | None] = []
     for body in bodies:
         try:
             reply = _REPLY.decode(body)
@@ -117,11 +108,11 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
             vectors += [decoded(vector) for vector in reply.embeddings.base64]
         else:
             raise DamagedReplyError("no embeddings of the type float or base64")
-        billed = reply.meta.billed_units if reply.meta is not None else None
-        if billed is not None:
-            tokens = (as_tokens(billed.input_tokens) or 0) + (as_tokens(billed.image_tokens) or 0)
-            before = usage.input_tokens if usage is not None else 0
-            usage = TokenUsage(input_tokens=before + tokens)
+        billed = mapping(mapping(reply.meta).get("billed_units"))
+        told = told_tokens(billed, "input_tokens", "image_tokens")
+        counts.append(None if told is None else sum(told))
+    tokens = summed(counts)
+    usage = None if tokens is None else TokenUsage(input_tokens=tokens)
     return EmbeddingReply(model="", vectors=tuple(vectors), usage=usage)
 
 

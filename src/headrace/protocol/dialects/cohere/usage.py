@@ -17,7 +17,8 @@ def read_usage(value: Any) -> TokenUsage | None:
     for them.
 
     `cached_tokens` counts from the prompt's beginning, of billed and unbilled tokens alike. What is
-    cached beyond all the unbilled ones is surely billed: so many are cache_read_tokens.
+    cached beyond all the unbilled ones is surely billed: so many are cache_read_tokens, and none
+    where nobody knows how many are unbilled.
     """
     usage = mapping(value)
     billed = mapping(usage.get("billed_units"))
@@ -27,8 +28,11 @@ def read_usage(value: Any) -> TokenUsage | None:
     if counts is None:
         return None
     read, written = counts
-    unbilled = max((as_tokens(tokens.get("input_tokens")) or 0) - read, 0)
-    cached = min(max((as_tokens(usage.get("cached_tokens")) or 0) - unbilled, 0), read)
+    taken = as_tokens(tokens.get("input_tokens"))
+    cached = 0
+    if taken is not None:
+        unbilled = max(taken - read, 0)
+        cached = min(max((as_tokens(usage.get("cached_tokens")) or 0) - unbilled, 0), read)
     return TokenUsage(
         input_tokens=read - cached,
         cache_read_tokens=cached,

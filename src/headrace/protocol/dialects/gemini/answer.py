@@ -142,6 +142,7 @@ class AnswerReader:
             model=text(piece.get("modelVersion")),
             created_s=_unix_s(text(piece.get("createTime"))),
             usage=usage_of(self._usage),
+            service_tier=service_tier_of(self._usage),
             extra={key: value for key, value in piece.items() if key not in _OF_REPLY},
         )
 

@@ -22,7 +22,7 @@ from headrace.protocol.dialects.gemini.failures import read_failure
 from headrace.protocol.dialects.gemini.place import GeminiApi, Place
 from headrace.protocol.dialects.gemini.values import DIALECT
 from headrace.protocol.dialects.json_values import encoded, mapping, objects, read_object
-from headrace.protocol.dialects.token_count import as_tokens
+from headrace.protocol.dialects.token_count import as_tokens, summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, Headers, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
@@ -91,15 +91,15 @@ class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
     def read_embeddings(self, bodies: tuple[bytes, ...]) -> EmbeddingReply:
         """The vectors of all replies in order; raises DamagedReplyError if they are none."""
         vectors: list[bytes] = []
-        tokens: int | None = None
+        counts: list[int | None] = []
         for body in bodies:
             reply = read_object(body)
             found, told = _vectors(reply)
             if not found:
                 raise DamagedReplyError("the reply holds no embeddings")
             vectors += [_packed(one) for one in found]
-            if told is not None:
-                tokens = (tokens or 0) + told
+            counts.append(told)
+        tokens = summed(counts)
         usage = None if tokens is None else TokenUsage(input_tokens=tokens)
         return EmbeddingReply(model="", vectors=tuple(vectors), usage=usage)
 
@@ -175,10 +175,8 @@ def _vectors(reply: dict[str, Any]) -> tuple[list[Any], int | None]:
     if "predictions" in reply:
         held = [mapping(one.get("embeddings")) for one in objects(reply["predictions"])]
         counts = [mapping(one.get("statistics")).get("token_count") for one in held]
-        tokens = [as_tokens(one, or_text=True) for one in counts if one is not None]
-        known = [one for one in tokens if one is not None]
-        all_known = known and len(known) == len(tokens)
-        return [one.get("values") for one in held], sum(known) if all_known else None
+        tokens = summed(as_tokens(one, or_text=True) for one in counts)
+        return [one.get("values") for one in held], tokens
     if "embedding" in reply:
         found = [mapping(reply["embedding"]).get("values")]
     else:

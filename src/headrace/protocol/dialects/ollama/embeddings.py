@@ -12,7 +12,7 @@ from headrace.protocol.dialects.float_vectors import packed
 from headrace.protocol.dialects.ollama.failures import line_failure
 from headrace.protocol.dialects.ollama.fields import Fields, encoded, read_fields
 from headrace.protocol.dialects.ollama.usage import NO_DURATIONS, Durations
-from headrace.protocol.dialects.token_count import as_tokens
+from headrace.protocol.dialects.token_count import as_tokens, summed
 from headrace.protocol.neutral.dialect import DamagedReplyError, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.usage import TokenUsage
@@ -54,16 +54,15 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
     """Raises DamagedReplyError for what is no reply, and for numbers that float32 cannot hold."""
     vectors: list[bytes] = []
-    tokens: list[int] = []
+    counts: list[int | None] = []
     model = ""
     for body in bodies:
         reply = _read(body)
         model = reply.model or model
         vectors += [packed(one) for one in reply.embeddings or ()]
-        count = as_tokens(reply.prompt_eval_count)
-        if count is not None:
-            tokens.append(count)
-    usage = TokenUsage(input_tokens=sum(tokens)) if tokens else None
+        counts.append(as_tokens(reply.prompt_eval_count))
+    tokens = summed(counts)
+    usage = None if tokens is None else TokenUsage(input_tokens=tokens)
     return EmbeddingReply(model=model, vectors=tuple(vectors), usage=usage)
 
 

@@ -16,6 +16,7 @@ from headrace.protocol.dialects.ollama.write_chunk import (
     write_tool_call,
 )
 from headrace.protocol.dialects.openai_chat.thoughts import write_detail
+from headrace.protocol.neutral.dialect import AnswerTooLongError
 from headrace.protocol.neutral.event import (
     Began,
     CompletePart,
@@ -32,6 +33,9 @@ from headrace.protocol.neutral.part import Thinking, ToolCall
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
 from headrace.protocol.sse import MAX_EVENT_BYTES
+
+# What a piece that is held takes beside its text.
+_PIECE_CHARACTERS = 64
 
 
 class _Held:
@@ -67,7 +71,7 @@ class OllamaStreamWriter:
         self._is_over = False
 
     def write(self, event: Event) -> bytes:
-        """The lines that an event becomes."""
+        """The lines that an event becomes. Raises AnswerTooLongError."""
         if self._is_over:
             return b""
         if isinstance(event, PartGrew):
@@ -108,9 +112,9 @@ class OllamaStreamWriter:
     def _grow(self, event: PartGrew) -> bytes:
         held = self._held.get(event.part)
         if held is not None:
-            self._held_characters += len(event.text)
+            self._held_characters += len(event.text) + _PIECE_CHARACTERS
             if self._held_characters > MAX_EVENT_BYTES:
-                return self._fail(f"more than {MAX_EVENT_BYTES} characters came for one part")
+                raise AnswerTooLongError(f"more than {MAX_EVENT_BYTES} characters came for a part")
             held.pieces.append(event.text)
             if held.began.kind == "tool_call":
                 return b""
@@ -124,7 +128,7 @@ class OllamaStreamWriter:
         if held is None:
             return b""
         text = held.text()
-        self._held_characters -= len(text)
+        self._held_characters -= len(text) + _PIECE_CHARACTERS * len(held.pieces)
         if held.began.kind == "thinking":
             return self._sign(Thinking(text=text, signature=event.signature))
         call = ToolCall(

@@ -62,6 +62,8 @@ def made_id(*origin: object) -> str:
 
 def read_messages(value: Any) -> Conversation:
     """Raises RequestError naming the message and its field."""
+    if value is None:
+        raise RequestError("messages: this field is required", param="messages")
     if not isinstance(value, list) or not value:
         raise refuse("messages", value, "a list of at least one message")
     instructions: list[Text] = []

@@ -184,6 +184,7 @@ class ChatStreamReader:
                 id=self._id,
                 model=text(chunk.get("model")),
                 created_s=whole(chunk.get("created")) or None,
+                service_tier=self._service_tier,
                 extra=self._told_extra,
                 dialect=DIALECT,
             )

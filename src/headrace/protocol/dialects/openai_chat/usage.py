@@ -1,14 +1,11 @@
 """Usage as OpenAI counts it: cached tokens inside of the prompt's, thoughts inside of the answer's.
 
 What others do differently: DeepSeek names cached tokens `prompt_cache_hit_tokens`, Moonshot
-`cached_tokens`; xAI counts thoughts in the total alone; OpenRouter says what it cost in dollars,
-xAI in ticks of 1e-10 dollars, Perplexity in an object; Groq repeats it in `x_groq`. With a key of
-one's own at OpenRouter (`is_byok`) `cost` is its fee alone, and the vendor's bill stands beside it.
+`cached_tokens`; xAI counts thoughts in the total alone; Groq repeats it in `x_groq`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from headrace.protocol.dialects.openai_chat.values import (
@@ -17,6 +14,7 @@ from headrace.protocol.dialects.openai_chat.values import (
     mapping,
 )
 from headrace.protocol.dialects.token_count import as_tokens, told_tokens
+from headrace.protocol.dialects.told_cost import NUSD_PER_USD, told_cost_nusd, unread_cost
 from headrace.protocol.neutral.usage import TokenUsage
 
 _KNOWN = frozenset(
@@ -33,9 +31,6 @@ _KNOWN = frozenset(
 )
 _KNOWN_PROMPT = frozenset({"cached_tokens", "audio_tokens", "cache_write_tokens"})
 _KNOWN_COMPLETION = frozenset({"reasoning_tokens", "audio_tokens"})
-_NUSD = 10**9
-# A million dollars for one answer: more is a fault of who counted, and would empty any budget.
-_MOST_NUSD = 10**15
 
 
 def find_usage(body: dict[str, Any]) -> dict[str, Any]:
@@ -86,33 +81,12 @@ def read_usage(usage: dict[str, Any], *, gap_is_thoughts: bool = False) -> Token
         output_tokens=output - audio_out,
         reasoning_tokens=reasoning,
         output_audio_tokens=audio_out,
-        cost_nusd=_cost_nusd(usage),
+        cost_nusd=told_cost_nusd(usage),
     )
 
 
 def _part(told: dict[str, Any], name: str) -> int:
     return as_tokens(told.get(name)) or 0
-
-
-def _cost_nusd(usage: dict[str, Any]) -> int | None:
-    cost = usage.get("cost")
-    if isinstance(cost, dict):
-        cost = cost.get("total_cost")
-    scale: float = _NUSD
-    if cost is None:
-        cost, scale = usage.get("cost_in_usd_ticks"), 0.1
-    told = _nusd(cost, scale)
-    if told is None or usage.get("is_byok") is not True:
-        return told
-    vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"), _NUSD)
-    # Unknown what the vendor takes: the fee alone would be no bill.
-    return None if vendors is None else told + vendors
-
-
-def _nusd(cost: Any, scale: float) -> int | None:
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
-        return None
-    return round(cost * scale) if 0 <= cost <= _MOST_NUSD / scale else None
 
 
 def usage_extra(usage: dict[str, Any]) -> dict[str, Any]:
@@ -125,9 +99,7 @@ def usage_extra(usage: dict[str, Any]) -> dict[str, Any]:
         details = left_over(mapping(usage.get(name)), known)
         if details:
             extra[name] = details
-    if isinstance(usage.get("cost"), dict) or usage.get("is_byok") is True:
-        extra["cost"] = usage.get("cost")
-    return extra
+    return extra | unread_cost(usage)
 
 
 def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
@@ -147,6 +119,6 @@ def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
         },
     }
     if usage.cost_nusd is not None and "cost" not in extra:
-        written["cost"] = usage.cost_nusd / _NUSD
+        written["cost"] = usage.cost_nusd / NUSD_PER_USD
     add_missing(written, extra)
     return written

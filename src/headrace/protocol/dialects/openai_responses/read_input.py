@@ -183,10 +183,10 @@ def _part(part: dict[str, Any], at: str) -> Text | Media | Opaque:
     if kind in ("input_text", "text", "output_text"):
         words = required_string(part, "text", at)
         return Text(text=words, cache=cache_mark(part), extra=rest(part, _TEXT))
-    if kind in MEDIA_TYPES:
-        return read_media(part, at)
     if not isinstance(kind, str):
         raise missing(f"{at}type") if kind is None else wrong(f"{at}type", "a string", kind)
+    if kind in MEDIA_TYPES:
+        return read_media(part, at)
     return Opaque(DIALECT, {"content_part": part})
 
 

@@ -96,11 +96,14 @@ class ResponsesStreamReader:
             return
         self._began = True
         response = response_of(told)
+        tier = text(response.get("service_tier"))
         self._out.append(
             Began(
                 id=text(response.get("id")),
                 model=text(response.get("model")),
                 created_s=whole(response.get("created_at")),
+                # "auto" is what was asked for: only the end tells where it led.
+                service_tier=None if tier == "auto" else tier or None,
                 extra=response_extra(response),
             )
         )
@@ -169,6 +172,7 @@ class ResponsesStreamReader:
         response = response_of(told)
         failure = response_failure(response)
         if failure is not None:
+            self._count(response)
             self._failed(failure)
             return
         self._items.end(objects(response.get("output")))
@@ -179,17 +183,22 @@ class ResponsesStreamReader:
             extra["usage"] = more
         reason = read_finish(response, has_tool_calls=self._items.has_tool_calls)
         self._out.append(Finished(choice=0, reason=reason or "stop", extra=extra))
-        usage = read_usage(response.get("usage"))
-        if usage is not None:
-            tier = text(response.get("service_tier")) or None
-            self._out.append(Counted(usage=usage, service_tier=tier))
+        self._count(response)
         self._out.append(Ended())
         self._over = True
 
     def _gave_up(self, told: dict[str, Any]) -> None:
         response = {"status": "failed", **response_of(told)}
         failure = response_failure(response)
+        self._count(response)
         self._failed(failure or read_error(told, None))
+
+    def _count(self, response: dict[str, Any]) -> None:
+        """Also of a broken answer, which is billed too."""
+        usage = read_usage(response.get("usage"))
+        if usage is not None:
+            tier = text(response.get("service_tier")) or None
+            self._out.append(Counted(usage=usage, service_tier=tier))
 
     def _fail(self, kind: FailureKind, message: str) -> None:
         self._failed(Failure(kind=kind, message=message))

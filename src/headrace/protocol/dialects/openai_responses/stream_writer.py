@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from headrace.protocol.dialects.openai_responses.failures import error_event
+from headrace.protocol.dialects.openai_responses.kept import Kept
 from headrace.protocol.dialects.openai_responses.output import Output
 from headrace.protocol.dialects.openai_responses.response import Response
 from headrace.protocol.neutral.call import ChatCall
@@ -25,6 +26,7 @@ class ResponsesStreamWriter:
         self._call = call
         self._response: Response | None = None
         self._output: Output | None = None
+        self._kept = Kept()
         self._finished: Finished | None = None
         self._usage: TokenUsage | None = None
         self._service_tier: str | None = None
@@ -32,7 +34,7 @@ class ResponsesStreamWriter:
         self._over = False
 
     def write(self, event: Event) -> bytes:
-        """The bytes that an event becomes."""
+        """The bytes that an event becomes. Raises AnswerTooLongError."""
         if self._over:
             return b""
         if isinstance(event, Began):
@@ -51,6 +53,7 @@ class ResponsesStreamWriter:
         if isinstance(event, Finished):
             self._finished = event
             return self._events(self._output.finish(event.reason))
+        self._kept.take(event)
         return self._events(self._output.take(event))
 
     def keep_alive(self) -> bytes:

@@ -71,8 +71,8 @@ def read_annotations(extra: dict[str, Any]) -> list[dict[str, Any]]:
     """A text's annotations in this API's form; OpenAI's chat has them one object deeper."""
     found = []
     for one in objects(extra.get("annotations")):
-        kind = one.get("type")
-        inner = one.get(kind) if isinstance(kind, str) else None
+        kind = text(one.get("type"))
+        inner = one.get(kind)
         if isinstance(inner, dict):
             one = {"type": kind, **inner}
         if kind in _ANNOTATIONS:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from headrace.protocol.dialects.openai_responses.values import mapping, rest
 from headrace.protocol.dialects.token_count import as_tokens
+from headrace.protocol.dialects.told_cost import NUSD_PER_USD, told_cost_nusd, unread_cost
 from headrace.protocol.neutral.usage import TokenUsage
 
-_NUSD = 1e9
-# A million dollars for one answer: more is a fault of who counted, and would empty any budget.
-_MOST_NUSD = 10**15
 _KNOWN = frozenset(
     {
         "input_tokens",
@@ -45,17 +42,14 @@ def read_usage(value: Any) -> TokenUsage | None:
         output_tokens=wrote - reasoning - spoken,
         reasoning_tokens=reasoning,
         output_audio_tokens=spoken,
-        cost_nusd=_cost_nusd(usage),
+        cost_nusd=told_cost_nusd(usage),
     )
 
 
 def usage_extra(value: Any) -> dict[str, Any]:
     """What a usage object says beyond TokenUsage."""
     usage = mapping(value)
-    extra = rest(usage, _KNOWN)
-    if usage.get("is_byok") is True:
-        extra["cost"] = usage.get("cost")
-    return extra
+    return rest(usage, _KNOWN) | unread_cost(usage)
 
 
 def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
@@ -77,25 +71,9 @@ def write_usage(usage: TokenUsage, extra: dict[str, Any]) -> dict[str, Any]:
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
     if usage.cost_nusd is not None and "cost" not in extra:
-        written["cost"] = usage.cost_nusd / _NUSD
+        written["cost"] = usage.cost_nusd / NUSD_PER_USD
     return {**extra, **written}
 
 
 def _part(told: dict[str, Any], name: str) -> int:
     return as_tokens(told.get(name)) or 0
-
-
-def _cost_nusd(usage: dict[str, Any]) -> int | None:
-    """OpenRouter's dollars. With a key of one's own `cost` is its fee, and the vendor's bill
-    stands beside it."""
-    told = _nusd(usage.get("cost"))
-    if told is None or usage.get("is_byok") is not True:
-        return told
-    vendors = _nusd(mapping(usage.get("cost_details")).get("upstream_inference_cost"))
-    return None if vendors is None else told + vendors
-
-
-def _nusd(cost: Any) -> int | None:
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not math.isfinite(cost):
-        return None
-    return round(cost * _NUSD) if 0 <= cost <= _MOST_NUSD / _NUSD else None

@@ -3,6 +3,7 @@
 import { get, post, remove } from "../api.js";
 import { confirm, dialog, empty, failure, field, h, later, note, select, table } from "../dom.js";
 import { ago, count, moment, usd } from "../format.js";
+import { editKey } from "./edit_key.js";
 import { newKey, showKey } from "./new_key.js";
 
 const REFRESH_MS = 5000;
@@ -170,6 +171,7 @@ export function keysView(root) {
               () => act(() => post(`${path(key)}/block`), `${called(key)} is blocked.`),
             ),
           ),
+      button("Edit", () => editKey(key, load)),
       button("Rotate", () => rotate(key)),
       button("Delete", () =>
         confirm(

@@ -38,7 +38,7 @@ function when(entry) {
 function row(line, fresh, labels) {
   const { entry } = line;
   const about = entry.usage_from === "estimated" ? "about " : "";
-  const open = () => openDetails(entry);
+  const open = () => openDetails(entry, labels);
   const tried =
     entry.attempts.length > 1
       ? h("small", { class: "block" }, `${entry.attempts.length} attempts`)
@@ -55,7 +55,9 @@ function row(line, fresh, labels) {
       ),
       h("div", {}, entry.model, entry.purpose ? h("small", { class: "block" }, entry.purpose) : ""),
       h("div", {}, entry.target || "nobody", tried),
-      entry.key ? h("span", { title: entry.key }, labels.get(entry.key) || entry.key) : "none",
+      entry.key
+        ? h("span", { title: entry.key, "data-key": entry.key }, labels.get(entry.key) || entry.key)
+        : "none",
       about + count(line.prompt_tokens),
       count(line.completion_tokens),
       entry.usage && entry.cost_nusd === null ? "unknown" : usdInColumn(entry.cost_nusd),
@@ -71,11 +73,11 @@ function row(line, fresh, labels) {
   );
 }
 
-function openDetails(entry) {
+function openDetails(entry, labels) {
   const body = h("div", {}, h("p", { class: "quiet" }, "Loading"));
   dialog("Request", () => body, { kind: "drawer" });
   get(`log/${encodeURIComponent(entry.id)}`, { at_s: entry.at_s }).then(
-    (told) => body.replaceChildren(...requestDetails(told)),
+    (told) => body.replaceChildren(...requestDetails(told, labels)),
     (error) => body.replaceChildren(failure(error)),
   );
 }
@@ -87,7 +89,8 @@ export function logView(root, about) {
   let cursor = null;
   let timer = null;
   let ended = false;
-  let labels = new Map();
+  const labels = new Map();
+  const lookedFor = new Set();
   const changed = () => {
     clearTimeout(timer);
     timer = setTimeout(restart, 250);
@@ -190,8 +193,20 @@ export function logView(root, about) {
         ),
       );
     lines.prepend(row(line, true, labels));
+    look(line.entry.key);
     while (lines.children.length > MOST_SHOWN) lines.lastChild.remove();
     drawEmpty();
+  }
+
+  const learn = (found) => found.forEach((label, id) => labels.set(id, label));
+
+  // Keys may be made while the log is open; one without a label is looked for once.
+  async function look(id) {
+    if (!id || labels.has(id) || lookedFor.has(id)) return;
+    lookedFor.add(id);
+    learn(await keyLabels());
+    for (const cell of lines.querySelectorAll("[data-key]"))
+      cell.textContent = labels.get(cell.dataset.key) || cell.dataset.key;
   }
 
   function resume() {
@@ -207,7 +222,7 @@ export function logView(root, about) {
         get("log", { ...query(), in: inBodies() ? "bodies" : "", limit: PAGE, cursor }, signal),
         keyLabels(),
       ]);
-      labels = found;
+      learn(found);
       lines.append(...told.lines.map((line) => row(line, false, labels)));
       cursor = told.cursor;
       older.hidden = !cursor;

@@ -2,15 +2,7 @@
 
 import { post } from "../api.js";
 import { dialog, field, h, note, select } from "../dom.js";
-
-const WINDOWS = [
-  ["1d", "day"],
-  ["1w", "week"],
-  ["1M", "month"],
-  ["1Y", "year"],
-  ["total", "in all"],
-];
-const number = (attributes) => h("input", { type: "number", inputmode: "decimal", ...attributes });
+import { budgetFields, buttons, limitFields, models, number } from "./key_fields.js";
 
 export function newKey(told, done) {
   dialog("New key", (close) => {
@@ -20,13 +12,9 @@ export function newKey(told, done) {
       ...told.groups.map((one) => [`${one.level}\n${one.name}`, `${one.level} ${one.name}`]),
     ];
     const parent = select(parents, "");
-    const models = h("input", { autocomplete: "off", placeholder: "all" });
-    const usd = number({ min: 0, step: "any", placeholder: "none" });
-    const per = select(WINDOWS, "1M");
-    const calendar = h("input", { type: "checkbox", id: "new-key-calendar" });
-    const rpm = number({ min: 0, step: 1, placeholder: "none" });
-    const tpm = number({ min: 0, step: 1, placeholder: "none" });
-    const concurrency = number({ min: 0, step: 1, placeholder: "none" });
+    const may = models([]);
+    const budget = budgetFields();
+    const limits = limitFields();
     const expires = number({ min: 0.01, step: "any", placeholder: "never" });
     const said = h("p", { class: "bad", role: "alert" });
     const go = h("button", { class: "primary" }, "Make the key");
@@ -34,21 +22,14 @@ export function newKey(told, done) {
     const wanted = () => {
       const found = {
         label: label.value.trim(),
-        models: models.value.split(/[\s,]+/).filter(Boolean),
+        models: may.names(),
       };
       if (parent.value) {
         const [level, name] = parent.value.split("\n");
         found[level] = name;
       }
-      if (usd.value !== "")
-        found.budgets = [
-          {
-            usd: Number(usd.value),
-            per: per.value,
-            calendar: calendar.checked && per.value !== "total",
-          },
-        ];
-      for (const [name, input] of Object.entries({ rpm, tpm, concurrency }))
+      if (budget.wanted()) found.budgets = [budget.wanted()];
+      for (const [name, input] of Object.entries(limits.inputs))
         if (input.value !== "") found[name] = Number(input.value);
       if (expires.value !== "") found.expires_days = Number(expires.value);
       return found;
@@ -75,37 +56,15 @@ export function newKey(told, done) {
         { class: "fields" },
         field("Label", label, "What people call it."),
         field("Belongs to", parent, "Its limits and budgets count, too."),
-        field("Models", models, "Names or patterns such as gpt-*, with commas."),
+        may.field,
         field("Ends after (days)", expires),
       ),
       h("h3", {}, "Budget"),
-      h(
-        "div",
-        { class: "fields three" },
-        field("US dollars", usd),
-        field("Per", per),
-        h(
-          "div",
-          { class: "field check" },
-          calendar,
-          h("label", { for: calendar.id }, "by the calendar (UTC)"),
-        ),
-      ),
+      budget.row,
       h("h3", {}, "Limits"),
-      h(
-        "div",
-        { class: "fields three" },
-        field("Requests a minute", rpm),
-        field("Tokens a minute", tpm),
-        field("Requests at once", concurrency),
-      ),
+      limits.row,
       said,
-      h(
-        "div",
-        { class: "row end" },
-        h("button", { type: "button", class: "quiet", onclick: close }, "Cancel"),
-        go,
-      ),
+      buttons(go, close),
     );
   });
 }

@@ -138,10 +138,11 @@ function bodies(told) {
   return h("div", {}, body("Request", told.record.request), body("Answer", told.record.reply));
 }
 
-function one(line) {
+function one(line, labels) {
   const { entry } = line;
+  const label = labels.get(entry.key);
   const [words, kind] = OUTCOMES[entry.outcome];
-  const account = [entry.organisation, entry.team, entry.user, entry.key]
+  const account = [entry.organisation, entry.team, entry.user, label && `“${label}”`, entry.key]
     .filter(Boolean)
     .join(" / ");
   return [
@@ -173,5 +174,23 @@ function one(line) {
   ];
 }
 
-export const requestDetails = (told) =>
-  [...told.lines.flatMap(one), h("h3", {}, "What was said"), bodies(told)].filter(Boolean);
+function feedback(scores) {
+  if (!scores.length) return [];
+  return [
+    h("h3", {}, "Feedback"),
+    facts(
+      scores.map((one) => [
+        one.key ? `${one.name}, by ${one.key}` : one.name,
+        one.comment ? `${one.score}: ${one.comment}` : `${one.score}`,
+      ]),
+    ),
+  ];
+}
+
+export const requestDetails = (told, labels) =>
+  [
+    ...told.lines.flatMap((line) => one(line, labels)),
+    ...feedback(told.feedback),
+    h("h3", {}, "What was said"),
+    bodies(told),
+  ].filter(Boolean);

@@ -64,6 +64,8 @@ function model(one, workers, setBreaker) {
     ["$ per million, in / out", "n"],
     ["", "n"],
   ];
+  const several = !one.made_of && one.targets.length > Math.max(1, one.variants.length);
+  const shared = one.variants.reduce((sum, side) => sum + side.weight, 0);
   const ordered = new Set(one.targets.map((target) => target.order)).size > 1;
   const button = (target) =>
     target.taken_out || target.breaker === "open"
@@ -98,6 +100,16 @@ function model(one, workers, setBreaker) {
       "div",
       {},
       h("b", {}, target.target),
+      one.variants
+        .filter((side) => side.targets.includes(target.target))
+        .map((side) =>
+          h(
+            "small",
+            { class: "block" },
+            `variant ${side.name}, ${Math.round((100 * side.weight) / shared)} % `,
+            side.taken_out ? h("span", { class: "mark bad" }, "taken out: failed too often") : "",
+          ),
+        ),
       ordered ? h("small", { class: "block" }, `order ${target.order}`) : "",
       target.context_tokens
         ? h("small", { class: "block" }, `${count(target.context_tokens)} tokens of context`)
@@ -121,7 +133,9 @@ function model(one, workers, setBreaker) {
     button(target),
   ]);
   const more = [
-    STRATEGIES[one.strategy] && `Chooses ${STRATEGIES[one.strategy]}`,
+    one.made_of && `Asks ${one.made_of}`,
+    one.variants.length && `Split by ${one.assign_by} between ${one.variants.length} variants`,
+    several && STRATEGIES[one.strategy] && `Chooses ${STRATEGIES[one.strategy]}`,
     one.sticky !== "none" && `kept by ${one.sticky}`,
     one.aliases.length && `also called ${one.aliases.join(", ")}`,
     one.fallbacks.length && `then ${one.fallbacks.join(", ")}`,
@@ -142,6 +156,19 @@ function model(one, workers, setBreaker) {
   );
 }
 
+function keys(one) {
+  if (!one.keys) {
+    return "none needed";
+  }
+  if (!one.resting_keys) {
+    return `${one.keys} in use`;
+  }
+  return [
+    h("span", { class: "mark warn" }, `${one.resting_keys} of ${one.keys} rest`),
+    one.refused.map((why) => h("small", { class: "block said-failure" }, why)),
+  ];
+}
+
 function providers(told) {
   return h(
     "section",
@@ -153,21 +180,22 @@ function providers(told) {
         ["Keys", ""],
         ["Connections", "n"],
       ],
-      told.providers.map((one) => [
-        one.name,
-        one.keys
-          ? one.resting_keys
-            ? h("span", { class: "mark warn" }, `${one.resting_keys} of ${one.keys} rest`)
-            : `${one.keys} in use`
-          : "none needed",
-        count(one.connections),
-      ]),
+      told.providers.map((one) => [one.name, keys(one), count(one.connections)]),
       { class: "stack" },
     ),
   );
 }
 
+function choice(told) {
+  if (!told.choice) return "";
+  return [
+    told.choice.said.map((one) => h("p", { class: "chosen" }, one)),
+    told.choice.question.map(([role, text]) => h("p", { class: "quiet" }, `${role}: ${text}`)),
+  ].flat();
+}
+
 function decision(told) {
+  const hangs = told.choice && told.choice.model === null;
   const asked = told.candidates.length
     ? h(
         "ol",
@@ -184,7 +212,9 @@ function decision(told) {
       )
     : h("p", { class: "bad" }, "Nobody would be asked.");
   return [
-    h("h3", {}, "Asked in this order"),
+    told.note ? h("p", { class: "bad" }, told.note) : "",
+    choice(told),
+    h("h3", {}, hangs ? "May be asked, as the answers are" : "Asked in this order"),
     asked,
     told.left_out.length
       ? [

@@ -1,0 +1,225 @@
+"""`headrace gateway check`: whether a gateway's file is right, and all that is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from headrace.errors import ConfigErrors, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.config.nested import Problem
+    from headrace.gateway.building.gateway import Gateway
+    from headrace.gateway.settings.gateway import GatewaySettings
+    from headrace.gateway.settings.secret import Sources
+
+
+class Checked(NamedTuple):
+    """settings: None where not even names of the file are known. built: None where anything is
+    wrong. problems: all of them that do not follow from others."""
+
+    settings: GatewaySettings | None
+    built: Gateway | None
+    problems: tuple[str, ...]
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    default=Path("gateway.yaml"),
+    help="The gateway's file. [default: gateway.yaml]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(ctx: click.Context, config: Path, as_json: bool) -> None:
+    """Read a file as the gateway would, and say all that is wrong with it. Sends nothing.
+
+    Exit status 0: it would start; 1: it would not.
+    """
+    from headrace.gateway.settings.secret import missing_variables
+
+    settings, built, problems = checked(config)
+    if settings is None or built is None:
+        missing = {} if settings is None else missing_variables(settings, os.environ)
+        if as_json:
+            told = {"right": False, "error": "\n".join(problems), "errors": problems,
+                    "missing_variables": missing}  # fmt: skip
+            click.echo(json.dumps(told))
+        else:
+            for problem in problems:
+                click.echo(f"not right: {problem}", err=True)
+            if len(missing) > 1:
+                listed = ", ".join(f"{name} ({setting})" for name, setting in missing.items())
+                click.echo(f"the environment has none of: {listed}", err=True)
+        ctx.exit(1)
+    warnings = [*_warnings_of_settings(settings), *_warnings_of_targets(built)]
+    if as_json:
+        models = list(built.router.routes)
+        click.echo(json.dumps({"right": True, "models": models, "warnings": warnings}))
+        return
+    click.echo(
+        f"right: {_counted(len(built.router.routes), 'model')}, "
+        f"{_counted(len(settings.providers), 'provider')}"
+    )
+    for one in warnings:
+        click.echo(f"warning: {one}")
+
+
+def checked(config: Path) -> Checked:
+    """Of a file: its form, its names, and what each of its parts needs."""
+    from headrace.gateway.making import made
+    from headrace.gateway.settings.read import settings_partly
+    from headrace.gateway.settings.secret import Sources
+
+    try:
+        settings, found = settings_partly(config)
+    except HeadraceError as error:
+        return Checked(None, None, (str(error),))
+    problems = [one.said for one in found]
+    if settings is None:
+        return Checked(None, None, tuple(problems))
+    for part in _parts(settings, Sources(os.environ, config.parent), found):
+        problems += _said(part)
+    built = None
+    if not problems:
+        try:
+            built = made(config, settings, None)
+        except HeadraceError as error:
+            problems.append(str(error))
+    return Checked(settings, built, tuple(problems))
+
+
+def _parts(
+    settings: GatewaySettings, sources: Sources, found: tuple[Problem, ...]
+) -> Iterator[Callable[[], object]]:
+    """What raises HeadraceError where a part cannot be had. Parts of which something is wrong
+    already are passed over: they have defaults in its place."""
+    import msgspec
+
+    from headrace.gateway.building import switched_on
+    from headrace.gateway.building.accounts import check_access
+    from headrace.gateway.building.gateway import providers_of
+    from headrace.gateway.making import catalog_of
+
+    wrong = {tuple(one.path.split(".")[:2]) for one in found}
+    providers = {
+        name: one
+        for name, one in settings.providers.items()
+        if ("providers", *name.split("."))[:2] not in wrong
+    }
+    some = msgspec.structs.replace(settings, providers=providers)
+    by_section: dict[str, Callable[[], object]] = {
+        "providers": lambda: providers_of(some, catalog_of(sources, settings), sources),
+        "guardrails": lambda: switched_on.guardrails(settings, sources, time.time),
+        "prompts": lambda: switched_on.prompts(settings, sources),
+        "access": lambda: check_access(settings.access, sources),
+        "alerts": lambda: _check_alerts(settings, sources),
+        "ledger": lambda: _check_ledger(settings, sources),
+        "request_log": lambda: _check_request_log(settings, sources),
+        "admin": lambda: _check_admin(settings, sources),
+    }
+    sections = {one[0] for one in wrong}
+    for section, part in by_section.items():
+        if section == "providers" or section not in sections:
+            yield part
+
+
+def _said(part: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        part()
+    except ConfigErrors as errors:
+        return errors.each
+    except HeadraceError as error:
+        return (str(error),)
+    return ()
+
+
+def _check_alerts(settings: GatewaySettings, sources: Sources) -> None:
+    from headrace.gateway.alerts.telling import check_alerts
+
+    check_alerts(settings.alerts, sources)
+
+
+def _check_ledger(settings: GatewaySettings, sources: Sources) -> None:
+    from headrace.gateway.ledger.schema import check_file
+
+    if settings.ledger.path is not None:
+        check_file(sources.folder / settings.ledger.path)
+
+
+def _check_request_log(settings: GatewaySettings, sources: Sources) -> None:
+    from headrace.gateway.building.request_log import check_request_log
+
+    check_request_log(settings.request_log, sources)
+
+
+def _check_admin(settings: GatewaySettings, sources: Sources) -> None:
+    from headrace.gateway.building.admin import admin_key
+
+    if settings.admin is not None:
+        admin_key(settings.admin, sources)
+
+
+def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
+    from headrace.gateway.building.accounts import access_warnings
+    from headrace.gateway.building.guards import guardrail_warnings
+    from headrace.gateway.building.providers import plain_secrets
+    from headrace.gateway.building.request_log import has_plain_url
+    from headrace.gateway.settings.secret import is_plain
+
+    plain: list[str] = []
+    if settings.admin is not None and is_plain(settings.admin.key or "env:"):
+        plain.append("admin.key")
+    for name, provider in settings.providers.items():
+        plain += plain_secrets(name, provider)
+    if has_plain_url(settings.request_log):
+        plain.append("request_log.url")
+    return [
+        *access_warnings(settings.access),
+        *(f"{one}: the secret stands in the file; write env:NAME or file:PATH" for one in plain),
+        *guardrail_warnings(settings),
+    ]
+
+
+def _warnings_of_targets(built: Gateway) -> list[str]:
+    warnings = [
+        f"providers.{name}: base_url has no path, and most servers have OpenAI's API under /v1; "
+        f"if a request is a 404, write {one.base.origin}/v1"
+        for name, one in built.providers.items()
+        if one.side.name == "openai-chat" and not one.base.path
+    ]
+    priced = False
+    for name, route in built.router.routes.items():
+        for target in route.targets:
+            if target.price is not None:
+                continue
+            here = target.provider.local
+            own = here or target.provider.self_hosted
+            priced |= not own
+            why, cost = "", "`price: {input: USD, output: USD}` per million tokens"
+            if here:
+                why = " (its provider is on this machine; the catalog's are what vendors ask)"
+            if own:
+                cost = "`price: {input: 0, output: 0}`, or what a million tokens cost you"
+            warnings.append(
+                f"models.{name}: the price of {target.name} is not known{why}; budgets refuse it "
+                f"unless they allow what has none (give it a price: {cost})"
+            )
+    if priced:
+        warnings.append(
+            "prices of vendors' models: `headrace catalog import litellm FILE` takes all of "
+            "LiteLLM's table, model_prices_and_context_window.json"
+        )
+    return warnings
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -1,0 +1,77 @@
+"""Options that give a key its models, budget and limits, for `keys create` and `keys edit`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from headrace.gateway.accounts.window import WindowName
+    from headrace.gateway.settings.gateway import GatewaySettings
+
+NUSD_PER_USD = 1_000_000_000
+MS_PER_DAY = 86_400_000
+WINDOWS: tuple[WindowName, ...] = ("1m", "5m", "1h", "1d", "1w", "1M", "1Y", "total")
+DEFAULT_WINDOW: WindowName = "1M"
+# Ten years; beyond it a key never ends.
+_MOST_DAYS = 3650
+_MOST_USD = 1e9
+_MOST_NAMED = 8
+TAKEN_AWAY = "none"
+
+
+class Dollars(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.2
+    """An amount of US dollars that a budget may have."""
+
+    name = "usd"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See click."""
+        try:
+            dollars = float(value)
+        except ValueError:
+            dollars = math.nan
+        if not 0 <= dollars <= _MOST_USD:
+            self.fail(f"{value!r} is no amount of US dollars from 0 to 1,000,000,000", param, ctx)
+        return dollars
+
+
+class OrNone(click.ParamType):  # type: ignore[type-arg]
+    """What a type takes, or the word `none`, which is handed on as that word."""
+
+    def __init__(self, kind: click.ParamType) -> None:  # type: ignore[type-arg]
+        self._kind = kind
+        self.name = f"{kind.name}|{TAKEN_AWAY}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See click."""
+        return TAKEN_AWAY if value == TAKEN_AWAY else self._kind.convert(value, param, ctx)
+
+
+COUNT = click.IntRange(0, 2**53)
+DAYS = click.FloatRange(0, _MOST_DAYS, min_open=True)
+per_option = click.option(
+    "--per", type=click.Choice(WINDOWS), help="Window of the budget. [default of a new one: 1M]"
+)
+
+
+def model_warnings(models: Iterable[str], settings: GatewaySettings, path: Path) -> None:
+    """Say on standard error which of a key's models nothing in the file is."""
+    known = [*settings.models, *settings.aliases]
+    for one in models:
+        provider, slash, _ = one.partition("/")
+        if slash and any(fnmatchcase(name, provider) for name in settings.providers):
+            continue
+        if not any(fnmatchcase(name, one) for name in known):
+            named = ", ".join(known[:_MOST_NAMED]) + (" ..." if len(known) > _MOST_NAMED else "")
+            click.echo(
+                f"warning: --model {one}: {path} has no such model; it has {named or 'none'}",
+                err=True,
+            )

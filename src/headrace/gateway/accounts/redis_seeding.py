@@ -1,0 +1,113 @@
+"""Budgets that Redis does not know: told from the durable store before they count.
+
+A budget's meter is marked as seeded in its own hash, so that the mark is gone when the meter is: a
+Redis that restarts without persistence, or evicts one key, is told again what was spent of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.gateway.accounts.counters import Reading, Spent, SpentSource
+from headrace.gateway.accounts.errors import StoreError
+from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.accounts.meter import Meter
+from headrace.gateway.accounts.redis_link import RedisLink, RedisLostError
+from headrace.gateway.accounts.redis_script import READ, SEED
+
+UNSEEDED = "unseeded"
+
+# A meter nobody asks for is forgotten so long after its window.
+_IDLE_MS = 86_400_000
+
+
+class Seeding:
+    """prefix: of all keys in Redis. lease_ms: for how long a reservation may hold something."""
+
+    def __init__(self, link: RedisLink, prefix: str, lease_ms: int) -> None:
+        self._link = link
+        self._prefix = prefix
+        self._lease_ms = lease_ms
+        self._lock = asyncio.Lock()
+        self._losses = 0
+        self.source: SpentSource | None = None
+        """What was spent, as far as it is known without Redis; None where nobody else knows."""
+
+    async def run(
+        self,
+        script: str,
+        keys: Sequence[str],
+        arguments: Sequence[str | int],
+        meters: Sequence[Meter],
+    ) -> Sequence[str]:
+        """Run a script, after seeding those of its meters that it says are not. Raises
+        RedisLostError, also where the store cannot be read."""
+        reply = await self._link.run(script, keys, arguments)
+        if reply[0] != UNSEEDED:
+            return reply
+        losses = self._losses
+        async with self._lock:
+            if self._losses != losses:
+                raise RedisLostError("Redis: lost while a call waited to seed it")
+            try:
+                # Whoever had the lock may have seeded them.
+                reply = await self._link.run(script, keys, arguments)
+                if reply[0] == UNSEEDED:
+                    await self._seed([meters[int(place)] for place in reply[1:]])
+                    reply = await self._link.run(script, keys, arguments)
+                if reply[0] == UNSEEDED:
+                    raise RedisLostError("Redis forgets what it is told")
+            except RedisLostError:
+                self._losses += 1
+                raise
+        return reply
+
+    async def read(self, meters: Sequence[Meter], *, at_ms: int) -> list[Reading]:
+        """How meters stand, as Redis says or, of budgets it does not know, the store; it does not
+        learn of them by this. Raises RedisLostError."""
+        keys = [self.key(meter) for meter in meters]
+        places = [n for m in meters for n in (m.window.bucket(at_ms), m.window.span)]
+        numbers = [int(text) for text in await self._link.run(READ, keys, places)]
+        readings, unknown = [], {}
+        for place, meter in enumerate(meters):
+            used, held, seeded = numbers[3 * place : 3 * place + 3]
+            readings.append(Reading(meter, used, held))
+            if meter.is_budget and not seeded:
+                unknown[meter] = place
+        if unknown and self.source is not None:
+            counters = MemoryCounters()
+            counters.add(await self._spent(list(unknown)))
+            for reading in await counters.read(list(unknown), at_ms=at_ms):
+                readings[unknown[reading.meter]] = reading
+        return readings
+
+    def key(self, meter: Meter) -> str:
+        """Of its hash in Redis."""
+        return f"{self._prefix}m:{meter.id}"
+
+    def lifetime_ms(self, meter: Meter) -> int:
+        """For how long its hash is kept after the last use; 0 for ever."""
+        length_ms = meter.window.length_ms
+        if length_ms is None and meter.is_budget:
+            return 0
+        # A month by the calendar may be longer than 30 days; a day more covers it.
+        return (length_ms or 0) + _IDLE_MS + self._lease_ms
+
+    async def _seed(self, meters: Sequence[Meter]) -> None:
+        spent = await self._spent(meters)
+        for meter in meters:
+            keys = [self.key(meter), f"{self._prefix}leases"]
+            arguments: list[str | int] = [f"{self._prefix}r:", self.lifetime_ms(meter)]
+            for meter_id, bucket, amount in spent:
+                if meter_id == meter.id:
+                    arguments += (bucket, amount)
+            await self._link.run(SEED, keys, arguments)
+
+    async def _spent(self, meters: Sequence[Meter]) -> Sequence[Spent]:
+        if self.source is None:
+            return ()
+        try:
+            return await self.source([meter.id for meter in meters])
+        except StoreError as error:
+            raise RedisLostError(f"Redis knows nothing, and the store neither: {error}") from error

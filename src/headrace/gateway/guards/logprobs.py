@@ -1,0 +1,18 @@
+"""Where an answer tells its text once more, by tokens, and others that were likely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.protocol.json_spans import Path
+
+
+def logprobs(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Where they stand in an answer, or in an event of a stream. path: leads to `value`."""
+    if isinstance(value, list | dict):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == "logprobs" and inner:
+                yield (*path, key)
+            else:
+                yield from logprobs(inner, (*path, key))

@@ -1,0 +1,36 @@
+"""A path that answers a body whole, on its way to the request log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from headrace.errors import RequestError
+from headrace.gateway.accounts.errors import AccountsError
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.refusals import refused
+from headrace.protocol.neutral.dialect import ClientSide
+
+if TYPE_CHECKING:
+    from headrace.gateway.request_log.visit import PostVisit
+
+Header = tuple[str, str]
+Told = tuple[bytes, list[Header]]
+"""Body and headers of a 200."""
+
+
+async def logged(
+    answer: Awaitable[Told], visit: PostVisit, side: ClientSide, request_id: str
+) -> Told:
+    """The answer. It is kept as the client hears it, and so is why there is none; of a client that
+    went before, what it asked. Raises what `answer` does."""
+    try:
+        told = await answer
+        visit.told(told[0])
+        return told
+    except (RequestError, AccountsError, NobodyAnsweredError) as error:
+        status, failure, _ = refused(error)
+        visit.told(side.write_failure(failure, status, request_id))
+        raise
+    finally:
+        visit.ended()

@@ -1,0 +1,125 @@
+"""Which targets a request may be sent to: what the client and the rules allow, and what can be."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.context import surely_too_long
+from headrace.gateway.routing.preferences import Preferences
+from headrace.gateway.routing.strategies import expected_nusd
+from headrace.gateway.targets.auth import all_rest
+from headrace.gateway.targets.target import NUSD_PER_USD, Target
+
+# Nobody knows when a person puts a target back; clients are told to look again after so long.
+_TAKEN_OUT_S = 30.0
+# What is promised, and the value of the setting that says so.
+_PROMISES = {
+    "keeps_data": ("to leave data alone", "false"),
+    "zero_retention": ("to keep nothing", "true"),
+}
+
+
+class Reason(NamedTuple):
+    """Why a target is not asked. for_s: how long that holds, None if it does not pass. too_long:
+    whether it is the prompt's length, which another model may take."""
+
+    said: str
+    for_s: float | None = None
+    too_long: bool = False
+
+
+def is_named(target: Target, names: tuple[str, ...]) -> bool:
+    """Whether one of `names` is the target's provider or its own name; case does not count."""
+    own = {target.provider.name.casefold(), target.name.casefold()}
+    return any(name.casefold() in own for name in names)
+
+
+def not_now(target: Target, now_s: float, *, waits: bool = False) -> Reason | None:
+    """Why it cannot be asked, whatever for. waits: whether a request may wait for a busy one."""
+    health = target.health
+    if health.taken_out:
+        return Reason("an administrator took it out", _TAKEN_OUT_S)
+    if not health.lets_through(now_s):
+        why = health.failed_for or "it failed too often"
+        for_s = health.closed_for_s(now_s)
+        return Reason(f"left alone for {for_s:.1f} s: {why}", for_s)
+    most = target.most_in_flight
+    if most is not None and health.in_flight >= most and not waits:
+        return Reason(f"{health.in_flight} requests are at it, as many as it may have", 0.0)
+    provider = target.provider
+    rests_s = provider.auth.rests_s(now_s, target.model)
+    if rests_s > 0:
+        told = all_rest(provider.name, provider.auth, now_s, target.model)
+        return Reason(told.message, rests_s)
+    return None
+
+
+def cannot_serve(target: Target, ask: Ask) -> Reason | None:
+    """Why it is not what the client or the rules allow, or cannot hold the request."""
+    preferences = ask.wanted.preferences
+    provider = target.provider
+    said = None
+    if preferences.only and not is_named(target, preferences.only):
+        said = "it is not in provider.only"
+    elif preferences.ignore and is_named(target, preferences.ignore):
+        said = "it is in provider.ignore"
+    elif preferences.quantizations and target.quantization not in preferences.quantizations:
+        said = f"its weights are {target.quantization}, which provider.quantizations has not"
+    elif (preferences.zdr or ask.no_retention) and provider.zero_retention is not True:
+        said = _no_promise(target, "zero_retention")
+    elif (
+        preferences.data_collection == "deny" or ask.keeps_no_data
+    ) and provider.keeps_data is not False:
+        said = _no_promise(target, "keeps_data")
+    elif ask.regions is not None and provider.region not in ask.regions:
+        said = f"its region, {provider.region or 'unknown'}, is not one of those allowed"
+    elif too_long := surely_too_long(target, ask):
+        return Reason(too_long, too_long=True)
+    elif ask.wanted.free and not target.is_free:
+        said = "it is not free of charge"
+    elif ask.no_free is not None and target.is_given_away:
+        return Reason(*ask.no_free)
+    else:
+        said = _too_dear(target, ask)
+    return None if said is None else Reason(said)
+
+
+def is_preferred(target: Target, preferences: Preferences) -> bool:
+    """Whether it was as fast as the client would like; what nobody tried is given a chance."""
+    least, most = (
+        one.get("p50", min(one.values(), default=None)) if isinstance(one, dict) else one
+        for one in (preferences.preferred_min_throughput, preferences.preferred_max_latency)
+    )
+    rate, first_s = target.health.tokens_per_s, target.health.first_token_s
+    fast = least is None or rate is None or rate >= least
+    return fast and (most is None or first_s is None or first_s <= most)
+
+
+def _no_promise(target: Target, setting: Literal["keeps_data", "zero_retention"]) -> str:
+    """What a provider promises is in the contract with it, so that only the file can say it."""
+    path = f"providers.{target.provider.name}.{setting}"
+    promise, value = _PROMISES[setting]
+    if getattr(target.provider, setting) is not None:
+        return f"it does not promise {promise} ({path})"
+    return f"it is not known {promise}; where the contract with it says so, write `{path}: {value}`"
+
+
+def _too_dear(target: Target, ask: Ask) -> str | None:
+    most = ask.wanted.preferences.max_price
+    if most is None:
+        return None
+    if (price := target.price) is None:
+        return "its price is not known, and provider.max_price sets a limit"
+    rates = price.of_prompt(ask.input_tokens)
+    for name, own, limit in (
+        ("prompt", rates.input, most.prompt),
+        ("completion", rates.output, most.completion),
+    ):
+        if limit is not None and own > limit * NUSD_PER_USD:
+            return f"${own / NUSD_PER_USD:g}/M {name} tokens are more than max_price's ${limit:g}"
+    if most.request is not None:
+        cost = expected_nusd(target, ask)
+        if cost is not None and cost > most.request * NUSD_PER_USD:
+            return f"about ${cost / NUSD_PER_USD:.6f} a request are more than ${most.request:g}"
+    return None

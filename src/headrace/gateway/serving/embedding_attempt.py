@@ -1,0 +1,175 @@
+"""Texts to one target: in one request, or in as many as its provider needs.
+
+What was sent and got no reply to its end is paid for, as an estimate: nobody told that it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.serving.attempt import AttemptFailedError
+from headrace.gateway.serving.embedding_asked import Asked
+from headrace.gateway.serving.prepared import without_ours
+from headrace.gateway.serving.scrub import without_secrets
+from headrace.gateway.serving.sent import Sent
+from headrace.gateway.serving.serving import Serving
+from headrace.gateway.targets.auth import Credential, Outgoing, all_rest
+from headrace.gateway.targets.passing import EmbeddingPassing
+from headrace.gateway.targets.target import Target
+from headrace.gateway.telemetry.tracing import Headers as TraceHeaders
+from headrace.gateway.upstream.connection import Reply
+from headrace.gateway.upstream.errors import UpstreamError
+from headrace.gateway.upstream.request import request_bytes
+from headrace.protocol.neutral.dialect import DamagedReplyError, Written
+from headrace.protocol.neutral.embedding import EmbeddingProvider, EmbeddingReply
+from headrace.protocol.neutral.failure import Failure
+from headrace.protocol.neutral.usage import TokenUsage
+
+_S_PER_NS = 1e-9
+_MOST_ERROR_BYTES = 1 << 20
+
+
+class Paid(NamedTuple):
+    """What a candidate took, for vectors or for what was sent to it. is_told: by the provider; else
+    it is an estimate."""
+
+    candidate: Candidate
+    usage: TokenUsage
+    is_told: bool
+
+    @property
+    def target(self) -> Target:
+        """Who is paid."""
+        return self.candidate.target
+
+
+@dataclass(slots=True, kw_only=True)
+class EmbeddingAttempt:
+    """credential: None where all keys rest. tokens: of all texts, about. paid: what is to be billed
+    is added to it, whatever becomes of the attempt."""
+
+    serving: Serving
+    asked: Asked
+    candidate: Candidate
+    side: EmbeddingProvider
+    credential: Credential | None
+    trace: TraceHeaders
+    tokens: int
+    paid: list[Paid]
+    _was_sent: bool = False
+
+    async def vectors(self) -> tuple[EmbeddingReply, bytes | None]:
+        """With the body where it is to be passed on; the reply has usage alone then. What came is
+        paid for. Raises AttemptFailedError."""
+        target = self.candidate.target
+        provider = target.provider
+        if self.credential is None:
+            now_s = self.serving.clock_ns() * _S_PER_NS
+            raise AttemptFailedError(all_rest(provider.name, provider.auth, now_s, target.model))
+        try:
+            async with asyncio.timeout(provider.first_token_s):
+                reply, body = await self._asked(self.credential)
+        except TimeoutError:
+            told = f"no answer within {provider.first_token_s:g} s"
+            failure = Failure(kind="timeout", message=told)
+        except (UpstreamError, AttemptFailedError) as error:
+            failure = error.failure
+        except DamagedReplyError as error:
+            failure = error.failure or Failure(kind="damaged", message=str(error))
+        else:
+            self._pay(reply.usage, of=1)
+            return reply, body
+        raise AttemptFailedError(failure, self.credential, was_sent=self._was_sent)
+
+    async def _asked(self, credential: Credential) -> tuple[EmbeddingReply, bytes | None]:
+        passing = self._passing()
+        if passing is None:
+            return await self._in_batches(credential), None
+        body = await self._send(credential, self._passed(passing), of=1)
+        return EmbeddingReply(model="", vectors=(), usage=passing.usage(body)), body
+
+    def _passing(self) -> EmbeddingPassing | None:
+        """None where the body has to be written anew, or the vectors of the reply have to."""
+        passes = self.candidate.target.provider.embedding_passes
+        passing = passes.get(self.asked.dialect)
+        if passing is None or self.asked.body is None:
+            return None
+        return passing if passing.base64 or not self.asked.call.base64 else None
+
+    def _passed(self, passing: EmbeddingPassing) -> Written:
+        assert self.asked.body is not None
+        model = self.candidate.target.model
+        body = without_ours(self.asked.body, model)
+        return Written(passing.path(model), {"content-type": "application/json"}, body)
+
+    async def _in_batches(self, credential: Credential) -> EmbeddingReply:
+        """As many requests as the provider needs. Batches that came are paid for, also where the
+        next one fails or the client goes."""
+        model = self.candidate.target.model
+        requests = self.side.write_embeddings(self.asked.call, model).requests
+        bodies: list[bytes] = []
+        try:
+            for one in requests:
+                bodies.append(await self._send(credential, one, of=len(requests)))
+            return self.side.read_embeddings(tuple(bodies))
+        except BaseException:
+            for body in bodies:
+                with suppress(DamagedReplyError):
+                    self._pay(self.side.read_embeddings((body,)).usage, of=len(requests))
+            raise
+
+    def _pay(self, usage: TokenUsage | None, *, of: int) -> None:
+        """of: in how many batches the texts were sent; this is one of them."""
+        estimated = TokenUsage(input_tokens=-(-self.tokens // of))
+        self.paid.append(Paid(self.candidate, usage or estimated, usage is not None))
+
+    async def _send(self, credential: Credential, written: Written, *, of: int) -> bytes:
+        """One batch of `of`."""
+        sent, status, is_lost = Sent(self.serving.clock_ns), 0, False
+        try:
+            reply, proof = await self._reply(credential, written, sent)
+            status = reply.status
+            try:
+                if 200 <= status < 300:
+                    return await reply.body(self.serving.most_reply_bytes)
+                body = await reply.body(_MOST_ERROR_BYTES)
+            finally:
+                reply.abort()
+            failure = self.side.read_failure(status, reply.headers, body)
+            raise AttemptFailedError(without_secrets(failure, proof))
+        except UpstreamError as error:
+            is_lost = error.problem in ("timeout", "cut")
+            if error.unsent:
+                sent.at_ns = None
+            raise
+        except asyncio.CancelledError:  # the client has gone, or the time is over
+            is_lost = True
+            raise
+        finally:
+            if sent.at_ns is not None:
+                self._was_sent = True
+                # An error may be cut as well, and costs nothing.
+                if is_lost and status < 400:
+                    self._pay(None, of=of)
+
+    async def _reply(
+        self, credential: Credential, written: Written, sent: Sent
+    ) -> tuple[Reply, TraceHeaders]:
+        """With the headers that were sent, of which nothing may be told."""
+        target = self.candidate.target
+        provider = target.provider
+        path = provider.base.joined(written.path)
+        headers = (*written.headers.items(), *self.trace, *provider.headers)
+        origin = provider.base.origin
+        outgoing = Outgoing("POST", origin.host_header, path, headers, written.body)
+        headers += await credential.headers(outgoing)
+        reply = await provider.pool.send(
+            request_bytes("POST", origin, path, headers, written.body),
+            target.timeouts or provider.timeouts,
+            sent.mark,
+        )
+        return reply, headers

@@ -1,0 +1,234 @@
+"""Who is asked next with one request until somebody answers, be it a chat or texts to embed.
+
+All candidates are asked before any is asked again; busy ones are waited for once the others were
+asked. A client's own fault ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
+from headrace.gateway.routing.route import Route
+from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.turns import NoTurnError, Turns
+from headrace.gateway.serving.after_failure import Tried, class_of
+from headrace.gateway.serving.attempt import AttemptFailedError
+from headrace.gateway.serving.backoff import asked_wait_s, wait_s
+from headrace.gateway.serving.holding import Holding
+from headrace.gateway.serving.nobody_answered import NobodyAnsweredError, nobody_answered
+from headrace.gateway.targets.auth import said_of
+from headrace.protocol.neutral.failure import Failure
+
+_S_PER_NS = 1e-9
+# Told to who found no room to wait in, or waited too long: turns come as others end.
+_TURN_AGAIN_S = 1.0
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds(ABC, Generic[Answer]):
+    """One request's way from target to target. holding: None where nothing is held for it.
+    attempts: those that were begun. waited_ns: of the time, what was spent waiting for others."""
+
+    router: Router
+    ask: Ask
+    clock_ns: Callable[[], int]
+    source: random.Random
+    holding: Holding | None = None
+    tried: list[Tried] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    waited_ns: int = 0
+    attempts: int = 0
+    _unheld: int = 0
+    _tries_at: dict[str, int] = field(default_factory=dict)
+    _fell_back: set[str] = field(default_factory=set)
+
+    @abstractmethod
+    async def _at(self, candidate: Candidate) -> Answer | None:
+        """None if the target cannot honour what is asked for. `_begin` has to be called, and
+        `_failed` or `_left` of what does not answer. Raises AttemptFailedError, RequestError."""
+
+    async def _round(
+        self, candidate: Candidate, queue: deque[Candidate], route: Route
+    ) -> tuple[Answer | None, list[tuple[Candidate, AttemptFailedError]]]:
+        """As `_at`, where others of the queue may be asked besides; with who failed. Raises
+        AttemptFailedError of the candidate, RequestError."""
+        return await self._at(candidate), []
+
+    def able(self, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+        """Those that can be asked for such an answer at all."""
+        return candidates
+
+    async def first(self, decision: Decision, route: Route) -> Answer:
+        """The answer of the first target that has one. Raises NobodyAnsweredError, RequestError."""
+        queue = deque(decision.candidates)
+        busy: list[Candidate] = []
+        again: deque[tuple[Candidate, Failure]] = deque()
+        self.left_out += decision.left_out
+        turns = self.router.turns
+        while self.attempts < route.retries.attempts:
+            if self._unheld and self.holding is not None:
+                if not await self.holding.take_again(self._unheld):
+                    break
+                self._unheld = 0
+            has_turn = False
+            if queue:
+                candidate = queue.popleft()
+                if turns is not None and turns.is_full(candidate.target):
+                    busy.append(candidate)
+                    continue
+            elif turns is not None and busy:
+                candidate = await self._turn(turns, busy)
+                busy.remove(candidate)
+                has_turn = True
+            else:
+                waited = await self._after_a_wait(route, again)
+                if waited is None:
+                    break
+                candidate = waited
+            failures: list[tuple[Candidate, AttemptFailedError]] = []
+            try:
+                if has_turn and turns is not None:
+                    answer = await self._at_turn(turns, candidate)
+                else:
+                    answer, failures = await self._round(candidate, queue, route)
+            except AttemptFailedError as error:
+                answer, failures = None, [(candidate, error)]
+            if answer is not None:
+                return answer
+            for candidate, failure in failures:
+                failed = class_of(failure.failure)
+                if failed.next == "stop":
+                    raise self._nobody()
+                fallback = self._fallback(failed.next, candidate, route)
+                if fallback is not None:
+                    queue = deque(fallback.candidates)
+                    self.left_out += fallback.left_out
+                    again.clear()
+                elif failed.next == "other_key" and self._has_other_key(candidate, failure):
+                    self._tries_at[candidate.target.name] -= 1  # of that key it was the first
+                    queue.appendleft(candidate)
+                elif failed.again:
+                    again.append((candidate, failure.failure))
+        raise self._nobody()
+
+    async def _turn(self, turns: Turns, busy: list[Candidate]) -> Candidate:
+        """Who is promised to this request. Raises NobodyAnsweredError."""
+        began_ns = self.clock_ns()
+        try:
+            return await turns.wait(busy, self.ask.priority)
+        except NoTurnError as error:
+            for one in busy:
+                self.left_out.append(LeftOut(one.target.name, one.model, str(error), _TURN_AGAIN_S))
+            raise self._nobody() from None
+        finally:
+            self.waited_ns += self.clock_ns() - began_ns
+
+    async def _at_turn(self, turns: Turns, candidate: Candidate) -> Answer | None:
+        """As `_at`, at the place that was promised; nothing waits before it is taken."""
+        health = candidate.target.health
+        turns.take(candidate)
+        attempts = self.attempts
+        try:
+            if not health.lets_through(self.clock_ns() * _S_PER_NS):
+                self._leave_out(candidate, health.failed_for or "it failed too often")
+                return None
+            return await self._at(candidate)
+        finally:
+            if self.attempts == attempts:
+                turns.freed(health)
+
+    def _begin(self, candidate: Candidate) -> int:
+        """A request goes to it; when, by the clock. Its health has to hear that it ended."""
+        target, began_ns = candidate.target, self.clock_ns()
+        target.health.began(began_ns * _S_PER_NS)
+        self.attempts += 1
+        self._tries_at[target.name] = self._tries_at.get(target.name, 0) + 1
+        return began_ns
+
+    def _failed(self, candidate: Candidate, error: AttemptFailedError, began_ns: int) -> int:
+        """The attempt has ended without an answer; when, by the clock."""
+        target, failure, ended_ns = candidate.target, error.failure, self.clock_ns()
+        self.waited_ns += ended_ns - began_ns
+        target.health.ended()
+        lasted_s, now_s = (ended_ns - began_ns) * _S_PER_NS, ended_ns * _S_PER_NS
+        self.tried.append(Tried(target.name, failure, lasted_s, error.was_sent, candidate.model))
+        failed = class_of(failure)
+        if failed.blames:
+            cool_s = failure.retry_after_s if failure.kind == "overloaded" else None
+            target.health.failed(now_s, _told(failure), cool_s=cool_s)
+        else:
+            target.health.did_not_count(now_s)
+        return ended_ns
+
+    def _left(self, candidate: Candidate) -> None:
+        """Nobody waits for it any more, as a client has gone: that says nothing of the target."""
+        health = candidate.target.health
+        health.ended()
+        health.did_not_count(self.clock_ns() * _S_PER_NS)
+
+    def _has_other_key(self, candidate: Candidate, error: AttemptFailedError) -> bool:
+        if error.credential is None:
+            return False
+        now_s = self.clock_ns() * _S_PER_NS
+        auth = candidate.target.provider.auth
+        return auth.failed(error.credential, error.failure, now_s, candidate.target.model)
+
+    def _fallback(self, kind: str, candidate: Candidate, route: Route) -> Decision | None:
+        """Other models for what this one cannot take; each list is followed once. Raises
+        NobodyAnsweredError where there are none."""
+        if kind not in ("context_fallback", "policy_fallback") or kind in self._fell_back:
+            return None
+        self._fell_back.add(kind)
+        own = self.router.route(candidate.model) or route
+        names = own.context_fallbacks if kind == "context_fallback" else own.policy_fallbacks
+        if not names:
+            raise self._nobody()
+        found = self.router.fallbacks(names, self.ask, self.clock_ns() * _S_PER_NS)
+        able = self.able(found.candidates)
+        if not able:
+            raise self._nobody()
+        return found._replace(candidates=able)
+
+    async def _after_a_wait(
+        self, route: Route, again: deque[tuple[Candidate, Failure]]
+    ) -> Candidate | None:
+        """One that failed for what a moment may mend, after that moment: the soonest first."""
+        while again:
+            now_s = self.clock_ns() * _S_PER_NS
+            asked_s = [asked_wait_s(one.target, failure, now_s) for one, failure in again]
+            at = asked_s.index(min(asked_s))
+            candidate, _ = again[at]
+            del again[at]
+            tries = self._tries_at.get(candidate.target.name, 1)
+            if tries >= route.retries.same_target:
+                continue
+            for_s = wait_s(route.retries, tries, asked_s[at], self.source)
+            if for_s > route.retries.backoff_most_s:
+                continue
+            began_ns = self.clock_ns()
+            await asyncio.sleep(for_s)
+            ended_ns = self.clock_ns()
+            self.waited_ns += ended_ns - began_ns
+            if candidate.target.health.lets_through(ended_ns * _S_PER_NS):
+                return candidate
+        return None
+
+    def _leave_out(self, candidate: Candidate, reason: str) -> None:
+        self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))
+
+    def _nobody(self) -> NobodyAnsweredError:
+        return nobody_answered(self.tried, self.left_out)
+
+
+def _told(failure: Failure) -> str:
+    return f"{said_of(failure)}: {failure.message[:120]}"

@@ -1,0 +1,102 @@
+"""What in a request points to things that a provider stores for all who share its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.protocol.json_object import JsonObject
+
+PREVIOUS = "previous_response_id"
+
+_RESPONSES = "openai-responses"
+_ID_FIELDS = frozenset({"file_id", "file_ids", "vector_store_ids", "container", "container_id"})
+# Schemas and arguments are a client's own words; the others repeat what an answer has said.
+_WORDS = frozenset(
+    {"parameters", "input_schema", "schema", "metadata", "annotations", "results", "outputs"}
+)
+
+
+class StoredReference(NamedTuple):
+    """field: where it stands, by name."""
+
+    field: str
+    id: str
+
+
+def stored_references(dialect: str, body: JsonObject) -> list[StoredReference]:
+    """All of them, in no order that means something. Raises RequestError for a body that cannot be
+    read."""
+    if not _may_have(dialect, body):
+        return []
+    try:
+        asked = msgspec.json.decode(body.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(f"the body cannot be read: {error}") from None
+    found = list(_in_fields(asked))
+    if dialect == _RESPONSES:
+        found += _in_response_asked(asked)
+    return found
+
+
+def _may_have(dialect: str, body: JsonObject) -> bool:
+    """Quickly, for most have none. A name may be written with escapes."""
+    if dialect == _RESPONSES:
+        return True
+    if dialect not in ("openai-chat", "anthropic"):
+        return False
+    raw = body.body
+    return b"file_id" in raw or b"\\u00" in raw or "container" in body
+
+
+def _in_response_asked(asked: dict[str, Any]) -> Iterator[StoredReference]:
+    previous, conversation = asked.get(PREVIOUS), asked.get("conversation")
+    if isinstance(previous, str):
+        yield StoredReference(PREVIOUS, previous)
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    if isinstance(conversation, str):
+        yield StoredReference("conversation", conversation)
+    items = asked.get("input")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("id"), str):
+            kind = item.get("type")
+            if kind == "item_reference" or (kind is None and "role" not in item):
+                yield StoredReference("item_reference", item["id"])
+
+
+def _in_fields(asked: object) -> Iterator[StoredReference]:
+    """Wherever they are, as deep as a body may be."""
+    left = [asked]
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict) and not _is_told_result(value):
+            words = _WORDS | {"input"} if _is_call(value) else _WORDS
+            for name, inner in value.items():
+                if name in _ID_FIELDS:
+                    yield from _ids(name, inner)
+                if name not in words and isinstance(inner, list | dict):
+                    left.append(inner)
+
+
+def _ids(name: str, value: object) -> Iterator[StoredReference]:
+    if name == "container" and isinstance(value, dict):
+        value = value.get("id")
+    for one in value if isinstance(value, list) else (value,):
+        if isinstance(one, str):
+            yield StoredReference(name, one)
+
+
+def _is_call(value: dict[str, Any]) -> bool:
+    """Of a tool by the model, whose input is any object."""
+    return str(value.get("type", "")).endswith("tool_use")
+
+
+def _is_told_result(value: dict[str, Any]) -> bool:
+    """Of a provider's own tool, as an answer told it; a client's own is a plain tool_result."""
+    return str(value.get("type", "")).endswith("_tool_result")

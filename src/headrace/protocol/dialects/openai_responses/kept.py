@@ -1,0 +1,39 @@
+"""How much of an answer a stream's writer keeps: its last event tells all of it again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.protocol.dialects.openai_responses.values import objects
+from headrace.protocol.neutral.dialect import AnswerTooLongError
+from headrace.protocol.neutral.event import CompletePart, PartBegan, PartEnded, PartGrew
+from headrace.protocol.sse import MAX_EVENT_BYTES
+
+# Of a part, a piece or a token that might have come instead, beside its text: the least that the
+# objects for it take. So a million pieces of a token each are too many, and no model says as much.
+_BESIDE_TEXT_BYTES = 64
+
+
+class Kept:
+    """Adds up what is kept. most_bytes: no reader takes an event of more."""
+
+    def __init__(self, most_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def take(self, event: PartBegan | PartGrew | PartEnded | CompletePart) -> None:
+        """Raises AnswerTooLongError."""
+        self._bytes += _BESIDE_TEXT_BYTES
+        if isinstance(event, PartGrew):
+            self._bytes += len(event.text)
+            for one in event.logprobs or ():
+                others = objects(one.get("top_logprobs"))
+                self._bytes += _BESIDE_TEXT_BYTES * (1 + len(others))
+        elif isinstance(event, CompletePart):
+            self._bytes += len(msgspec.json.encode(event.value))
+        elif isinstance(event, PartEnded) and event.signature is not None:
+            self._bytes += len(event.signature.value)
+        if self._bytes > self._most_bytes:
+            raise AnswerTooLongError(
+                f"the answer exceeds the {self._most_bytes:,} bytes that its last event can have"
+            )

@@ -1,0 +1,124 @@
+"""What in a body points to things that a provider stores."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.gateway.serving.stored_references import stored_references
+from headrace.protocol.json_object import JsonObject
+
+FILE = {"type": "file", "file_id": "file-a"}
+
+
+def message(*content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(content)}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "found"),
+    [
+        ("openai-responses", {"previous_response_id": "r"}, {("previous_response_id", "r")}),
+        ("openai-responses", {"conversation": "c"}, {("conversation", "c")}),
+        ("openai-responses", {"conversation": {"id": "c"}}, {("conversation", "c")}),
+        (
+            "openai-responses",
+            {"input": [{"type": "item_reference", "id": "a"}, {"id": "b"}]},
+            {("item_reference", "a"), ("item_reference", "b")},
+        ),
+        (
+            "openai-responses",
+            {"input": [message({"type": "input_image", "file_id": "f"})]},
+            {("file_id", "f")},
+        ),
+        (
+            "openai-responses",
+            {"input": [{"type": "function_call_output", "call_id": "c", "output": [FILE]}]},
+            {("file_id", "file-a")},
+        ),
+        (
+            "openai-responses",
+            {
+                "tools": [
+                    {"type": "file_search", "vector_store_ids": ["v"]},
+                    {"type": "code_interpreter", "container": "cntr"},
+                    {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["g"]}},
+                ]
+            },
+            {("vector_store_ids", "v"), ("container", "cntr"), ("file_ids", "g")},
+        ),
+        (
+            "openai-responses",
+            {"prompt": {"id": "p", "variables": {"x": {"type": "input_file", "file_id": "f"}}}},
+            {("file_id", "f")},
+        ),
+        (
+            "openai-chat",
+            {"messages": [message({"type": "file", "file": {"file_id": "f"}})]},
+            {("file_id", "f")},
+        ),
+        ("anthropic", {"container": "c"}, {("container", "c")}),
+        ("anthropic", {"container": {"id": "c", "skills": []}}, {("container", "c")}),
+        (
+            "anthropic",
+            {"messages": [message({"type": "document", "source": FILE})]},
+            {("file_id", "file-a")},
+        ),
+        (
+            "anthropic",
+            {"messages": [message({"type": "tool_result", "content": [{"source": FILE}]})]},
+            {("file_id", "file-a")},
+        ),
+    ],
+)
+def test_each_is_found(dialect: str, body: dict[str, Any], found: set[tuple[str, str]]) -> None:
+    read = JsonObject.read(json.dumps(body).encode())
+    assert set(stored_references(dialect, read)) == found
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "openai-responses"])
+def test_escapes_hide_nothing(dialect: str) -> None:
+    body = b'{"messages": [{"content": [{"fil\\u0065_id": "f"}]}]}'
+    assert stored_references(dialect, JsonObject.read(body)) == [("file_id", "f")]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        ("openai-chat", {"messages": [message("a file_id in words")]}),
+        (
+            "openai-chat",
+            {"tools": [{"function": {"parameters": {"properties": {"file_id": {}}}}}]},
+        ),
+        (
+            "openai-chat",
+            {"tools": [{"function": {"parameters": {"default": {"file_id": "x"}}}}]},
+        ),
+        (
+            "anthropic",
+            {"messages": [message({"type": "tool_use", "input": {"file_id": "mine"}})]},
+        ),
+        (
+            "anthropic",
+            {"messages": [message({"type": "code_execution_tool_result", "content": FILE})]},
+        ),
+        (
+            "openai-responses",
+            {
+                "previous_response_id": None,
+                "input": [
+                    {"role": "user", "id": "m", "content": "hi"},
+                    {"type": "message", "id": "msg_1", "role": "assistant", "content": []},
+                    {"type": "output_text", "annotations": [FILE]},
+                    {"type": "file_search_call", "id": "fs", "results": [FILE]},
+                ],
+                "metadata": {"file_id": "x"},
+            },
+        ),
+        ("ollama", {"file_id": "x"}),
+    ],
+)
+def test_words_of_the_client_and_of_answers_are_none(dialect: str, body: dict[str, Any]) -> None:
+    assert stored_references(dialect, JsonObject.read(json.dumps(body).encode())) == []

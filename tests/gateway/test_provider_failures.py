@@ -1,0 +1,187 @@
+"""What a provider's failure says, and whom it takes out: a model, a key, a target or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from headrace.gateway.serving.entry import Entry
+from tests.gateway.alerts.receiver import receiving
+from tests.gateway.alerts.test_webhook import telling
+from tests.gateway.harness import Told, ask, gateway
+from tests.gateway.openai_provider import Answer, answers, body_of, fails, first, reply
+from tests.gateway.upstream.scripted import served
+
+KEYS = ("sk-first-key-0123456789", "sk-second-key-0123456789")
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+def settings(*origins: Any, keys: int = 1, **more: Any) -> dict[str, Any]:
+    """A model `chat` at all of them, in their order, and all their other models by name."""
+    names = "abc"[: len(origins)]
+    return {
+        "providers": {
+            name: {
+                "base_url": f"{origin}/v1", "dialect": "openai-chat", "api_key": list(KEYS[:keys]),
+            }
+            for name, origin in zip(names, origins, strict=True)
+        },
+        "models": {"chat": {"strategy": "ordered", "targets": [f"{one}/good" for one in names]}},
+        "retries": {"backoff_s": 0.001, "backoff_most_s": 0.4},
+        **more,
+    }  # fmt: skip
+
+
+async def chat(app: Any, model: str = "chat") -> Told:
+    return await ask(app, {"model": model, "messages": MESSAGES})
+
+
+def refuses(model: str, failed: Answer) -> Answer:
+    """One model alone."""
+    well = answers()
+
+    async def answer(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        asked = body_of(request) if b"\r\n\r\n{" in request else {}
+        await (failed if asked.get("model") == model else well)(number, request, writer)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [429, 403])
+async def test_what_is_of_one_model_takes_out_no_other(status: int) -> None:
+    failed = fails(status, "not this one", "retry-after: 1800")
+    async with served(refuses("lim", failed)) as provider:
+        app = gateway(settings(provider.origin), []).app
+        assert (await chat(app, "a/lim")).status == (429 if status == 429 else 502)
+        again = await chat(app, "a/lim")
+        assert again.status == 503 and len(provider.requests) == 1, "it rests"
+        assert f"since lim was refused: {_KINDS[status]} {status}" in _message(again)
+        assert "not this one" not in _message(again), "that was said to another client"
+        assert (await chat(app)).status == 200 and (await chat(app, "a/else")).status == 200
+        assert (await ask(app, b"", path="/ready", method="GET")).status == 200
+
+
+_KINDS = {429: "rate_limit", 403: "permission"}
+
+
+def _message(told: Told) -> str:
+    message: str = told.json["error"]["message"]
+    return message
+
+
+async def test_a_wrong_endpoint_is_a_404_and_opens_no_breaker() -> None:
+    async def only_chat(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        if b"/embeddings" in request.partition(b"\r\n")[0]:
+            writer.write(reply(404, {"error": {"message": "no such path", "type": "x"}}))
+        else:
+            await answers()(number, request, writer)
+
+    async with served(only_chat) as provider:
+        app = gateway(settings(provider.origin), []).app
+        for _ in range(8):
+            told = await ask(app, {"model": "chat", "input": "Hi"}, path="/v1/embeddings")
+            assert told.status == 404 and "no such path" in _message(told)
+        assert len(provider.requests) == 8, "asking again helps nobody"
+        assert (await chat(app)).status == 200
+
+
+async def test_a_name_that_one_target_does_not_have_is_tried_elsewhere() -> None:
+    async with served(fails(404)) as wrong, served(first(answers(), fails(500))) as right:
+        config = settings(wrong.origin, right.origin, retries={"attempts": 2})
+        entries: list[Entry] = []
+        app = gateway(config, entries).app
+        told = await chat(app)
+        assert told.status == 200 and told.headers["x-headrace-provider"] == "b"
+        assert (await chat(app)).status == 502, "who has the model failed, which may pass"
+    assert [one.failure for one in entries[1].attempts] == ["not_found", "server"]
+
+
+async def test_a_404_while_another_is_left_alone_may_be_tried_again() -> None:
+    async with served(fails(404)) as wrong, served(fails(500)) as broken:
+        config = settings(wrong.origin, broken.origin, retries={"attempts": 2},
+                          breaker={"least": 1, "cooldown_s": 30})  # fmt: skip
+        app = gateway(config, []).app
+        assert (await chat(app)).status == 502
+        told = await chat(app)
+        assert told.status == 503 and 25 <= int(told.headers["retry-after"]) <= 30
+        assert "b/good: left alone" in _message(told) and "a/good: not_found" in _message(told)
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+async def test_a_rate_limit_is_waited_for_where_nobody_else_is_left(keys: int) -> None:
+    limited = fails(429, "slow down", "retry-after-ms: 60", "retry-after: 0.06")
+    entries: list[Entry] = []
+    async with served(first(*[limited] * keys, answers())) as provider:
+        told = await chat(gateway(settings(provider.origin, keys=keys), entries).app)
+        assert told.status == 200 and len(provider.requests) == keys + 1
+    assert entries[0].total_ms >= 60
+
+
+async def test_who_wants_the_shortest_wait_is_asked_again_first() -> None:
+    long, short = (fails(429, "slow", f"retry-after: {wait_s}") for wait_s in (0.35, 0.05))
+    async with served(long) as one, served(first(short, answers())) as other:
+        told = await chat(gateway(settings(one.origin, other.origin), []).app)
+        assert told.status == 200 and len(one.requests) == 1 and len(other.requests) == 2
+
+
+async def test_a_wait_that_is_too_long_is_the_clients() -> None:
+    async with served(fails(429, "slow down", "retry-after: 3")) as provider:
+        told = await chat(gateway(settings(provider.origin), []).app)
+        assert told.status == 429 and told.headers["retry-after"] == "3"
+        assert len(provider.requests) == 1
+
+
+async def test_a_refused_key_is_told_of_everywhere(caplog: pytest.LogCaptureFixture) -> None:
+    words = "Incorrect API key provided: sk-f****6789"
+    async with served(fails(401, words)) as provider, receiving() as receiver:
+        tells = telling(receiver.url)
+        app = gateway(settings(provider.origin), [], on_refused=tells.refused).app
+        with caplog.at_level(logging.WARNING):
+            told = await chat(app)
+            assert told.status == 502 and words in _message(told)
+            after = await chat(app)
+            assert (await chat(app, "a/other")).status == 503
+        assert after.status == 503 and int(after.headers["retry-after"]) > 290
+        assert "since one was refused: authentication 401" in _message(after)
+        assert [one.getMessage() for one in caplog.records] == [
+            "a refuses key 1 of 1: authentication 401"
+        ]
+        health = (await ask(app, b"", path="/health", method="GET")).json
+        await receiver.has(1)
+        await tells.close()
+    assert health["providers"]["a"]["refused"] == [f"key 1 of 1: authentication 401: {words}"]
+    (post,) = receiver.posts
+    assert post.json["event"] == "key.refused"
+    assert post.json["data"] == {
+        "provider": "a", "key": 1, "keys": 1, "failure": "authentication", "status": 401,
+    }  # fmt: skip
+
+
+async def test_a_refused_key_is_no_rate_limit_where_it_is_met_on_the_way() -> None:
+    async with served(fails(401, "no such key")) as provider:
+        config = settings(provider.origin)
+        config["models"]["chat"]["targets"] = ["a/one", "a/two"]
+        told = await chat(gateway(config, []).app)
+    assert told.status == 502 and told.json["error"]["code"] == "upstream_credentials_exhausted"
+    assert len(provider.requests) == 1
+
+
+async def test_a_clients_own_fault_is_refused_and_a_providers_is_failed() -> None:
+    long = {"error": {"message": "too long", "type": "x", "code": "context_length_exceeded"}}
+
+    async def too_long(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(400, long))
+
+    entries: list[Entry] = []
+    async with served(refuses("long", too_long)) as one, served(fails(500)) as bad:
+        app = gateway(settings(one.origin, bad.origin), entries).app
+        assert (await chat(app, "a/long")).status == 400
+        nobody = {"model": "chat", "messages": MESSAGES, "provider": {"only": ["nobody"]}}
+        assert (await ask(app, nobody)).json["error"]["code"] == "no_eligible_target"
+        embeds = {"model": "chat", "input": "Hi", "provider": {"only": ["nobody"]}}
+        assert (await ask(app, embeds, path="/v1/embeddings")).status == 400
+        assert (await chat(app, "b/x")).status == 502
+    assert [one.outcome for one in entries] == ["refused", "refused", "refused", "failed"]
