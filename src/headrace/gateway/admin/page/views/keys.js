@@ -285,16 +285,21 @@ export function keysView(root) {
       body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
   }
 
+  let asked = 0;
   async function load() {
     clearTimeout(timer);
     if (ended) return;
+    // An answer to what was asked before may come behind it.
+    const mine = ++asked;
     try {
-      told = await get("keys", { text: search.value.trim() });
-      if (ended) return;
+      const found = await get("keys", { text: search.value.trim() });
+      if (ended || mine !== asked) return;
+      told = found;
       make.disabled = !told.can_make;
       draw();
     } catch (error) {
-      if (!ended) body.replaceChildren(failure(error));
+      if (ended || mine !== asked) return;
+      body.replaceChildren(failure(error));
       if (error.status === 401) return;
     }
     again(REFRESH_MS);
