@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+# Torch would start as many threads as there are cores in each of the processes that the tests are
+# spread over, and its threads spin while they wait: three quarters of the time of its tests.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

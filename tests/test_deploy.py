@@ -26,11 +26,18 @@ from tests.server.mock_engine import INFO, MockEngine, says
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "headrace.json"
+GATEWAY_DASHBOARD = DEPLOY / "grafana" / "headrace-gateway.json"
 RULES = DEPLOY / "prometheus" / "headrace.rules.yml"
 DOCS = ROOT / "docs" / "metrics.md"
 
 # What Grafana puts in place of its variables.
-VARIABLES = {"$__rate_interval": "5m", "$__interval": "15s", "$model": "m|n"}
+VARIABLES = {
+    "$__rate_interval": "5m",
+    "$__interval": "15s",
+    "$model": "m|n",
+    "$target": "a/m|b/n",
+    "$instance": "127.0.0.1:4000",
+}
 
 # Of Prometheus itself: of each target, and of each sample it scrapes.
 SCRAPED_METRICS = {"up"}
@@ -60,8 +67,8 @@ def exported() -> dict[str, set[str]]:
     return names
 
 
-def dashboard_expressions() -> Iterator[str]:
-    for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
+def dashboard_expressions(path: Path) -> Iterator[str]:
+    for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
         for target in panel.get("targets", []):
             yield target["expr"]
 
@@ -78,7 +85,7 @@ def documented_expressions() -> Iterator[str]:
 
 
 EXPRESSIONS = [
-    *dashboard_expressions(),
+    *dashboard_expressions(DASHBOARD),
     *(alert["expr"] for alert in alerts()),
     *documented_expressions(),
 ]
@@ -110,7 +117,11 @@ def selectors(expression: str) -> list[Any]:
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_expressions(expression: str, exported: dict[str, set[str]]) -> None:
-    """It parses, every metric exists, and so does every label it is filtered by."""
+    check_names(expression, exported)
+
+
+def check_names(expression: str, exported: dict[str, set[str]]) -> None:
+    """It parses, every metric exists, and so does every label it is filtered or grouped by."""
     for selector in selectors(expression):
         if selector.name in SCRAPED_METRICS:
             continue
@@ -118,10 +129,6 @@ def test_expressions(expression: str, exported: dict[str, set[str]]) -> None:
         labels = exported[selector.name] | SCRAPED_LABELS
         for matcher in selector.matchers.matchers:
             assert matcher.name in labels, (selector.name, matcher.name)
-
-
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_grouping_labels_exist(expression: str, exported: dict[str, set[str]]) -> None:
     known = SCRAPED_LABELS.union(
         *(exported.get(selector.name, ()) for selector in selectors(expression))
     )
@@ -129,7 +136,7 @@ def test_grouping_labels_exist(expression: str, exported: dict[str, set[str]]) -
         assert {label.strip() for label in group.split(",")} <= known, expression
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize("expression", [*EXPRESSIONS, *dashboard_expressions(GATEWAY_DASHBOARD)])
 def test_rates_are_of_counters(expression: str) -> None:
     for call in nodes(parsed(expression)):
         if getattr(getattr(call, "func", None), "name", "") in ("rate", "increase"):
@@ -157,8 +164,9 @@ def test_alerts_are_whole() -> None:
     assert {"HeadraceEngineRestarts", "HeadraceEngineDown", "HeadraceRefusals"} <= set(names)
 
 
-def test_dashboard_panels() -> None:
-    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", [DASHBOARD, GATEWAY_DASHBOARD], ids=lambda one: one.stem)
+def test_dashboard_panels(path: Path) -> None:
+    dashboard = json.loads(path.read_text(encoding="utf-8"))
     panels = dashboard["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()

@@ -8,6 +8,7 @@ against the other, `tools/draw_house.py` draws both.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
+@functools.cache
 def rooms() -> dict[str, frozenset[str]]:
     """Every room that has code, and the rooms it imports."""
     found: dict[str, set[str]] = {}

@@ -210,11 +210,13 @@ def test_check_warns_of_keys(tmp_path: Path) -> None:
     config.write_text("{}", encoding="utf-8")
     told = run("check", "--config", config)
     assert told.exit_code == 0 and "needs a key and there is none" in told.stdout
-    text = f"access: {{master_key: {SECRET}, keys: {{ann: {{key: {SECRET}-of-ann}}}}}}"
+    keys = f"master_key: {SECRET}, metrics_key: {SECRET}-to-see"
+    text = f"access: {{{keys}, keys: {{ann: {{key: {SECRET}-of-ann}}}}}}"
     config.write_text(text, encoding="utf-8")
     told = run("check", "--config", config)
     assert told.exit_code == 0 and SECRET not in told.output
     assert "warning: access.master_key: the secret stands in the file" in told.stdout
+    assert "warning: access.metrics_key: the secret stands in the file" in told.stdout
     assert "warning: access.keys.ann.key: the secret stands in the file" in told.stdout
 
 
@@ -302,7 +304,8 @@ def test_explain(tmp_path: Path) -> None:
 
 def test_explain_of_a_request(tmp_path: Path) -> None:
     config, body = two(tmp_path), tmp_path / "body.json"
-    body.write_text(json.dumps({"messages": [], "max_tokens": 5000}), encoding="utf-8")
+    prompt = [{"role": "user", "content": "river " * 5000}]
+    body.write_text(json.dumps({"messages": prompt}), encoding="utf-8")
     told = run("explain", "chat", "--config", config, "--request", body, "--json")
     found = json.loads(told.stdout)
     assert [one["target"] for one in found["candidates"]] == ["dear/m"]

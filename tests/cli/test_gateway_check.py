@@ -69,3 +69,22 @@ def test_check_of_no_file(tmp_path: Path) -> None:
     env = {"OPENAI_API_KEY": "sk-0"}
     told = run("check", "--config", tmp_path / "gateway.yaml", env=env)
     assert told.stdout == "right: 0 models, 1 provider\n"
+
+
+def test_only_a_base_url_that_may_lack_v1_is_warned_of(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        """
+providers:
+  azure: {base_url: 'https://a.openai.azure.com', api_version: '2024-10-21', api_key: env:HOME}
+  newer: {kind: azure, base_url: 'https://b.openai.azure.com', api_key: env:HOME}
+  claude: {kind: anthropic, base_url: 'https://c.example', api_key: env:HOME}
+  deepseek: env:HOME
+  perplexity: env:HOME
+  own: {base_url: 'https://d.example', dialect: openai-chat, api_key: env:HOME}
+""",
+        encoding="utf-8",
+    )
+    told = run("check", "--config", config, "--json")
+    warnings = [one for one in json.loads(told.stdout)["warnings"] if "no path" in one]
+    assert len(warnings) == 1 and warnings[0].startswith("providers.own: "), warnings

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.gateway import gateway
+from headrace.errors import RequestError
 
 MODELS: dict[str, Any] = {
     "chat": ["a/small"],
@@ -31,8 +32,8 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def explain(config: Path, model: str, body: Any) -> Result:
-    given = ["explain", model, "--config", str(config), "--request", "-", "--json"]
+def explain(config: Path, model: str, body: Any, *more: str) -> Result:
+    given = ["explain", model, "--config", str(config), "--request", "-", "--json", *more]
     return CliRunner().invoke(gateway, given, input=json.dumps(body))
 
 
@@ -59,3 +60,41 @@ def test_a_body_that_cannot_be_read_is_told(config: Path) -> None:
     assert "note" not in explain(config, "chat", PROVE).stderr
     bare = explain(config, "auto", {})
     assert "auto: by rules, which a body with messages tells" in bare.stdout and not bare.stderr
+
+
+def test_it_is_explained_for_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    at = {"base_url": "http://127.0.0.1:9/v1"}
+    access = {
+        "store": "gateway.db",
+        "teams": {"careful": {"data_collection": "deny"}},
+        "keys": {
+            "ci": {"key": "env:NOT_SET_HERE", "models": ["chat"]},
+            "shy": {"key": "env:NOT_SET_HERE", "team": "careful", "regions": ["eu"]},
+        },
+    }
+    providers = {
+        "a": at,
+        "b": {**at, "keeps_data": False, "region": "us"},
+        "c": {**at, "keeps_data": False, "region": "eu"},
+    }
+    models = {"chat": ["a/m", "b/m", "c/m"], "other": "a/n"}
+    path.write_text(json.dumps({"providers": providers, "models": models, "access": access}))
+
+    def asked(*more: str) -> list[str]:
+        told = explain(path, "chat", {}, *more)
+        assert told.exit_code == 0, told.output
+        return sorted(one["target"] for one in json.loads(told.stdout)["candidates"])
+
+    made = CliRunner().invoke(
+        gateway,
+        ["keys", "create", "--config", str(path), "--label", "bot", "--team", "careful", "--json"],
+    )
+    assert asked() == asked("--key", "ci") == ["a/m", "b/m", "c/m"]
+    assert asked("--key", "shy") == ["c/m"]
+    stored = json.loads(made.stdout)["id"]
+    assert asked("--key", "bot") == asked("--key", stored) == ["b/m", "c/m"]
+    told = explain(path, "other", {}, "--key", "ci")
+    assert isinstance(told.exception, RequestError) and "may use" in str(told.exception)
+    told = explain(path, "chat", {}, "--key", "cii")
+    assert isinstance(told.exception, RequestError) and "did you mean 'ci'" in str(told.exception)

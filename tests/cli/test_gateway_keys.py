@@ -5,13 +5,14 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import cli
 from headrace.gateway.accounts import SqliteStore
-from headrace.gateway.accounts.meter import meters_of
+from headrace.gateway.accounts.meter import Meter, meters_of
 from headrace.gateway.accounts.store import SpentMore
 
 FILE = """
@@ -42,6 +43,11 @@ def listed(config: Path) -> list[dict[str, object]]:
         run("list", "--config", str(config), "--json").output
     )
     return found
+
+
+def budgets_listed(config: Path) -> list[dict[str, Any]]:
+    found: Any = listed(config)[0]["budgets"]
+    return list(found)
 
 
 def test_a_key_is_shown_once_and_kept_as_a_digest(config: Path) -> None:
@@ -134,6 +140,48 @@ def test_the_window_of_a_budget_is_changed(config: Path) -> None:
     assert "no such budget" in run("edit", made["id"], *at, "--per", "1d").output
 
 
+def test_a_budget_is_raised_for_a_while(config: Path) -> None:
+    at = ("--config", str(config))
+    id = json.loads(run("create", *at, "--json", "--usd", "5", "--rpm", "9").output)["id"]
+    said = run("edit", id, *at, "--raise-budget-to", "20", "--until", "2199-12-30").output
+    assert "of $5.00 per 1M; raised to $20.00 until 2199-12-31 00:00Z" in said
+    (budget,) = budgets_listed(config)
+    assert (budget["limit"], budget["raised_to"]) == (5 * 10**9, 20 * 10**9)
+    (meter,) = budgets_of(config, id)
+    ends_ms = budget["raised_until_ms"]
+    assert [meter.limit(ends_ms - 1), meter.limit(ends_ms)] == [20 * 10**9, 5 * 10**9]
+    said = run("edit", id, *at, "--rpm", "3").output
+    assert "raised to $20.00" in said, "what is not given stays"
+    said = run(
+        "edit", id, *at, "--raise-budget-to", "6", "--until", "2199-01-01T18:00+02:00"
+    ).output
+    assert "raised to $6.00 until 2199-01-01 16:00Z" in said
+    assert "raised" not in run("edit", id, *at, "--raise-budget-to", "none").output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--raise-budget-to", "20"), "belong together"),
+        (("--until", "2199-12-31"), "belong together"),
+        (("--raise-budget-to", "none", "--until", "2199-12-31"), "no --until"),
+        (("--raise-budget-to", "20", "--until", "2020-12-31"), "is past"),
+        (("--raise-budget-to", "20", "--until", "soon"), "2026-12-31"),
+        (("--raise-budget-to", "4", "--until", "2199-12-31"), "below the budget"),
+        (("--raise-budget-to", "20", "--until", "2199-12-31", "--per", "1d", "--usd", "none"), ""),
+    ],
+)
+def test_a_raise_that_is_none_changes_nothing(
+    config: Path, words: tuple[str, ...], said: str
+) -> None:
+    at = ("--config", str(config))
+    id = json.loads(run("create", *at, "--json", "--usd", "5").output)["id"]
+    done = run("edit", id, *at, *words)
+    assert done.exit_code == 2 and said in done.output
+    (budget,) = budgets_listed(config)
+    assert (budget["limit"], budget["raised_to"]) == (5 * 10**9, None)
+
+
 def test_the_list_shows_budgets_limits_use_and_end_in_80_columns(config: Path) -> None:
     at = ("--config", str(config))
     run("create", *at, "--label", "search bot", "--team", "red", "--usd", "5", "--rpm", "1200",
@@ -161,6 +209,64 @@ def test_a_model_that_the_file_has_not_is_warned_of(config: Path) -> None:
     assert made.stderr.count("warning") == 1 and "--model nope" in made.stderr
     id = json.loads(made.stdout)["id"]
     assert "--model gpt" in run("edit", id, *at, "--model", "gpt").stderr
+
+
+def budgets_of(config: Path, id: str) -> list[Meter]:
+    async def read() -> list[Meter]:
+        store = await SqliteStore.open(
+            config.parent / "gateway.db", now_ns=time.time_ns, random_bytes=os.urandom
+        )
+        (record,) = (await store.read()).keys
+        await store.close()
+        return [one for one in meters_of("key", id, record.terms) if one.is_budget]
+
+    return asyncio.run(read())
+
+
+def test_what_keys_of_the_file_have_can_be_given_and_taken_away(config: Path) -> None:
+    with config.open("a") as file:
+        file.write("guardrails: {secrets: {kind: pii}}\n")
+    at = ("--config", str(config), "--json")
+    given = ("--tag", "a", "--tag", "b", "--guardrail", "secrets", "--priority", "low",
+             "--data-collection", "deny", "--zero-retention", "--region", "eu",
+             "--when-stores-are-down", "open", "--usd", "5", "--calendar")  # fmt: skip
+    made = run("create", *at, *given)
+    assert made.exit_code == 0, made.output
+    id = json.loads(made.stdout)["id"]
+    has = {"tags": ["a", "b"], "guardrails": ["secrets"], "priority": 1, "data_collection": "deny",
+           "zero_retention": True, "regions": ["eu"], "when_stores_are_down": "open"}  # fmt: skip
+    (now,) = listed(config)
+    assert {name: now[name] for name in has} == has
+    assert now["budgets"][0]["calendar"] is True  # type: ignore[index]
+    said = " ".join(run("list", "--config", str(config)).output.split())
+    assert "tags a, b" in said and "open when stores are down" in said
+    run("edit", id, *at, "--label", "x", "--usd", "6")
+    (now,) = listed(config)
+    assert {name: now[name] for name in has} == has, "what is not given stays"
+    changed = run("edit", id, *at, "--tag", "none", "--guardrail", "none", "--priority", "none",
+                  "--data-collection", "allow", "--no-zero-retention", "--region", "none",
+                  "--when-stores-are-down", "none", "--rolling")  # fmt: skip
+    now = json.loads(changed.stdout)
+    assert [now[name] for name in has] == [[], [], None, "allow", False, None, None]
+    assert now["budgets"][0]["calendar"] is False
+    assert json.loads(run("edit", id, *at, "--priority", "-7").stdout)["priority"] == -7
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--guardrail", "secret"), "is no guardrail of this gateway; did you mean 'secrets'"),
+        (("--priority", "urgent"), "none of high, normal, low"),
+        (("--priority", "1001"), "no whole number from -1000 to 1000"),
+        (("--calendar",), "give --usd too"),
+    ],
+)
+def test_wishes_that_no_key_can_have(config: Path, words: tuple[str, ...], said: str) -> None:
+    with config.open("a") as file:
+        file.write("guardrails: {secrets: {kind: pii}}\n")
+    told = run("create", "--config", str(config), *words)
+    assert told.exit_code != 0 and said in " ".join(told.output.split()) + str(told.exception)
+    assert listed(config) == []
 
 
 def spend(config: Path, id: object, nusd: int) -> None:

@@ -161,11 +161,17 @@ async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
                 assert words in str(said)
             nothing = run("show", "no-such", code=1)
             assert "the request log has no such request" in str(nothing.exception)
+            assert "Kept are" not in str(nothing.exception)
             sent = len(provider.requests)
             many = await asyncio.to_thread(run, "replay", *given)
             assert len(provider.requests) == sent and many.output.count("left out: ") == 3
             process.signal(signal.SIGTERM)
             assert await process.ended() == 0
+    part = log.replace("true,", "true, sample: 0.1, models: [chat, 'gpt-*'],")
+    config.write_text(config.read_text().replace(log, part))
+    said = run("show", "no-such", code=1).exception
+    kept = "Kept are, as the file says: 0.1 of all requests (sample); models chat, gpt-*"
+    assert kept in str(said)
     gone = ["--url", process.url, "--model", "small", "--even-if-redacted"]
     said = run("replay", redacted, *gone, code=1).exception
     assert "the gateway cannot be reached" in str(said)

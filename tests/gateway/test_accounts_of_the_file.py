@@ -171,9 +171,60 @@ async def test_who_has_no_key_is_not_read() -> None:
 
     told: list[dict[str, Any]] = []
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Any) -> None:
         told.append(message)
 
     for path in ("/v1/chat/completions", "/v1/messages", "/v1/embeddings"):
         await app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
     assert [one["status"] for one in told if "status" in one] == [401, 401, 401] and read == 0
+
+
+async def test_a_budget_that_is_spent_is_no_rate_limit_and_is_not_tried_again() -> None:
+    async with served(answers()) as provider:
+        config = settings(provider.origin, {
+            "keys": {"k": {"key": "env:KEY", "budgets": [{"usd": 0.0001, "per": "1w"}]},
+                     "few": {"key": "env:MASTER", "limits": [{"rpm": 1}]}},
+        })  # fmt: skip
+        app = gateway(
+            config, [], accounts=await accounts(config), wall_s=lambda: 1_790_000_000.0
+        ).app
+        while (told := await asked(app, KEY)).status == 200:
+            assert len(provider.requests) < 20
+        assert told.status == 429 and told.headers["x-should-retry"] == "false"
+        error = told.json["error"]
+        assert (error["type"], error["code"]) == ("insufficient_quota", "insufficient_quota")
+        assert "try again at 2026-09-28 1" in error["message"] and " UTC" in error["message"]
+        assert int(told.headers["retry-after"]) > 600_000
+        larger = await asked(app, KEY, {**CHAT, "max_tokens": 1000})
+        assert larger.json["error"]["code"] == "insufficient_quota", "more than all of it"
+        told = await asked(app, KEY, path="/v1/messages")
+        assert told.status == 429 and told.headers["x-should-retry"] == "false"
+        assert told.json["error"]["type"] == "billing_error"
+        told = await asked(app, KEY, {"model": "chat", "input": "Hi " * 90}, path="/v1/embeddings")
+        assert told.json["error"]["code"] == "insufficient_quota"
+        limited = [await asked(app, "hr-master") for _ in range(2)][1]
+        assert limited.status == 429 and "x-should-retry" not in limited.headers
+        assert limited.json["error"]["code"] == "rate_limit_exceeded"
+        assert "try again in" in limited.json["error"]["message"]
+
+
+async def test_a_budget_that_running_requests_hold_may_be_tried_again() -> None:
+    wait = asyncio.Event()
+
+    async def late(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        await wait.wait()
+        await answers()(number, request, writer)
+
+    async with served(late) as provider:
+        config = settings(provider.origin, {
+            "keys": {"k": {"key": "env:KEY", "budgets": [{"usd": 0.0001, "per": "1w"}]}},
+        })  # fmt: skip
+        app = gateway(config, [], accounts=await accounts(config)).app
+        first = asyncio.create_task(asked(app, KEY))
+        await asyncio.wait([first], timeout=0.2)
+        assert not first.done(), first.result()
+        told = await asked(app, KEY)
+        assert told.json["error"]["code"] == "rate_limit_exceeded"
+        assert "x-should-retry" not in told.headers
+        wait.set()
+        assert (await first).status == 200

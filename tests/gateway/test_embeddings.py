@@ -76,6 +76,42 @@ async def test_vectors_come_in_the_order_of_the_texts_and_are_billed(dialect: st
     assert entries[0].cost_nusd == 4000 and entries[0].usage_from == "provider"
 
 
+async def test_base64_that_a_provider_may_not_know_is_all_that_goes_from_a_body() -> None:
+    raw = (
+        b'{ "input": ["one"], "x": 1.50, "encoding_format": "base64", "user": "u",'
+        b' "model": "vectors", "dimensions":2 }'
+    )
+    async with served(openai) as provider:
+        app = gateway(settings(("openai-chat", provider.origin)), []).app
+        told = await ask(app, raw, path="/v1/embeddings")
+    sent = provider.requests[0].partition(b"\r\n\r\n")[2]
+    assert sent.replace(b" ", b"") == (
+        b'{"input":["one"],"x":1.50,"user":"u","model":"e","dimensions":2}'
+    )
+    assert struct.unpack("<2f", base64.b64decode(told.json["data"][0]["embedding"])) == (0.5, 0.0)
+
+
+async def test_base64_that_a_provider_knows_is_passed_on_both_ways() -> None:
+    vectors = (
+        b'{"data": [{"embedding":"AAAAPw==", "index":0}], "usage": {"prompt_tokens":4}, "y":1.0}'
+    )
+
+    async def packed(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(vectors) + vectors)
+
+    raw = b'{"x": 1.50, "encoding_format": "base64", "model": "e", "input": "one"}'
+    entries: list[Entry] = []
+    async with served(packed) as provider:
+        config = settings(("openai-chat", provider.origin))
+        config["providers"]["a"] = {
+            "kind": "openai", "base_url": f"{provider.origin}", "api_key": "k"
+        }  # fmt: skip
+        config["models"]["e"] = config["models"].pop("vectors")
+        told = await ask(gateway(config, entries).app, raw, path="/v1/embeddings")
+    assert provider.requests[0].partition(b"\r\n\r\n")[2] == raw and told.body == vectors
+    assert entries[0].cost_nusd == 4000
+
+
 async def test_the_next_target_makes_them_where_one_fails() -> None:
     entries: list[Entry] = []
     async with served(fails(500, "boom")) as bad, served(openai) as good:

@@ -13,7 +13,7 @@ from headrace.gateway import run
 from headrace.gateway.alerts.telling import Telling
 from headrace.gateway.building.accounts import accounts_of
 from headrace.gateway.building.gateway import Gateway
-from headrace.gateway.making import Current, Given, Surroundings, made, settings_from
+from headrace.gateway.making import Current, Given, Surroundings, log_changes, made, settings_from
 from headrace.gateway.settings.access import AccessSettings
 from headrace.gateway.settings.secret import Sources
 from tests.gateway.harness import ask, gateway
@@ -68,6 +68,17 @@ async def test_a_gateway_that_is_not_taken_is_closed(
     assert not any(one.pool._closed for one in first.providers.values())
     first.close()
     await accounts.close()
+
+
+def test_a_reload_says_that_secrets_were_read_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(FILE)
+    settings = settings_from(path, Given())
+    with caplog.at_level("INFO"):
+        log_changes(settings, settings)
+    assert "changed: none of the settings; secrets were read anew too" in caplog.text
 
 
 async def test_a_request_under_way_is_tried_again_by_the_gateway_it_came_to() -> None:

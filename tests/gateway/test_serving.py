@@ -269,6 +269,8 @@ async def test_a_breaker_opens_and_closes_again() -> None:
         (b'{"model": "chat", "provider": {"sort": "speed"}}', 400, "provider"),
         (b'{"model": "chat", "provider": {"onyl": ["a"]}}', 400, "onyl"),
         (b'{"model": "chat", "model": "chat"}', 400, "twice"),
+        (b'{"model": "chat", "Model": "dear"}', 400, "twice"),
+        (b'{"model": "chat", "Tools": []}', 400, "the field is written tools"),
     ],
 )
 async def test_bad_bodies(body: bytes, status: int, said: str) -> None:

@@ -8,6 +8,7 @@ others. Test vectors from the research's formulas F1 to F28 and its table of con
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import gguf
@@ -197,6 +198,14 @@ def _gguf_files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.gguf"))
 
 
+def _tensor_count(path: Path) -> int:
+    """As the header has it: of a large vocabulary the package would read for seconds."""
+    with path.open("rb") as file:
+        magic, _, tensors = struct.unpack("<4sIQ", file.read(16))
+    assert magic == b"GGUF"
+    return int(tensors)
+
+
 def test_memory_of_every_gguf_file_is_that_of_its_bytes(shared_assets: Path) -> None:
     """Tensors to the byte, and with what is before them the file within 1 %.
 
@@ -204,11 +213,11 @@ def test_memory_of_every_gguf_file_is_that_of_its_bytes(shared_assets: Path) -> 
     """
     with_weights = 0
     for path in _gguf_files(shared_assets):
-        reader = gguf.GGUFReader(path)
-        if not reader.tensors:
+        if _tensor_count(path) == 0:
             with pytest.raises((CheckpointError, UnsupportedModelError)):
                 shape_of_checkpoint(path)
             continue
+        reader = gguf.GGUFReader(path)
         with_weights += 1
         found = weights_quantity(shape_of_checkpoint(path), None)
         assert found.is_exact

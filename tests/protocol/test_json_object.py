@@ -67,7 +67,7 @@ def _value(draw: st.DrawFn) -> str:
 
 @st.composite
 def _objects(draw: st.DrawFn) -> Written:
-    names = draw(st.lists(st.text(max_size=5), unique=True, max_size=5))
+    names = draw(st.lists(st.text(max_size=5), unique_by=str.casefold, max_size=5))
     members = [
         draw(_quoted(name)) + draw(_SPACE) + ":" + draw(_SPACE) + draw(_value()) for name in names
     ]
@@ -158,6 +158,27 @@ def test_a_name_that_is_there_twice_is_refused(data: st.DataObject, written: Wri
 def test_duplicates_of_all_lengths(body: str) -> None:
     with pytest.raises(RequestError, match="'a' twice"):
         JsonObject.read(body.encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"model":"a","Model":"b"}',
+        '{"MODEL":"a","n":1,"mod\\u0065l":"a"}',
+        '{"stop":"a","\u017ftop":"b"}',  # a long s, which Go takes for an s
+        '{"to\u212aen":"a","token":"b"}',  # the sign of the kelvin
+    ],
+)
+def test_names_that_differ_in_case_alone_are_the_same(body: str) -> None:
+    with pytest.raises(RequestError, match="twice"):
+        JsonObject.read(body.encode())
+
+
+def test_names_with_capitals_are_told() -> None:
+    found = JsonObject.read('{"model":"a","Tools":[],"stra\u00dfe":1,"topP":2,"\u6f22":3}'.encode())
+    assert found.with_capitals == ("Tools", "stra\u00dfe", "topP")
+    assert JsonObject.read(b'{"model":"a","top_p":1}').with_capitals == ()
+    assert JsonObject.read(b"{}").with_capitals == ()
 
 
 def test_the_same_name_on_another_level_is_another_field() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tools.soak.__main__ import CODECS
 from tools.soak.soak import Length, soak
 
-LENGTH = Length(seconds=10, round_s=4, streams=64, check=40)
+LENGTH = Length(seconds=7, round_s=3, streams=64, check=25)
 
 
 @pytest.mark.parametrize("codec", CODECS)

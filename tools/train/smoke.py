@@ -72,7 +72,7 @@ TOYS: dict[str, Any] = {
 }
 # Conversations of each kind, as a share of what is wanted in earnest.
 TURNS_SHARE = 0.02
-TRAINING_TOKENS = 3 * 16_384
+TRAINING_TOKENS = 2 * 16_384
 
 
 def effort(work: Path) -> Effort:
@@ -84,7 +84,7 @@ def effort(work: Path) -> Effort:
         corpus=("--root", str(library)),
         vocabulary=("--vocabulary-size", str(VOCABULARY)),
         training=(*training, "--no-compile", "--no-bfloat16"),
-        heldout=("--share", "0.05", "--no-bfloat16"),
+        heldout=("--share", "0.02", "--no-bfloat16"),
         acceptance=("--prefixes", "4", "--no-bfloat16"),
         styles=("--heads", "4", "--windows", "2", "--max-tokens", "32"),
     )

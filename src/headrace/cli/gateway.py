@@ -82,10 +82,16 @@ def gateway(
     help="A chat completion's body as JSON, of which MODEL stands for the model; - is stdin. Its "
     "messages, provider, models and max_tokens count.",
 )
+@click.option("--key", help="Id or label of the key that asks: its models and data policy count.")
 @click.option("--engines", is_flag=True, help="First read /metrics of engines that it goes by.")
 @_JSON
 def explain(
-    model: str, config: Path, request: BinaryIO | None, engines: bool, as_json: bool
+    model: str,
+    config: Path,
+    request: BinaryIO | None,
+    key: str | None,
+    engines: bool,
+    as_json: bool,
 ) -> None:
     """Say who would be asked for MODEL, in which order and why, and who would not. Sends nothing.
 
@@ -97,21 +103,25 @@ def explain(
     headrace gateway explain chat:floor --request body.json --json
     headrace gateway explain auto --request - < body.json
     headrace gateway explain own --engines
+    headrace gateway explain chat --key ci
     """
     from headrace.cli.gateway_expected import as_dict as composed_as_dict
     from headrace.cli.gateway_expected import of_composed, print_composed
+    from headrace.cli.gateway_key_named import caller_at
     from headrace.gateway.explaining import explanation_of
     from headrace.gateway.making import made
     from headrace.gateway.settings.read import read_settings
 
-    built = made(config, read_settings(config), None)
+    settings = read_settings(config)
+    built = made(config, settings, None)
+    caller = None if key is None else caller_at(config, settings, key)
     body = b"{}" if request is None else request.read()
     if engines and built.pollers is not None:
         import asyncio
 
         asyncio.run(built.pollers.read_all())
     try:
-        told = explanation_of(built, model, body, now_s=0.0)
+        told = explanation_of(built, model, body, now_s=0.0, caller=caller)
     except RequestError as error:
         if error.code != "model_not_found":
             raise

@@ -60,7 +60,7 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
                 listed = ", ".join(f"{name} ({setting})" for name, setting in missing.items())
                 click.echo(f"the environment has none of: {listed}", err=True)
         ctx.exit(1)
-    warnings = [*_warnings_of_settings(settings), *_warnings_of_targets(built)]
+    warnings = [*_warnings_of_settings(settings), *_warnings_of_targets(settings, built)]
     if as_json:
         models = list(built.router.routes)
         click.echo(json.dumps({"right": True, "models": models, "warnings": warnings}))
@@ -189,12 +189,19 @@ def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
     ]
 
 
-def _warnings_of_targets(built: Gateway) -> list[str]:
+def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]:
+    from headrace.protocol.dialects.openai_chat import OpenAIChatProvider
+    from headrace.protocol.dialects.openai_chat.presets import OPENAI_API
+
     warnings = [
         f"providers.{name}: base_url has no path, and most servers have OpenAI's API under /v1; "
         f"if a request is a 404, write {one.base.origin}/v1"
         for name, one in built.providers.items()
-        if one.side.name == "openai-chat" and not one.base.path
+        # The catalog's addresses are whole, and some services have paths of their own.
+        if settings.providers[name].base_url is not None
+        and not one.base.path
+        and isinstance(one.side, OpenAIChatProvider)
+        and one.side.variant.chat_path == OPENAI_API.chat_path
     ]
     priced = False
     for name, route in built.router.routes.items():

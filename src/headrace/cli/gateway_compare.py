@@ -11,6 +11,7 @@ import click
 from headrace.cli.gateway_ledger import dollars, ledger_options, ledger_path
 from headrace.cli.gateway_table import Column, cost_text, print_fitted
 from headrace.cli.visible import visible
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +117,7 @@ def _fields(one: SideFigures) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.structs.asdict(one)
     if not one.requests or (one.unknown_cost and not one.cost_nusd):
         return {**told, "cost_usd": None, "cost_usd_per_request": None}
-    each = one.cost_nusd / one.requests / 1e9
+    each = one.cost_nusd / one.requests / NUSD_PER_USD
     return {**told, "cost_usd": dollars(one.cost_nusd), "cost_usd_per_request": each}
 
 

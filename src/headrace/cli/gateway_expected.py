@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.visible import visible
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 if TYPE_CHECKING:
     from headrace.gateway.building.gateway import Gateway
     from headrace.gateway.serving.composed.expected import Expected
     from headrace.gateway.serving.composed.explained import Explained
-
-_NUSD_PER_USD = 1e9
 
 
 def of_composed(
@@ -92,7 +91,7 @@ def print_composed(said: Explained, expected: Expected) -> None:
 
 def dollars_of(nusd: float | None) -> str:
     """Six places; `unknown` where nobody knows."""
-    return "unknown" if nusd is None else f"{nusd / _NUSD_PER_USD:.6f}"
+    return "unknown" if nusd is None else f"{nusd / NUSD_PER_USD:.6f}"
 
 
 def seconds_of(seconds: float | None) -> str:

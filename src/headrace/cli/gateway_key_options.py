@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.gateway.accounts.window import WindowName
     from headrace.gateway.settings.gateway import GatewaySettings
 
-NUSD_PER_USD = 1_000_000_000
 MS_PER_DAY = 86_400_000
 WINDOWS: tuple[WindowName, ...] = ("1m", "5m", "1h", "1d", "1w", "1M", "1Y", "total")
 DEFAULT_WINDOW: WindowName = "1M"
@@ -43,6 +43,25 @@ class Dollars(click.ParamType):  # type: ignore[type-arg]  # no generic before c
         return dollars
 
 
+class Until(click.ParamType):  # type: ignore[type-arg]
+    """A moment: the end of a day, or a time of it; in UTC, as milliseconds since 1970."""
+
+    name = "day or time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See click."""
+        try:
+            at = dt.datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no day like 2026-12-31 or time like 2026-12-31T18:00", param, ctx
+            )
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=dt.UTC)
+        is_day = ":" not in value and "T" not in value
+        return round(at.timestamp() * 1000) + is_day * MS_PER_DAY
+
+
 class OrNone(click.ParamType):  # type: ignore[type-arg]
     """What a type takes, or the word `none`, which is handed on as that word."""
 
@@ -59,6 +78,13 @@ COUNT = click.IntRange(0, 2**53)
 DAYS = click.FloatRange(0, _MOST_DAYS, min_open=True)
 per_option = click.option(
     "--per", type=click.Choice(WINDOWS), help="Window of the budget. [default of a new one: 1M]"
+)
+
+calendar_option = click.option(
+    "--calendar/--rolling",
+    default=None,
+    help="Window of the budget by the calendar of UTC, or the time before now. [default of a new "
+    "one: rolling]",
 )
 
 

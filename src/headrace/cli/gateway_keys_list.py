@@ -57,7 +57,7 @@ def list_keys(config: Path, as_json: bool) -> None:
             "\n".join(visible(part) for part in (one["id"], one["label"], ends) if part),
             visible(one["parent"] or "-"),
             "\n".join(visible(model) for model in one["models"]) or "all",
-            "\n".join(visible(line) for line in _metered_lines(one)) or "none",
+            "\n".join(map(visible, (*_metered_lines(one), *_trait_lines(one)))) or "none",
             "\n".join(_state_lines(one, now_ms)),
         )
     console = Console(markup=False, highlight=False)
@@ -71,7 +71,7 @@ async def keys_as_dicts(store: SqliteStore, now_ms: int) -> list[dict[str, Any]]
     used: Counter[str] = Counter()
     for spent in await store.spent(at_ms=now_ms):
         used[spent.meter_id] += spent.amount
-    return [_as_dict(record, used) for record in (await store.read()).keys]
+    return [_as_dict(record, used, now_ms) for record in (await store.read()).keys]
 
 
 def terms_lines(one: Mapping[str, Any]) -> list[str]:
@@ -80,15 +80,16 @@ def terms_lines(one: Mapping[str, Any]) -> list[str]:
     return [
         f"models {', '.join(one['models']) or 'all'}",
         *(_metered_lines(one) or ["no budget, no limits"]),
+        *_trait_lines(one),
         "ends never" if ends_ms is None else f"ends {_moment(ends_ms)}",
     ]
 
 
-def _as_dict(record: KeyRecord, used: Mapping[str, int]) -> dict[str, Any]:
+def _as_dict(record: KeyRecord, used: Mapping[str, int], now_ms: int) -> dict[str, Any]:
     from headrace.gateway.accounts.errors import amount_text
     from headrace.gateway.accounts.meter import meters_of
 
-    parent, terms = record.parent, record.terms
+    parent, terms, policy = record.parent, record.terms, record.terms.data_policy
     budgets = [meter for meter in meters_of("key", record.id, terms) if meter.is_budget]
     return {
         "id": record.id,
@@ -103,6 +104,8 @@ def _as_dict(record: KeyRecord, used: Mapping[str, int]) -> dict[str, Any]:
                 "model": meter.model,
                 "unit": meter.unit,
                 "limit": meter.amount,
+                "raised_to": meter.raised_to if meter.is_raised(now_ms) else None,
+                "raised_until_ms": meter.raised_until_ms if meter.is_raised(now_ms) else None,
                 "used": used.get(meter.id, 0),
                 "limit_text": amount_text(meter.amount, meter.unit),
                 "used_text": amount_text(used.get(meter.id, 0), meter.unit),
@@ -113,6 +116,13 @@ def _as_dict(record: KeyRecord, used: Mapping[str, int]) -> dict[str, Any]:
             {"model": one.model, "rpm": one.rpm, "tpm": one.tpm, "concurrency": one.concurrency}
             for one in terms.limits
         ],
+        "tags": list(terms.tags),
+        "guardrails": list(terms.guardrails),
+        "priority": terms.priority,
+        "data_collection": policy.data_collection,
+        "zero_retention": policy.zero_retention,
+        "regions": None if policy.regions is None else list(policy.regions),
+        "when_stores_are_down": terms.when_stores_are_down,
         "blocked": record.blocked,
         "created_ms": record.created_ms,
         "expires_ms": record.expires_ms,
@@ -120,6 +130,8 @@ def _as_dict(record: KeyRecord, used: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _metered_lines(one: Mapping[str, Any]) -> list[str]:
+    from headrace.gateway.accounts.errors import amount_text
+
     lines = []
     for budget in one["budgets"]:
         window = "in all" if budget["per"] == "total" else f"per {budget['per']}"
@@ -128,10 +140,30 @@ def _metered_lines(one: Mapping[str, Any]) -> list[str]:
             f"{budget['used_text']} of {budget['limit_text']} {window}{calendar}"
             + _of_model(budget["model"])
         )
+        if budget["raised_to"] is not None:
+            until = _moment(budget["raised_until_ms"])
+            lines.append(
+                f"raised to {amount_text(budget['raised_to'], budget['unit'])} until {until}"
+            )
     for limits in one["limits"]:
         for name, words in (("rpm", "rpm"), ("tpm", "tpm"), ("concurrency", "at once")):
             if limits[name] is not None:
                 lines.append(f"{limits[name]:,} {words}{_of_model(limits['model'])}")
+    return lines
+
+
+def _trait_lines(one: Mapping[str, Any]) -> list[str]:
+    """What is not as without it."""
+    named = ("tags", "guardrails", "regions")
+    lines = [f"{name} {', '.join(one[name])}" for name in named if one[name]]
+    if one["priority"] is not None:
+        lines.append(f"priority {one['priority']}")
+    if one["data_collection"] == "deny":
+        lines.append("no data collection")
+    if one["zero_retention"]:
+        lines.append("zero retention")
+    if one["when_stores_are_down"] is not None:
+        lines.append(f"{one['when_stores_are_down']} when stores are down")
     return lines
 
 

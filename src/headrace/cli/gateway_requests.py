@@ -13,12 +13,14 @@ import click
 from headrace.cli.gateway_ledger import dollars
 from headrace.cli.gateway_log import OUTCOMES
 from headrace.cli.visible import visible
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 if TYPE_CHECKING:
     from headrace.gateway.feedback.score import Score
     from headrace.gateway.request_log.record import LoggedBody, LogRecord
     from headrace.gateway.request_log.written_log import Reader
     from headrace.gateway.serving.entry import Outcome
+    from headrace.gateway.settings.request_log import RequestLogSettings
 
 CONFIG = click.option(
     "--config",
@@ -27,7 +29,6 @@ CONFIG = click.option(
     default=Path("gateway.yaml"),
     help="The gateway's file, which says where the log is. [default: gateway.yaml]",
 )
-_NUSD_PER_USD = 1_000_000_000
 
 
 @click.command()
@@ -88,7 +89,7 @@ def requests(
         since_s=None if days.since_ms is None else days.since_ms / 1000,
         until_s=None if days.before_ms is None else days.before_ms / 1000,
         text=text,
-        least_cost_nusd=None if min_usd is None else round(min_usd * _NUSD_PER_USD),
+        least_cost_nusd=None if min_usd is None else round(min_usd * NUSD_PER_USD),
         least_ms=min_ms,
         session=session,
         variant=variant,
@@ -151,14 +152,28 @@ def _scored(one: Score) -> str:
 def record_at(config: Path, id: str) -> LogRecord:
     """Raises ConfigError where there is none, and RequestLogError."""
     from headrace.errors import ConfigError, shown
+    from headrace.gateway.settings.read import read_settings
 
     found = reader_at(config).find(id)
     if found is None:
         raise ConfigError(
             f"{shown(id)}: the request log has no such request; `headrace gateway requests` lists "
-            "those it has"
+            f"those it has{_kept_alone(read_settings(config).request_log)}"
         )
     return found
+
+
+def _kept_alone(settings: RequestLogSettings) -> str:
+    """What to add where a request is missed: by what the file leaves out, if by anything."""
+    said = []
+    if settings.sample < 1:
+        said.append(f"{settings.sample:g} of all requests (sample)")
+    if settings.models != ("*",):
+        said.append(f"models {', '.join(settings.models)}")
+    for name in ("keys", "teams"):
+        if (globs := getattr(settings, name)) is not None:
+            said.append(f"{name} {', '.join(globs) or 'none'}")
+    return f". Kept are, as the file says: {'; '.join(said)}" if said else ""
 
 
 def reader_at(config: Path) -> Reader:

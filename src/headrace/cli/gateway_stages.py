@@ -11,6 +11,7 @@ import click
 from headrace.cli.gateway_ledger import dollars, ledger_options, ledger_path
 from headrace.cli.visible import visible
 from headrace.errors import ConfigError, shown
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 if TYPE_CHECKING:
     from headrace.gateway.ledger.stages import Stages
@@ -105,7 +106,7 @@ def _print(told: Stages) -> None:
         table.add_row(f"({besides.purpose})", f"{besides.answers:,}", *row)
     Console(markup=False, highlight=False).print(table)
     each = told.cost_per_request_nusd
-    per = "" if each is None else f", {each / 1e9:.6f} USD each"
+    per = "" if each is None else f", {each / NUSD_PER_USD:.6f} USD each"
     click.echo(
         f"{told.requests:,} requests, {told.answered:,} answered for {dollars(told.cost_nusd)} "
         f"USD{per}; {_seconds(told.total_ms_p50)} s median, {_seconds(told.total_ms_p95)} s p95"

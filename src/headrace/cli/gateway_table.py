@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -64,5 +66,5 @@ def cost_text(nusd: int, unknown: int, *, of: int | None = None) -> str:
 
     if unknown and not nusd:
         return "unknown"
-    told = dollars(nusd) if of is None else f"{nusd / max(1, of) / 1e9:.6f}"
+    told = dollars(nusd) if of is None else f"{nusd / max(1, of) / NUSD_PER_USD:.6f}"
     return f"≥ {told}" if unknown else told

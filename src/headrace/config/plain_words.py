@@ -20,6 +20,21 @@ _KINDS = {
 }
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_SPAN = re.compile(r"[0-9]+[mhdwMY]")
+_SPAN_IN_WORDS = re.compile(r"([0-9]*) ?([A-Za-z]+)")
+_SPAN_UNITS = frozenset("mhdwMY")
+_SPAN_OF_WORD = {
+    word: letter
+    for letter, words in {
+        "m": "min mins minute minutes minutely",
+        "h": "h hr hrs hour hours hourly",
+        "d": "d day days daily",
+        "w": "w wk week weeks weekly",
+        "M": "mo mon mth month months monthly",
+        "Y": "y yr yrs year years yearly annual annually",
+    }.items()
+    for word in words.split()
+}
 # By the ends of names: what one of it is in seconds, and how it is called.
 _UNITS = {"_ms": (0.001, "milliseconds"), "_days": (86_400.0, "days")}
 
@@ -54,7 +69,21 @@ def words_of(wanted: Any) -> tuple[str, ...]:
 def no_word(value: Any, said: str, words: tuple[str, ...]) -> str:
     """said: msgspec's own words, whose quoted value is the one of a list that is wrong."""
     given = value if isinstance(value, str) else said.partition("'")[2].rpartition("'")[0]
-    return f"{shown(given)} is none of {', '.join(words)}{nearest(given, words)}"
+    meant = nearest(given, words)
+    if any(_SPAN.fullmatch(one) for one in words) and (span := _span(given)):
+        # What looks alike may be another length: 1mo is no minute.
+        meant = f"; did you mean {span!r}?" if span in words else ""
+    return f"{shown(given)} is none of {', '.join(words)}{meant}"
+
+
+def _span(given: str) -> str:
+    """As windows are written: 1M of "1mo" and "monthly"; "" if it is no span of time."""
+    found = _SPAN_IN_WORDS.fullmatch(given.strip())
+    if found is None:
+        return ""
+    number, unit = found[1] or "1", found[2]
+    letter = unit if unit in _SPAN_UNITS else _SPAN_OF_WORD.get(unit.lower(), "")
+    return f"{number}{letter}" if letter else ""
 
 
 def _remedy(value: Any, kinds: list[str], name: str) -> str:

@@ -22,7 +22,8 @@ ADMIN = Caller(key_id="admin")
 
 class Access:
     """accounts: None where keys are not asked for. master: a key that may everything. own_key: of
-    the gateway's own admin page; None where there is none."""
+    the gateway's own admin page; None where there is none. metrics: a key that may only see how
+    the gateway stands."""
 
     def __init__(
         self,
@@ -30,12 +31,14 @@ class Access:
         master: Secret | None,
         own_key: str | None = None,
         guests: Guests | None = None,
+        metrics: Secret | None = None,
     ) -> None:
         """guests: who comes without a key where none is asked for; None: they have no limits."""
         self._guests = guests
         self._accounts = accounts
         self._own_key = None if own_key is None else own_key.encode()
         self._master = None if master is None else master.reveal().encode()
+        self._metrics = None if metrics is None else metrics.reveal().encode()
 
     def caller(self, headers: Mapping[str, str]) -> Caller | None:
         """None where nobody is asked for a key. Raises RefusedKeyError."""
@@ -51,9 +54,12 @@ class Access:
         return self._accounts.caller(key)
 
     def shows_all(self, headers: Mapping[str, str]) -> bool:
-        """Whether who asks may see how the gateway stands: everybody where no key is asked for,
-        else the master key; keys of customers may not."""
-        return self._accounts is None or self.is_master(headers)
+        """Whether who asks may see how the gateway stands: the master key and the key for metrics,
+        and everybody where no key is asked for and none is for metrics; keys of customers may
+        not. Compared in constant time."""
+        if self._metrics is None:
+            return self._accounts is None or self.is_master(headers)
+        return _is_same(presented_key(headers), self._metrics) or self.is_master(headers)
 
     def is_master(self, headers: Mapping[str, str]) -> bool:
         """Compared in constant time."""

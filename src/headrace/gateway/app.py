@@ -19,6 +19,7 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.client_address import ADDRESS, ClientAddresses
 from headrace.gateway.client_watch import ClientWatch
+from headrace.gateway.held_bodies import BodiesFullError, HeldBodies
 from headrace.gateway.own_replies import error_body, json_headers, no_such_path, refuse, tell
 from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.serving.entry import Operation
@@ -31,6 +32,7 @@ from headrace.gateway.serving.serve import serve
 from headrace.gateway.serving.serving import Serving
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.protocol.body_bounds import check_utf8
+from headrace.protocol.field_case import check_case
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure
@@ -89,6 +91,7 @@ class GatewayApp:
         *,
         new_id: Callable[[], str],
         most_body_bytes: int,
+        bodies: HeldBodies,
         addresses: ClientAddresses | None = None,
         prompts: Prompts | None = None,
         below: Mapping[str, AnswerBelow] | None = None,
@@ -103,6 +106,7 @@ class GatewayApp:
         self._paths = {*chats, *posts, *(path for _, path in answers)}
         self._new_id = new_id
         self._most_body_bytes = most_body_bytes
+        self._bodies = bodies
         self._addresses = addresses
         self._prompts = prompts
 
@@ -157,10 +161,18 @@ class GatewayApp:
         assert chat is not None
         try:
             body = await self._body(receive, headers)
-            if body is not None:
+            if body is None:
+                return
+            try:
                 await self._chat(
                     chat, path, headers, request_id, body, caller, receive, sink, received_ns
                 )
+            finally:
+                self._bodies.let_go(len(body))
+        except BodiesFullError as error:
+            note_refused(self._serving, chat.side.name, operation_of(chat.side.name), request_id,
+                         caller, received_ns, 503, str(error))  # fmt: skip
+            await refuse(chat.side, 503, error.failure, request_id, sink)
         except _TooLargeError:
             message = (
                 f"the body has more than {self._most_body_bytes:,} bytes, which is the limit; send "
@@ -189,6 +201,7 @@ class GatewayApp:
         try:
             check_utf8(body)
             read, prompt = JsonObject.read(body), ""
+            check_case(side.name, read)
             if self._prompts is not None:
                 key = None if caller is None else caller.key_id
                 read, prompt = self._prompts.applied(side.name, read, headers, key, request_id)
@@ -236,10 +249,18 @@ class GatewayApp:
             body = await self._body(receive, headers)
             if body is None:
                 return
-            with ClientWatch(receive, sink):
-                told, more = await post(body, path, headers, request_id, received_ns)
+            try:
+                with ClientWatch(receive, sink):
+                    told, more = await post(body, path, headers, request_id, received_ns)
+            finally:
+                self._bodies.let_go(len(body))
             if sink.gone:
                 return
+        except BodiesFullError as error:
+            if post.operation is not None:
+                note_refused(self._serving, post.side.name, post.operation, request_id, caller,
+                             received_ns, 503, str(error))  # fmt: skip
+            await refuse(post.side, 503, error.failure, request_id, sink)
         except _TooLargeError:
             failure = Failure(kind="too_large", message="the body is too large")
             if post.operation is not None:
@@ -247,29 +268,35 @@ class GatewayApp:
                              received_ns, 413, failure.message)  # fmt: skip
             await refuse(post.side, 413, failure, request_id, sink)
         except (RequestError, AccountsError, NobodyAnsweredError) as error:
-            status, failure, _ = refused(error)
+            status, failure, _ = refused(error, post.side.name)
             await refuse(post.side, status, failure, request_id, sink)
         else:
             await tell(told, request_id, sink, more)
 
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
-        """None if the client went before it was whole."""
+        """None if the client went before it was whole. Whoever has it lets go of its bytes."""
         stated = headers.get("content-length", "")
         if stated.isdigit() and int(stated) > self._most_body_bytes:
             raise _TooLargeError
         pieces: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > self._most_body_bytes:
-                raise _TooLargeError
-            pieces.append(piece)
-            if not message.get("more_body", False):
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        size = held = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > self._most_body_bytes:
+                    raise _TooLargeError
+                self._bodies.grow(held, size)
+                held = size
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    held = 0  # from here on the caller's
+                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        finally:
+            self._bodies.let_go(held)
 
     async def _other(
         self,

@@ -25,6 +25,7 @@ from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import PREFIX, visible
 from headrace.gateway.serving.serving import Serving
 from headrace.gateway.serving.stored import check_stored
+from headrace.protocol.field_case import check_case
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dialect import ClientSide
 
@@ -60,6 +61,7 @@ class CountPost:
         """See `headrace.gateway.app.Post`."""
         serving, caller = self._serving, self._access.caller(headers)
         read, prompt = JsonObject.read(body), ""
+        check_case(self.side.name, read)
         if self._prompts is not None:
             key = None if caller is None else caller.key_id
             read, prompt = self._prompts.applied(self.side.name, read, headers, key, request_id)

@@ -7,8 +7,12 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.errors import RequestError
+from headrace.gateway.access import check_models
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.errors import ModelNotAllowedError
 from headrace.gateway.building.dialects import client_side
 from headrace.gateway.building.gateway import Gateway
+from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.explain import ask_to_explain
 from headrace.gateway.serving.composed.explained import Explained, explained
@@ -27,12 +31,21 @@ class Explanation(NamedTuple):
     note: str
 
 
-def explanation_of(gateway: Gateway, model: str, body: bytes, *, now_s: float) -> Explanation:
-    """body: of a chat completion that asks for `model`, whatever it names itself. Of a model made
-    of others the candidates are those of what is chosen, or of its stages one after the other.
-    Raises RequestError as a request would be refused."""
+def explanation_of(
+    gateway: Gateway, model: str, body: bytes, *, now_s: float, caller: Caller | None = None
+) -> Explanation:
+    """body: of a chat completion that asks for `model`, whatever it names itself. caller: by whose
+    models, data policy and priority; None: by nobody's. Limits and budgets are not looked at. Of a
+    model made of others the candidates are those of what is chosen, or of its stages one after the
+    other. Raises RequestError as a request would be refused."""
     router, ways = gateway.router, gateway.serving.ways
     ask = ask_to_explain(router, model, body)
+    if caller is not None:
+        try:
+            check_models(caller, ask.wanted.models, router)
+        except ModelNotAllowedError as error:
+            raise RequestError(str(error), code=error.kind) from error
+        ask = _asked_by(caller, ask)
     asked, *others = ask.wanted.models
     body = JsonObject.read(body).edited({"model": msgspec.json.encode(asked)})
     composed = None if ways is None or ways.model(asked) is None else explained(ways, asked, body)
@@ -42,6 +55,18 @@ def explanation_of(gateway: Gateway, model: str, body: bytes, *, now_s: float) -
         models = tuple(dict.fromkeys((*composed.asks, *others, *fallbacks)))
         ask = ask._replace(wanted=msgspec.structs.replace(ask.wanted, models=models))
     return Explanation(router.decide(ask, now_s), composed, _unread(body))
+
+
+def _asked_by(caller: Caller, ask: Ask) -> Ask:
+    policy, who = caller.data_policy, ask.who
+    return ask._replace(
+        regions=policy.regions,
+        no_retention=policy.zero_retention,
+        keeps_no_data=policy.data_collection == "deny",
+        priority=caller.priority,
+        who=who._replace(user=who.user or caller.user, key=caller.key_id, tags=caller.tags),
+        hears_names=not caller.allowed_models,
+    )
 
 
 def _unread(body: bytes) -> str:

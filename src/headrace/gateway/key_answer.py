@@ -11,9 +11,9 @@ from headrace.gateway.access import ADMIN, MASTER, Access
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.counters import Reading
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 PATHS = ("/api/v1/key", "/v1/key", "/api/v1/auth/key")
-_NUSD_PER_USD = 1_000_000_000
 # OpenRouter's words for when a limit begins anew; only windows by the calendar do.
 _RESETS = {"1d": "daily", "1w": "weekly", "1M": "monthly"}
 _MINUTE = "60s"
@@ -72,7 +72,7 @@ def _metered(reading: Reading, at_ms: int) -> dict[str, Any]:
     left = max(0, limit - reading.used - reading.held)
 
     def amount(number: int) -> int | float:
-        return number / _NUSD_PER_USD if in_dollars else number
+        return number / NUSD_PER_USD if in_dollars else number
 
     return {
         "level": meter.level,

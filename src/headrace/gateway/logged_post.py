@@ -9,6 +9,7 @@ from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.refusals import refused
+from headrace.gateway.serving.told_error import error_body
 from headrace.protocol.neutral.dialect import ClientSide
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ async def logged(
         visit.told(told[0])
         return told
     except (RequestError, AccountsError, NobodyAnsweredError) as error:
-        status, failure, _ = refused(error)
-        visit.told(side.write_failure(failure, status, request_id))
+        status, failure, _ = refused(error, side.name)
+        visit.told(error_body(side, failure, status, request_id))
         raise
     finally:
         visit.ended()

@@ -23,6 +23,7 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.building.gateway import Gateway, gateway_of
 from headrace.gateway.own_answers import Everywhere
 from headrace.gateway.routing.sticky import Sticky
+from headrace.gateway.routing.told_responses import ToldResponses
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.changes import changes, wait_for_start
@@ -62,6 +63,7 @@ class Surroundings:
     parts: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     everywhere: Everywhere | None = None
     sticky: Sticky | None = None
+    told_responses: ToldResponses = field(default_factory=ToldResponses)
     on_breaker: OnBreaker | None = None
     on_refused: OnRefused | None = None
     on_taken_out: Callable[[TakenOut], None] | None = None
@@ -125,7 +127,10 @@ def log_changes(before: GatewaySettings, now: GatewaySettings) -> None:
     waiting = wait_for_start(changed)
     if now.request_log.enabled and not before.request_log.enabled:
         waiting += ("request_log.enabled",)
-    logger.info("changed: %s", ", ".join(changed) or "nothing")
+    logger.info(
+        "changed: %s; secrets were read anew too, and breakers and resting keys begin anew",
+        ", ".join(changed) or "none of the settings",
+    )
     if waiting:
         logger.warning("at the next start alone: %s", ", ".join(waiting))
 
@@ -176,6 +181,7 @@ def made(
         telemetry=around.telemetry,
         everywhere=around.everywhere,
         sticky=around.sticky,
+        told_responses=around.told_responses,
         on_breaker=around.on_breaker,
         on_refused=around.on_refused,
         on_taken_out=around.on_taken_out,

@@ -12,8 +12,9 @@ from headrace.errors import shown
 from headrace.gateway.access import Access, may_ask
 from headrace.gateway.routing.router import Router
 from headrace.gateway.settings.gateway import GatewaySettings
-from headrace.gateway.targets.target import NUSD_PER_USD, Target
+from headrace.gateway.targets.target import Target
 from headrace.gateway.telemetry.standing import Standing
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 _JSON = "application/json"
 Told = tuple[int, str, bytes]
@@ -153,7 +154,10 @@ class OwnAnswers:
         """Prometheus's text. Tells of everybody's requests, so keys of customers do not open it."""
         if not self._access.shows_all(headers):
             self._access.caller(headers)
-            failure = "metrics need the master key: set access.master_key and send it as a bearer"
+            failure = (
+                "metrics need access.metrics_key or access.master_key of the gateway's file: set "
+                "one of them and send it as a bearer"
+            )
             body = {"error": {"message": failure, "type": "permission_error", "code": "admin_only"}}
             return 403, _JSON, msgspec.json.encode(body)
         if self._everywhere is None:

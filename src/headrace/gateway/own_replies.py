@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.serving.reply_headers import REQUEST_ID, retry_after
+from headrace.gateway.serving.told_error import error_body as failed_body
 from headrace.http.unknown_path import unknown_path
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure
@@ -28,7 +29,7 @@ async def refuse(
     side: ClientSide, status: int, failure: Failure, request_id: str, sink: AsgiSink
 ) -> None:
     """An error in the client's words, with how long to wait where that helps."""
-    body = side.write_failure(failure, status, request_id)
+    body = failed_body(side, failure, status, request_id)
     headers = [*json_headers(body, request_id), *retry_after(failure)]
     if status == 413:
         headers.append(("connection", "close"))

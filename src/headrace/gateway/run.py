@@ -144,7 +144,7 @@ async def _serve_here(
     with signals() as heard:
         loop.add_signal_handler(signal.SIGHUP, reload)
         tell_lost = partial(_tell_lost, ledger, telling)
-        ticking = asyncio.ensure_future(tick(accounts.tick, tell_lost))
+        ticking = asyncio.ensure_future(tick(accounts.tick, tell_lost, telling.tick))
         await listen_until(
             heard, current, sock, settings.listen,
             lambda: announce(

@@ -28,6 +28,7 @@ from headrace.http.client_limits import (
     ClientLimits,
 )
 from headrace.http.refusal import Refusal
+from headrace.http.reply_transport import ReplyTransport
 from headrace.http.request_id import random_id
 from headrace.http.request_meter import RefusedError, RequestMeter
 from headrace.http.starts import Starts
@@ -35,19 +36,6 @@ from headrace.http.starts import Starts
 logger = logging.getLogger(__name__)
 
 _BODY_FRAMING = (b"content-length", b"transfer-encoding")
-
-
-class _ReplyTransport:
-    """What a reply is written to: the connection decides what closing means."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.write = connection.transport.write
-        self.is_closing = connection.transport.is_closing
-
-    def close(self) -> None:
-        """The reply was the connection's last."""
-        self._connection.close_after_reply()
 
 
 class Connection(HttpToolsProtocol):
@@ -64,6 +52,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._running: RequestResponseCycle | None = None  # whose reply is due
+        self._reply: ReplyTransport | None = None  # what it is written to
         self._receiving = False  # a request has begun and is not complete
         self._meter = RequestMeter(self.limits.max_header_bytes)
         self._muted = False  # the parser is told what it knew before
@@ -261,7 +250,8 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
-        cycle.transport = _ReplyTransport(self)  # type: ignore[assignment]
+        self._reply = ReplyTransport(self.transport, self.loop, self.close_after_reply)
+        cycle.transport = self._reply  # type: ignore[assignment]
         if cycle.waiting_for_100_continue:
             app = self._last_unless_asked(cycle, app)
         self.starts.begin(partial(super()._start_asgi_task, cycle, app))
@@ -286,6 +276,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """A reply is whole: the next request has its turn, or the connection rests or ends."""
+        self._send_head()
         if self._last_words is not None and not self.pipeline:
             self._end(self._last_words)
         elif self._lingering is not None:
@@ -294,6 +285,11 @@ class Connection(HttpToolsProtocol):
             super().on_response_complete()
             if self._unparsed:
                 self.loop.call_soon(self._feed_rest)
+
+    def _send_head(self) -> None:
+        """Of a reply without a body, before anything else is written."""
+        if self._reply is not None:
+            self._reply.send_head()
 
     @property
     def _due(self) -> bool:
@@ -340,6 +336,7 @@ class Connection(HttpToolsProtocol):
 
     def _end(self, words: bytes) -> None:
         """Write the last bytes, then read for a while what the client still sends."""
+        self._send_head()
         self._deaf = True
         self._last_words = None
         self._stop_waiting()

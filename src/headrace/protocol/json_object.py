@@ -7,7 +7,7 @@ other bytes. What lies below the top level is passed over, never built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +24,7 @@ _SPACE = b" \t\n\r"
 _QUOTE = 0x22
 _BACKSLASH = 0x5C
 _COMMA = 0x2C
+_COLON = 0x3A
 # White space is nearly always shorter; a longer run is passed in steps of this.
 _SPACE_STEP_BYTES = 512
 
@@ -40,20 +41,26 @@ class _Span(NamedTuple):
 
 
 class JsonObject:
-    """Make one with `read`. The body is not copied until it is edited."""
+    """Make one with `read`. The body is not copied until it is edited.
 
-    __slots__ = ("_body", "_spans")
+    with_capitals: names that are not of small ASCII letters alone, as all names of APIs are."""
 
-    def __init__(self, body: bytes, spans: dict[str, _Span]) -> None:
+    __slots__ = ("_body", "_spans", "with_capitals")
+
+    def __init__(
+        self, body: bytes, spans: dict[str, _Span], with_capitals: tuple[str, ...]
+    ) -> None:
         self._body = body
         self._spans = spans
+        self.with_capitals = with_capitals
 
     @classmethod
     def read(cls, body: bytes) -> JsonObject:
         """Raises RequestError for what is no JSON object, is too deep or complex, or names twice.
 
         Of a name that is there twice, one reader takes the first value and another the last, so
-        what was checked here might not be what a provider obeys.
+        what was checked here might not be what a provider obeys. Readers in Go take names that
+        differ in case alone for the same.
         """
         values = _decoded(body)
         if len(values) > MAX_FIELDS:
@@ -61,7 +68,11 @@ class JsonObject:
                 f"the body has {len(values)} fields; at most {MAX_FIELDS} are read",
                 code=TOO_COMPLEX,
             )
-        return cls(body, _spans(body, values))
+        spans = _spans(body, values)
+        joined = "".join(values)
+        if joined.islower() and joined.isascii():
+            return cls(body, spans, ())
+        return cls(body, spans, _with_capitals(values))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,13 +184,14 @@ def _spans(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, _Span]:
     while body[at] == _QUOTE:
         name_end = _string_end(body, at)
         name = _TEXT.decode(body[at:name_end])
-        value_at = _past_space(body, _past_space(body, name_end) + 1)
+        colon = name_end if body[name_end] == _COLON else _past_space(body, name_end)
+        value_at = _past_space(body, colon + 1)
         value = memoryview(values[name])
         end = value_at + len(value)
         # The decoder keeps the last value of a name: an earlier one differs from it here, or goes
         # on behind it (as numbers may), or the name comes again.
         fits = name not in spans and body.startswith(value, value_at)
-        after = _past_space(body, end) if fits else end
+        after = end if not fits or body[end] == _COMMA else _past_space(body, end)
         if not fits or body[after] not in b",}":
             raise RequestError(
                 f"the body has the field {shown(name)} twice; send it once", param=name[:200]
@@ -187,6 +199,20 @@ def _spans(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, _Span]:
         spans[name] = _Span(at, value_at, end)
         at = _past_space(body, after + 1) if body[after] == _COMMA else after
     return spans
+
+
+def _with_capitals(names: Iterable[str]) -> tuple[str, ...]:
+    """Raises RequestError for names that are equal but for case."""
+    by_folded: dict[str, str] = {}
+    for name in names:
+        first = by_folded.setdefault(name.casefold(), name)
+        if first != name:
+            raise RequestError(
+                f"the body has the field {shown(first)} twice, the second time as {shown(name)}; "
+                "send it once",
+                param=name[:200],
+            )
+    return tuple(name for folded, name in by_folded.items() if folded != name)
 
 
 def _past_space(body: bytes, at: int) -> int:

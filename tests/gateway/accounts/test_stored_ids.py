@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from headrace.gateway.accounts import MemoryCounters, connect
+from headrace.gateway.accounts import (
+    Accounts,
+    MemoryCounters,
+    SqliteStore,
+    StoresDownError,
+    connect,
+)
+from headrace.gateway.accounts.counters import Mark
 from headrace.gateway.accounts.redis_counters import RedisCounters
+from headrace.gateway.accounts.redis_marks import RedisMarks
 from headrace.gateway.accounts.remembered import Remembered
+from headrace.gateway.accounts.sqlite_rows import SqliteRows
 from headrace.gateway.accounts.stored_ids import StoredIds
-from tests.gateway.accounts.parts import NOON_MS, counters_at
+from tests.gateway.accounts.parts import NOON_MS, Clock, counters_at, random_bytes
 from tests.gateway.accounts.redis_server import RedisServer, redis_program
 
-DAY_S = 86_400
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -25,49 +36,178 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     found.kill()
 
 
-def now_s() -> float:
-    return NOON_MS / 1000
+def now_ms() -> int:
+    return NOON_MS
+
+
+async def was_told(ids: StoredIds, key_id: str, stored_id: str) -> bool:
+    return await ids.told(key_id, [stored_id, "resp_never"]) == {stored_id}
+
+
+async def store_at(path: Path, clock: Clock) -> SqliteStore:
+    return await SqliteStore.open(path, now_ns=clock, random_bytes=random_bytes())
+
+
+def marks(owner: str, *ids: str, until_ms: int = NOON_MS + 10) -> list[Mark]:
+    return [Mark(owner, id, until_ms + at) for at, id in enumerate(ids)]
 
 
 async def test_an_id_is_of_the_key_that_was_told_it_for_thirty_days() -> None:
-    at_s = now_s()
-    ids = StoredIds(MemoryCounters(), lambda: at_s)
-    await ids.tell("a|b", "resp_1")
-    assert await ids.was_told("a|b", "resp_1")
-    assert not await ids.was_told("a", "b|resp_1")
-    assert not await ids.was_told("a|b", "resp_2")
-    at_s += 30 * DAY_S - 1
-    assert await ids.was_told("a|b", "resp_1")
-    at_s += 1
-    assert not await ids.was_told("a|b", "resp_1")
+    at_ms = NOON_MS
+    ids = StoredIds(MemoryCounters(), lambda: at_ms)
+    await ids.tell("a|b", ["resp_1", "msg_1"])
+    assert await ids.told("a|b", ["resp_1", "msg_1", "resp_2"]) == {"resp_1", "msg_1"}
+    assert await ids.told("a", ["b|resp_1"]) == set()
+    at_ms += 30 * DAY_MS - 1
+    assert await was_told(ids, "a|b", "resp_1")
+    at_ms += 1
+    assert not await was_told(ids, "a|b", "resp_1")
+
+
+async def test_of_others_is_what_another_key_was_told() -> None:
+    ids = StoredIds(MemoryCounters(), now_ms)
+    await ids.tell("a", ["resp_1"], with_owner=["cntr_1"])
+    assert await ids.told("a", ["cntr_1"]) == {"cntr_1"}
+    assert await ids.of_others("a", ["cntr_1", "cntr_2"]) == set()
+    assert await ids.of_others("b", ["cntr_1", "cntr_2", "resp_1"]) == {"cntr_1"}
 
 
 def test_the_oldest_is_forgotten_where_there_are_too_many() -> None:
-    marks = Remembered(most=2)
+    remembered = Remembered(most=2)
     for mark in ("a", "b", "a", "c"):
-        marks.add(mark, until_ms=10)
-    assert [marks.has(mark, at_ms=9) for mark in "abc"] == [True, False, True]
+        remembered.add(marks("o", mark))
+    assert remembered.known("abc", NOON_MS) == {"a", "c"}
+    old = remembered.oldest(2)
+    remembered.add([old[0]._replace(until_ms=NOON_MS + 99)])
+    remembered.remove(old)
+    assert remembered.known("abc", NOON_MS) == {"a"}, "what came again stays"
 
 
 async def test_gateways_that_count_in_one_redis_know_it_together(server: RedisServer) -> None:
     here, there = counters_at(server), counters_at(server)
-    await StoredIds(here, now_s).tell("alice", "resp_1")
-    assert await StoredIds(there, now_s).was_told("alice", "resp_1")
-    assert not await StoredIds(there, now_s).was_told("bob", "resp_1")
+    await StoredIds(here, now_ms).tell("alice", ["resp_1", "msg_1"])
+    await StoredIds(here, now_ms).tell("alice", ["resp_2"])
+    assert await was_told(StoredIds(there, now_ms), "alice", "resp_1")
+    assert not await was_told(StoredIds(there, now_ms), "bob", "resp_1")
     async with Redis(port=server.port, decode_responses=True) as client:
-        (name,) = await client.keys("*")
-        assert "alice" not in name and "resp_1" not in name
-        assert 29 * DAY_S < await client.ttl(name) <= 30 * DAY_S
+        (name,) = await client.keys("*")  # one for each key of the gateway
+        told = str((name, await client.zrange(name, 0, -1)))
+        assert "alice" not in told and "resp_1" not in told
+        assert 29 * DAY_MS < await client.pttl(name) <= 30 * DAY_MS
     await here.close()
     await there.close()
 
 
-async def test_while_redis_is_away_a_process_knows_what_it_told_itself() -> None:
+async def test_redis_keeps_the_newest_of_each_key(server: RedisServer) -> None:
+    link = connect(server.url, timeout_s=5.0)
+    kept = RedisMarks(link, "{t}:", most_of_owner=2)
+    await kept.add(marks("o", "a", "b", "c") + marks("p", "d"), NOON_MS)
+    assert await kept.known("o", ["a", "b", "c", "d"], NOON_MS) == {"b", "c"}
+    assert await kept.known("p", ["d"], NOON_MS) == {"d"}
+    await kept.add(marks("o", "e", until_ms=NOON_MS + 50), NOON_MS + 12)
+    assert await kept.known("o", ["b", "c", "e"], NOON_MS + 12) == {"e"}
+    async with Redis(port=server.port) as client:
+        assert await client.zcard("{t}:i:o") == 1, "those that have ended are gone"
+    await link.close()
+
+
+async def test_what_was_told_while_redis_was_away_it_is_told_afterwards(
+    server: RedisServer,
+) -> None:
+    here, there = counters_at(server), counters_at(server)
+    ids, elsewhere = StoredIds(here, now_ms), StoredIds(there, now_ms)
+    server.kill()
+    await ids.tell("alice", ["resp_1"])
+    assert await ids.told("alice", ["resp_1"]) == {"resp_1"}
+    with pytest.raises(StoresDownError) as raised:
+        await elsewhere.told("alice", ["resp_1"])
+    assert raised.value.retry_after_s > 0
+    server.start()
+    for counters in (here, there):
+        await counters.tick(at_ms=NOON_MS)
+    assert await was_told(elsewhere, "alice", "resp_1")
+    assert len(here._marks.waiting) == 0
+    await here.close()
+    await there.close()
+
+
+async def test_the_store_knows_it_after_a_restart(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "accounts.db"
+
+    async def started() -> Accounts:
+        accounts = Accounts(
+            MemoryCounters(),
+            now_ns=clock,
+            random_bytes=random_bytes(),
+            store=await store_at(path, clock),
+        )
+        await accounts.start()
+        return accounts
+
+    before = await started()
+    await before.stored_ids.tell("alice", ["resp_1", "msg_1"])
+    await before.close()
+    after = await started()
+    assert await after.stored_ids.told("alice", ["resp_1", "msg_1"]) == {"resp_1", "msg_1"}
+    assert not await was_told(after.stored_ids, "bob", "resp_1")
+    clock.step(30 * DAY_MS)
+    assert not await was_told(after.stored_ids, "alice", "resp_1")
+    await after.stored_ids.tell("bob", ["resp_2"])
+    await after.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
+    connection.close()
+
+
+async def test_the_store_is_asked_while_redis_is_away(tmp_path: Path) -> None:
     redis_program()
-    counters = RedisCounters(connect("redis://127.0.0.1:1/0"))
-    ids = StoredIds(counters, now_s)
-    await ids.tell("alice", "resp_1")
-    assert await ids.was_told("alice", "resp_1")
-    assert not await ids.was_told("alice", "resp_2")
-    assert not counters.describe().reachable
-    await counters.close()
+    clock = Clock()
+    store = await store_at(tmp_path / "accounts.db", clock)
+    here, there = (RedisCounters(connect("redis://127.0.0.1:1/0")) for _ in range(2))
+    ids, elsewhere = StoredIds(here, now_ms, store), StoredIds(there, now_ms, store)
+    await ids.tell("alice", ["resp_1"])
+    with pytest.raises(StoresDownError):
+        await elsewhere.told("alice", ["resp_1"])
+    await ids.save()
+    assert await elsewhere.told("alice", ["resp_1"]) == {"resp_1"}
+    with pytest.raises(StoresDownError):
+        await elsewhere.told("alice", ["resp_1", "resp_2"])
+    await store.close()
+    await here.close()
+    await there.close()
+
+
+async def test_what_cannot_be_written_waits(tmp_path: Path) -> None:
+    clock = Clock()
+    store = await store_at(tmp_path / "accounts.db", clock)
+    ids = StoredIds(MemoryCounters(), now_ms, store)
+    await store.close()
+    await ids.tell("alice", ["resp_1"])
+    await ids.save()
+    assert ids.problem is not None and "closed" in ids.problem
+    with pytest.raises(StoresDownError) as raised:
+        await ids.told("alice", ["resp_1", "resp_2"])
+    assert str(tmp_path) not in str(raised.value)
+    assert await ids.told("alice", ["resp_1"]) == {"resp_1"}
+
+
+def test_the_store_keeps_the_newest_of_each_key(tmp_path: Path) -> None:
+    rows = SqliteRows(tmp_path / "accounts.db", lambda parent: False)
+    rows.open()
+    for mark in marks("o", "a", "b", "c") + marks("p", "d"):
+        rows.add_marks([mark], NOON_MS, most_of_owner=2)
+    assert rows.marks(["a", "b", "c", "d"], NOON_MS) == {"b", "c", "d"}
+    rows.close()
+
+
+async def test_a_file_of_before_there_were_any_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "accounts.db"
+    await (await store_at(path, Clock())).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE marks")
+    connection.close()
+    store = await store_at(path, Clock())
+    await store.add_marks(marks("o", "a"))
+    assert await store.marks(["a", "b"], at_ms=NOON_MS) == {"a"}
+    await store.close()

@@ -118,10 +118,56 @@ async def test_a_key_is_changed_and_what_is_not_given_stays(tmp_path: Path) -> N
         assert (await listed(house, text=new["id"]))["keys"][0]["expires_ms"] is None
 
 
+async def test_a_budget_is_raised_for_a_while(tmp_path: Path) -> None:
+    async with admin(tmp_path, access=ACCESS) as house:
+        new = await made(house, team="search", budgets=[{"usd": 0.00001, "per": "1d"}])
+        assert (await asked(house, new["key"])).status == 429
+        path = f"/api/keys/{new['id']}"
+        until_ms = 4_000_000_000_000
+        raised = {"usd": 0.00001, "per": "1d", "raised_to_usd": 5, "raised_until_ms": until_ms}
+        assert (await house.client.patch(path, json={"budgets": [raised]})).status_code == 200
+        assert (await asked(house, new["key"])).status == 200
+        (key,) = (await listed(house, text=new["id"]))["keys"]
+        (budget,) = key["meters"]
+        assert (budget["limit"], budget["amount"]) == (5 * 10**9, 10_000)
+        assert (budget["raised_to"], budget["raised_until_ms"]) == (5 * 10**9, until_ms)
+        over = {**raised, "raised_until_ms": 1}
+        assert (await house.client.patch(path, json={"budgets": [over]})).status_code == 200
+        assert (await asked(house, new["key"])).status == 429
+        (key,) = (await listed(house, text=new["id"]))["keys"]
+        (budget,) = key["meters"]
+        assert (budget["limit"], budget["raised_to"]) == (10_000, None)
+
+
+async def test_a_key_has_what_keys_of_the_file_may_have(tmp_path: Path) -> None:
+    given = {"tags": ["a"], "guardrails": ["secrets"], "priority": "low", "data_collection": "deny",
+             "zero_retention": True, "regions": ["eu"], "when_stores_are_down": "open"}  # fmt: skip
+    async with admin(tmp_path, access=ACCESS, guardrails={"secrets": {"kind": "pii"}}) as house:
+        new = await made(house, **given)
+        assert (await asked(house, new["key"])).status != 200, "nobody promises so much"
+        (bot,) = (await listed(house, text=new["id"]))["keys"]
+        assert {name: bot[name] for name in given} == {**given, "priority": 1}
+        taken: dict[str, Any] = {
+            "tags": [], "guardrails": [], "priority": None, "data_collection": "allow",
+            "zero_retention": False, "regions": None, "when_stores_are_down": None,
+        }  # fmt: skip
+        path = f"/api/keys/{new['id']}"
+        assert (await house.client.patch(path, json={"label": "x"})).status_code == 200
+        (bot,) = (await listed(house, text=new["id"]))["keys"]
+        assert {name: bot[name] for name in given} == {**given, "priority": 1}
+        assert (await house.client.patch(path, json=taken)).status_code == 200
+        (bot,) = (await listed(house, text=new["id"]))["keys"]
+        assert {name: bot[name] for name in given} == taken
+        assert (await asked(house, new["key"])).status == 200
+
+
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
         ({"rpm": -1}, "rpm"),
+        ({"guardrails": ["nobody"]}, "'nobody' is no guardrail of this gateway"),
+        ({"budgets": [{"usd": 5, "raised_to_usd": 4, "raised_until_ms": 9}]}, "raised_to"),
+        ({"budgets": [{"usd": 5, "raised_to_usd": 9}]}, "belong together"),
         ({"team": "search"}, "team"),
         ({"budgets": [{"usd": 1}, {"usd": 2}]}, "keep the smaller"),
         ({"label": None}, "label"),
@@ -169,6 +215,9 @@ async def test_without_a_store_it_says_how_to_have_one(tmp_path: Path) -> None:
         ({"budgets": [{"usd": 1}, {"usd": 2}]}, "keep the smaller"),
         ({"rpm": 1.5}, "rpm"),
         ({"expires_days": 0}, "expires_days"),
+        ({"guardrails": ["nobody"]}, "'nobody' is no guardrail of this gateway"),
+        ({"priority": "urgent"}, "priority"),
+        ({"regions": []}, "regions"),
         ({"lable": "x"}, "did you mean 'label'?; there are label, organisation, team, user,"),
         ([], "object"),
     ],

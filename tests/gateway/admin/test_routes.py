@@ -6,6 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from headrace.gateway.admin.gatehouse import Reloaded
+from headrace.gateway.admin.in_process import InProcess
 from tests.gateway.admin.house import House, admin
 from tests.gateway.harness import Told, ask
 from tests.gateway.openai_provider import Answer, answers, body_of, fails
@@ -116,6 +120,30 @@ async def test_explaining_refuses_what_a_request_would_be_refused(tmp_path: Path
         assert not house.provider.requests, "nothing was sent"
 
 
+async def test_it_is_explained_for_a_key(tmp_path: Path) -> None:
+    keys = {"ci": {"key": "hr-0123456789abcdef0123", "models": ["own"]}}
+    async with admin(tmp_path, access={"keys": keys}) as house:
+        made = (await house.client.post("/api/keys", json={"label": "bot"})).json()["id"]
+
+        async def told(key: str, model: str = "chat") -> tuple[int, str]:
+            body = {"body": {"model": model}, "key": key}
+            reply = await house.client.post("/api/explain", json=body)
+            return reply.status_code, reply.text
+
+        assert (
+            (await told("bot"))[0] == (await told(made))[0] == (await told("ci", "own"))[0] == 200
+        )
+        status, said = await told("ci")
+        assert status == 403 and "model_not_allowed" in said
+        status, said = await told("doesnotexist")
+        assert status == 404 and "no key has the id or label 'doesnotexist'" in said
+        await house.client.post("/api/keys", json={"label": "bot"})
+        status, said = await told("bot")
+        assert status == 404 and "2 keys have the label 'bot'" in said and made in said
+        wrong = {"body": CHAT, "keyy": "ci"}
+        assert (await house.client.post("/api/explain", json=wrong)).status_code == 400
+
+
 async def test_the_settings_and_reading_them_anew(tmp_path: Path) -> None:
     async with admin(tmp_path, access=OPEN) as house:
         told = await house.client.get("/api/config")
@@ -123,3 +151,17 @@ async def test_the_settings_and_reading_them_anew(tmp_path: Path) -> None:
         assert told.json()["settings"]["models"]["chat"]["strategy"] == "ordered"
         told = await house.client.post("/api/reload")
         assert told.json()["changed"] == ["models.chat"] and told.json()["error"] is None
+
+
+async def test_a_file_that_is_not_taken_is_an_error_as_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(self: InProcess) -> Reloaded:
+        return Reloaded(error="gateway.yaml:3: models.chat: wrong")
+
+    monkeypatch.setattr(InProcess, "reload", refused)
+    async with admin(tmp_path, access=OPEN) as house:
+        told = await house.client.post("/api/reload")
+        error = told.json()["error"]
+        assert told.status_code == 409 and error["code"] == "not_taken"
+        assert error["message"] == "gateway.yaml:3: models.chat: wrong"

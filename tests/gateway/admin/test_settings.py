@@ -25,6 +25,7 @@ FILE: dict[str, Any] = {
     "models": {"chat": ["a/m"], "own": ["a/o"]},
     "access": {
         "master_key": "plain-master",
+        "metrics_key": "plain-metrics",
         "redis": "redis://:hush@127.0.0.1",
         "keys": {"ci": {"key": "plain-client-key"}, "by-digest": {"sha256": "0" * 64}},
     },

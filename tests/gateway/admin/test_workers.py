@@ -62,7 +62,7 @@ async def test_it_shows_and_changes_all_workers(tmp_path: Path) -> None:
 
 
 async def _used(process: Process, client: httpx.AsyncClient) -> None:
-    key = (await client.post("/api/keys", json={"rpm": 1000})).json()["key"]
+    key = (await client.post("/api/keys", json={"rpm": 1000, "label": "bot"})).json()["key"]
     async with asyncio.timeout(20):  # each worker hears of a new key within a second
         while any(status != 200 for status, _ in await chatted(process, key, 4)):
             await asyncio.sleep(0.1)
@@ -78,6 +78,10 @@ async def _used(process: Process, client: httpx.AsyncClient) -> None:
     assert set(await chatted(process, key, 8)) == {(200, "a/n")}
     told = await client.post("/api/explain", json={"body": CHAT})
     assert [one["target"] for one in told.json()["candidates"]] == ["a/n"]
+    for_key = await client.post("/api/explain", json={"body": CHAT, "key": "bot"})
+    assert (for_key.status_code, for_key.json()) == (200, told.json())
+    told = await client.post("/api/explain", json={"body": CHAT, "key": "nobody"})
+    assert told.status_code == 404 and "no key has the id" in told.text
     told = await client.post("/api/explain", json={"body": {"model": "chatt"}})
     assert (told.status_code, told.json()["error"]["code"]) == (404, "model_not_found")
 

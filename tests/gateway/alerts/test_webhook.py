@@ -84,6 +84,37 @@ def test_lost_counters_are_told_once_in_a_while_and_their_return() -> None:
     asyncio.run(check())
 
 
+def test_an_outage_that_lasts_is_told_though_one_was_just_before() -> None:
+    now_s = 0.0
+
+    async def check() -> None:
+        nonlocal now_s
+        async with receiving() as receiver:
+            told = telling(receiver.url, wall_s=lambda: now_s)
+            told.counters("a moment", None)
+            now_s = 1.0
+            told.counters("a moment", 1.0)
+            now_s = 30.0
+            told.counters("for good", None)
+            for second in (31.0, 59.0, 60.0, 61.0, 200.0):
+                now_s = second
+                told.tick()
+            now_s = 7_230.0
+            told.counters("for good", 7_200.0)
+            told.tick()
+            await told.close()
+            told_of = [(one.json["event"], one.json["data"]) for one in receiver.posts]
+            assert told_of == [
+                ("counters.lost", {"problem": "a moment"}),
+                ("counters.back", {"lasted_s": 1.0}),
+                ("counters.lost", {"problem": "for good"}),
+                ("counters.back", {"lasted_s": 7_200.0}),
+            ]
+            assert [one.json["created_s"] for one in receiver.posts][2] == 60
+
+    asyncio.run(check())
+
+
 def test_a_budget_is_told_with_a_signature_over_time_and_body() -> None:
     async def check() -> None:
         async with receiving() as receiver:

@@ -14,6 +14,7 @@ from tests.gateway.openai_provider import answers, body_of, reply
 
 CLIENT_KEY = "hr-client-key-of-the-file-0123456789"
 MASTER_KEY = "hr-master-key-of-the-file-9876543210"
+METRICS_KEY = "hr-metrics-key-of-the-file-1029384756"
 ADMIN_KEY = "admin-key-of-the-file-55667788990011"
 PEM = (
     rsa.generate_private_key(65537, 2048)
@@ -27,6 +28,7 @@ PEM = (
 SECRETS = {
     "client key": CLIENT_KEY,
     "master key": MASTER_KEY,
+    "metrics key": METRICS_KEY,
     "admin key": ADMIN_KEY,
     "provider key of the file": "sk-plain-provider-key-0123456789",
     "provider key of the environment": "sk-env-provider-key-0123456789",
@@ -131,7 +133,8 @@ def settings(
     headers = {"x-extra-key": SECRETS["provider header"]}
     return {
         "access": {
-            "master_key": MASTER_KEY, "redis": redis, "store": "keys.sqlite3",
+            "master_key": MASTER_KEY, "metrics_key": METRICS_KEY,
+            "redis": redis, "store": "keys.sqlite3",
             "keys": {
                 "k": {
                     "key": CLIENT_KEY, "when_stores_are_down": "open",

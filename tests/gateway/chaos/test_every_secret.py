@@ -19,6 +19,7 @@ from tests.gateway.chaos.every_secret import (
     AWS_KEY_ID,
     CLIENT_KEY,
     MASTER_KEY,
+    METRICS_KEY,
     MODELS,
     SECRETS,
     Quoting,
@@ -132,7 +133,7 @@ async def see_all(gateway: Running, ids: list[str]) -> tuple[dict[str, bytes], l
     messages = [{"role": "user", "content": "Hi"}]
     await see("POST", "/api/try", {"models": list(MODELS), "messages": messages})
     await see("POST", "/api/reload")
-    for key in (CLIENT_KEY, MASTER_KEY, ADMIN_KEY + "x"):
+    for key in (CLIENT_KEY, MASTER_KEY, METRICS_KEY, ADMIN_KEY + "x"):
         assert (await see("GET", "/api/config", key=key)).status == 401
     return told, made
 
@@ -177,6 +178,7 @@ async def test_with_the_request_log_in_sqlite(
         told.update(shown)
         for path in ("/metrics", "/health", "/ready", "/v1/models"):
             told[path] = (await gateway.fresh("GET", path, key=MASTER_KEY)).body
+            told[f"{path} again"] = (await gateway.fresh("GET", path, key=METRICS_KEY)).body
         await break_the_file(gateway)
         told.update({f"open {one}": data for one, data in of_folder(folder, without).items()})
     written = of_folder(folder, without)

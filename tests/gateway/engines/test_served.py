@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.gateway.building.gateway import Gateway
-from headrace.gateway.routing.explain import decision_of
+from headrace.gateway.explaining import explanation_of
 from tests.gateway.engines.scripted_engine import ScriptedEngine
 from tests.gateway.harness import ask, gateway
 from tests.gateway.upstream.scripted import served
@@ -75,7 +75,7 @@ async def test_explain_shows_what_it_goes_by() -> None:
         await built.pollers.read_all()
         raw = json.dumps(body("x")).encode()
         now_s = built.serving.clock_ns() * 1e-9
-        decision = decision_of(built.router, "chat", raw, now_s=now_s)
+        decision = explanation_of(built, "chat", raw, now_s=now_s).decision
         reasons = {one.target.name: one.reasons[-1] for one in decision.candidates}
         assert reasons["a/m"] == (
             "prefix_aware: about 0 tokens of the prompt there; 1 waiting, 2 running, KV cache "

@@ -11,7 +11,7 @@ import pytest
 from headrace.errors import RequestError
 from headrace.gateway.guards.blocked import Action, GuardBlockedError
 from headrace.gateway.guards.guard import Finder, Guard, Subject
-from headrace.gateway.guards.passage import EMBEDDINGS
+from headrace.gateway.guards.passage import EMBEDDINGS, MOST_TEXTS
 from headrace.gateway.guards.patterns import Patterns
 from headrace.gateway.guards.personal_data import PersonalData
 from headrace.gateway.guards.reply import guarded_reply
@@ -217,6 +217,17 @@ async def test_a_request_that_is_nested_too_deep_is_refused() -> None:
         text = [text]
     with pytest.raises(RequestError, match="128 levels"):
         await asked(CHAT, said(text), "block")
+
+
+async def test_a_request_of_too_many_texts_is_refused() -> None:
+    numbers = used({"values": [1] * (MOST_TEXTS + 1)})
+    texts = {"stop": ["a"] * (MOST_TEXTS + 1)}
+    for dialect, body in (("anthropic", numbers), ("openai-chat", texts)):
+        with pytest.raises(RequestError, match="262,144 texts and numbers"):
+            await asked(dialect, body, "block")
+    # Ids of tokens are none, however many there are.
+    ids = {"prompt": [1] * (MOST_TEXTS + 1)}
+    assert await asked("openai-completions", ids, "block")
 
 
 async def test_a_long_request_is_read_beside_the_others() -> None:

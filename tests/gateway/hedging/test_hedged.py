@@ -159,6 +159,20 @@ async def test_hosted_tools_and_a_spent_share_ask_once() -> None:
         assert hedging is not None and hedging.counts == (0, 0, 1)
 
 
+async def test_for_whom_no_share_is_left_is_asked_once_the_first_failed() -> None:
+    entries: list[Entry] = []
+    async with served(after(0.05, fails(503))) as one, served(answers("other")) as other:
+        few = {"after_ms": 5, "share": 0.05}
+        built = gateway(hedged(one.origin, other.origin, hedge=few), entries)
+        told = await ask(built.app, CHAT)
+        assert told.status == 200 and b"other" in told.body
+        assert told.headers["x-headrace-attempts"] == "2"
+        assert "x-headrace-hedged" not in told.headers
+        hedging = built.router.routes["chat"].hedging
+        assert hedging is not None and hedging.counts == (0, 0, 1)
+        await is_left_clean(built)
+
+
 async def test_a_client_that_goes_ends_all_of_them() -> None:
     entries: list[Entry] = []
     async with served(after(NEVER_S)) as one, served(after(NEVER_S)) as other:

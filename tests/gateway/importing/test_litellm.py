@@ -73,7 +73,7 @@ def test_what_it_says_is_what_ours_says() -> None:
     assert {one.strategy for one in read.models.values()} == {"latency"}
     assert read.models["gpt"].fallbacks == read.models["gpt"].context_fallbacks == ("claude",)
     assert read.aliases == {"gpt-4": "gpt"} and read.drop_unsupported
-    assert (read.retries.attempts, read.timeouts.first_token_s) == (3, 30.0)
+    assert (read.retries.same_target, read.timeouts.first_token_s) == (3, 30.0)
     assert read.breaker.cooldown_s == 60.0
     assert read.access.master_key == "os.environ/MASTER" and read.access.require_key
     assert read.access.redis == "redis://localhost:6379/0"
@@ -197,6 +197,6 @@ model_list:
     environ["AZURE_API_BASE"] = ""
     errors = json.loads(CliRunner().invoke(cli, asked, env=environ).stdout)["errors"]
     assert errors == [
-        "providers.azure-openai: base_url: the environment has no AZURE_API_BASE: set it, or "
-        "leave out what needs it"
+        "providers.azure-openai: base_url: the environment has no AZURE_API_BASE: set it (a "
+        "running gateway has to be restarted for that), or leave out what needs it"
     ]

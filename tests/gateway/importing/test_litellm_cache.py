@@ -45,6 +45,8 @@ def test_a_password_stays_in_the_environment() -> None:
     assert cache.redis == "env:CACHE_REDIS_URL" and "cache.redis" in told
     assert "hunter2" not in told
     assert imported(cache=True)[0].redis == "env:CACHE_REDIS_URL"
+    cache, told = imported(cache=True, cache_params={"type": "redis", "host": "os.environ/HOST"})
+    assert cache.redis == "env:CACHE_REDIS_URL" and "cache.redis: env:NAME" in told
 
 
 def test_semantic_needs_a_measured_threshold() -> None:

@@ -63,6 +63,9 @@ class Replicate:
     async def _stream(self, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM_HEAD)
         for piece in self.scripts["stream"]:
+            if isinstance(piece, float):
+                await asyncio.sleep(piece)
+                continue
             if piece is None:  # nothing more comes
                 await self.gone.wait()
                 return
@@ -262,6 +265,24 @@ async def test_one_that_takes_too_long_is_cancelled() -> None:
         built.close()
     assert told.status == 504
     assert script.lines[-1] == CANCEL and 2 < len(script.lines) < 12
+
+
+@pytest.mark.parametrize(("silent", "outcome"), [(0, "answered"), (1, "cut")])
+async def test_a_stream_may_be_silent_before_its_first_words(silent: int, outcome: str) -> None:
+    entries: list[Entry] = []
+    pieces: list[Any] = [event("output", "Hello"), event("done", "{}")]
+    script = Replicate(create=[], get=[SUCCEEDED], stream=pieces)
+    pieces.insert(silent, 0.3)
+    async with served(script) as provider:
+        script.scripts["create"] = [
+            prediction("starting", urls={"stream": f"{provider.origin}/stream/abc"})
+        ]
+        built = gate_of(provider, entries, timeouts={"first_token_s": 9, "idle_s": 0.05})
+        told = await ask(built.app, {**CHAT, "stream": True})
+        await errands(built)
+        built.close()
+    assert told.status == 200 and b"Hello" in told.body
+    assert entries[0].outcome == outcome and script.lines.count(CREATE) == 1
 
 
 async def test_a_key_that_replicate_repeats_is_shown_to_nobody() -> None:

@@ -14,11 +14,12 @@ from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.settings.reliability import RetrySettings
 from headrace.gateway.targets.auth import Auth, NoAuth
 from headrace.gateway.targets.provider import Provider
-from headrace.gateway.targets.target import NUSD_PER_USD, Price, Target
+from headrace.gateway.targets.target import Price, Target
 from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.origin import read_base_url
 from headrace.gateway.upstream.pool import Pool
 from headrace.protocol.dialects.ollama import PROVIDER as SIDE
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 
 def provider(name: str, *, auth: Auth | None = None, **more: Any) -> Provider:

@@ -11,8 +11,9 @@ from headrace.errors import RequestError
 from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.preferences import read_wanted
-from headrace.gateway.targets.target import NUSD_PER_USD, Price
+from headrace.gateway.targets.target import Price
 from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 from tests.gateway.routing.parts import (
     A,
     B,
@@ -150,12 +151,13 @@ def test_what_is_too_long_by_estimate_goes_last_and_surely_is_left_out() -> None
     said = "last, as about 4,001 tokens are asked for and it takes 4,000"
     assert decision.candidates[1].reasons[0] == said
     # The first of the words is behind no blank.
-    fits = ask_of(prompt_of("river " * 3001), "m")._replace(most_output_tokens=1000)
-    assert names(one.decide(fits, 0.0)) == ["b/m", "a/m"]
-    too_long = ask_of(prompt_of("river " * 3002), "m")._replace(most_output_tokens=1000)
-    decision = one.decide(too_long, 0.0)
+    fits = ask_of(prompt_of("river " * 4001), "m")
+    for most in (None, 1000, 100_000):
+        found = one.decide(fits._replace(most_output_tokens=most), 0.0)
+        assert names(found) == ["b/m", "a/m"], "its provider knows what it does at its context"
+    decision = one.decide(ask_of(prompt_of("river " * 4002), "m"), 0.0)
     assert names(decision) == ["b/m"]
-    assert left_out(decision) == {"a/m": "at least 4,001 tokens are asked for and it takes 4,000"}
+    assert left_out(decision) == {"a/m": "the prompt has at least 4,001 tokens and it takes 4,000"}
 
 
 def test_nobody_but_one_that_may_be_too_short_is_asked() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.gateway.routing.ask import Ask, ask_of
-from headrace.gateway.routing.explain import decision_of
+from headrace.gateway.routing.explain import ask_to_explain
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import IDLE_S, Sticky
 from headrace.gateway.settings.secret import Secret
@@ -213,7 +213,7 @@ def test_explain_asks_nobody_and_says_why() -> None:
     one = router(route("m", dear, cheap, A))
     body = {"model": "m", "messages": [{"role": "user", "content": "x" * 2976}],
             "max_tokens": 500, "provider": {"ignore": ["a"], "order": ["dear"]}}  # fmt: skip
-    decision = decision_of(one, "m:floor", json.dumps(body).encode(), now_s=0.0)
+    decision = one.decide(ask_to_explain(one, "m:floor", json.dumps(body).encode()), 0.0)
     assert names(decision) == ["dear/m", "cheap/m"]
     first, second = decision.candidates
     assert first.reasons[0] == "number 1 of provider.order"
@@ -222,7 +222,7 @@ def test_explain_asks_nobody_and_says_why() -> None:
     assert left_out(decision) == {"a/m": "it is in provider.ignore"}
     assert all(found.health.requests == 0 for found in (cheap, dear, A))
     with pytest.raises(RequestError, match="provider"):
-        decision_of(one, "m", b'{"provider": 1}', now_s=0.0)
+        ask_to_explain(one, "m", b'{"provider": 1}')
 
 
 def test_latest_is_the_name_without_it_unless_there_is_one() -> None:

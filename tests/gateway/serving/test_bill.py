@@ -76,7 +76,7 @@ def test_a_tier_that_was_asked_for_and_not_confirmed_costs_no_less_than_the_stan
 
 
 @pytest.mark.parametrize("more", [{"images": 2}, {"input_audio_s": 3}])
-def test_pictures_and_seconds_without_a_price_are_unknown_and_never_0(more: dict[str, int]) -> None:
+def test_pictures_and_seconds_without_a_price_are_unknown_and_never_0(more: dict[str, Any]) -> None:
     used = TokenUsage(input_tokens=1_000, output_tokens=500, **more)
     assert cost_nusd(used, stated_price(PLAIN)) is None
     assert cost_nusd(used, stated_price(PriceSettings(input=0, output=0))) is None

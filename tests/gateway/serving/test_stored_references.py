@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.gateway.serving.stored_references import stored_references
+from headrace.gateway.serving.stored_references import COPIED, stored_references
 from headrace.protocol.json_object import JsonObject
 
 FILE = {"type": "file", "file_id": "file-a"}
@@ -27,6 +27,17 @@ def message(*content: Any) -> dict[str, Any]:
             "openai-responses",
             {"input": [{"type": "item_reference", "id": "a"}, {"id": "b"}]},
             {("item_reference", "a"), ("item_reference", "b")},
+        ),
+        (
+            "openai-responses",
+            {
+                "input": [
+                    {"type": "image_generation_call", "id": "a"},
+                    {"type": "image_generation_call", "id": "b", "result": None},
+                    {"type": "image_generation_call", "id": "c", "result": "iVBORw0KGgo="},
+                ]
+            },
+            {("image_generation_call", "a"), ("image_generation_call", "b")},
         ),
         (
             "openai-responses",
@@ -53,6 +64,17 @@ def message(*content: Any) -> dict[str, Any]:
             "openai-responses",
             {"prompt": {"id": "p", "variables": {"x": {"type": "input_file", "file_id": "f"}}}},
             {("file_id", "f")},
+        ),
+        (
+            "openai-responses",
+            {
+                "tools": [{"environment": {"type": "container_reference", "container_id": "a"}}],
+                "input": [
+                    {"type": "code_interpreter_call", "id": "ci", "container_id": "b"},
+                    {"type": "shell_call", "environment": {"container_id": "c"}},
+                ],
+            },
+            {("container_id", "a"), (COPIED, "b"), (COPIED, "c")},
         ),
         (
             "openai-chat",
@@ -118,6 +140,18 @@ def test_escapes_hide_nothing(dialect: str) -> None:
             },
         ),
         ("ollama", {"file_id": "x"}),
+        ("openai-chat", {"messages": [message("x")], "guided_json": {"default": FILE}}),
+        ("openai-chat", {"messages": [message("x")], "chat_template_kwargs": {"file_id": "x"}}),
+        ("openai-chat", {"messages": [message("x")], "metadata": {"file_id": "x"}}),
+        (
+            "openai-chat",
+            {"response_format": {"json_schema": {"schema": {"default": {"file_id": "x"}}}}},
+        ),
+        (
+            "openai-responses",
+            {"prompt": {"id": "p", "variables": {"file_id": "x", "container": "box"}}},
+        ),
+        ("anthropic", {"tools": [{"input_schema": {"properties": {"file_id": {}}}}]}),
     ],
 )
 def test_words_of_the_client_and_of_answers_are_none(dialect: str, body: dict[str, Any]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from headrace.gateway.serving.entry import Entry
 from tests.gateway.harness import ask, gateway
 from tests.gateway.openai_provider import answers
@@ -53,6 +55,33 @@ async def test_without_another_model_the_client_hears_why() -> None:
     assert told.json["error"]["code"] == "context_length_exceeded"
     assert "it takes 100" in told.json["error"]["message"]
     assert not provider.requests
+
+
+@pytest.mark.parametrize("max_tokens", [100, 100_000])
+async def test_what_it_may_write_is_the_providers_to_judge(max_tokens: int) -> None:
+    """Some end an answer where the context does."""
+    async with served(answers()) as provider:
+        body = {**LONG, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": max_tokens}
+        app = gateway(config(provider.origin), []).app
+        told = await ask(app, body)
+        assert told.status == 200 and told.headers["x-headrace-target"] == "a/short"
+        both = await ask(app, {**body, "provider": {"only": ["a"]}, "models": ["long"]})
+        assert both.headers["x-headrace-target"] == "a/short", "which was asked for first"
+
+
+async def test_who_has_room_for_all_it_may_write_is_asked_first() -> None:
+    settings = config("http://127.0.0.1:9")
+    targets = [{"model": f"a/{name}", "context_tokens": most} for name, most in
+               (("short", 100), ("long", 100_000))]  # fmt: skip
+    settings["models"]["short"] = {"strategy": "ordered", "targets": targets}
+    async with served(answers()) as provider:
+        settings["providers"]["a"]["base_url"] = f"{provider.origin}/v1"
+        app = gateway(settings, []).app
+        body = {**LONG, "messages": [{"role": "user", "content": "Hi"}]}
+        few = await ask(app, {**body, "max_tokens": 10})
+        many = await ask(app, {**body, "max_tokens": 100})
+    assert few.headers["x-headrace-target"] == "a/short"
+    assert many.headers["x-headrace-target"] == "a/long"
 
 
 async def test_models_that_name_each_other_are_asked_once() -> None:

@@ -335,7 +335,11 @@ def test_secrets_of_environment_file_and_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("env:NONE", "the environment has no NONE: set it"),
+        (
+            "env:NONE",
+            "the environment has no NONE: set it (a running gateway has to be restarted for that), "
+            "write file:PATH, or leave out what needs it",
+        ),
         ("env:EMPTY", "the environment has no EMPTY"),
         ("env:", "no name of a variable"),
         (f"env:{KEY}", "no name of a variable"),

@@ -36,6 +36,19 @@ def test_numbers_are_told_as_they_are_to_be_written(tmp_path: Path, text: str, s
     assert says in refused(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("1mo", "1M"), ("month", "1M"), ("monthly", "1M"), ("1min", "1m"), ("24 hours", None),
+     ("10m", None), ("1day", "1d"), ("1D", "1d"), ("totl", "total"), ("1 yr", "1Y")],
+)  # fmt: skip
+def test_a_window_that_is_none_is_not_taken_for_another_length(
+    tmp_path: Path, given: str, meant: str | None
+) -> None:
+    text = f"access: {{teams: {{a: {{budgets: [{{usd: 1, per: '{given}'}}]}}}}}}\n"
+    said = refused(tmp_path, text)
+    assert said.endswith(f"did you mean '{meant}'?" if meant else "1M, 1Y, total"), said
+
+
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     text = """
 providers:

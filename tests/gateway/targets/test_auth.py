@@ -53,7 +53,7 @@ def test_a_key_in_its_header() -> None:
 @pytest.mark.parametrize(
     ("said", "rest_s"),
     [
-        (failure("authentication"), 300.0),
+        (failure("authentication"), 10.0),
         (failure("payment"), 300.0),
         (failure("permission"), 10.0),
         (failure("rate_limit"), 5.0),
@@ -74,8 +74,8 @@ def test_how_long_a_key_rests(said: Failure, rest_s: float) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["bad_request", "too_large", "context_length", "content_policy", "not_found", "overloaded",
-     "timeout", "server", "network", "damaged"],
+    ["bad_request", "too_large", "account_limit", "context_length", "content_policy", "not_found",
+     "overloaded", "timeout", "server", "network", "damaged"],
 )  # fmt: skip
 def test_what_is_no_keys_fault(kind: FailureKind) -> None:
     auth, (a, b) = keys("a", "b")
@@ -96,12 +96,12 @@ def test_when_all_rest_the_first_to_wake_counts() -> None:
     auth, (a, b) = keys("a", "b")
     assert auth.failed(a, failure("authentication"), 0.0) is True
     assert auth.failed(b, failure("rate_limit", 7.0), 0.0) is False
-    assert auth.pick(1.0) is None
+    assert auth.pick(1.0) is None and auth.usable(1.0) == 0 and auth.usable(7.0) == 1
     assert auth.rests_s(1.0) == pytest.approx(6.0)
     assert auth.pick(7.0) is b
 
 
-@pytest.mark.parametrize("kind", ["rate_limit", "permission"])
+@pytest.mark.parametrize("kind", ["rate_limit", "permission", "authentication"])
 def test_what_is_of_one_model_leaves_the_key_to_others(kind: FailureKind) -> None:
     auth, (a, b) = keys("a", "b")
     assert auth.failed(a, failure(kind), 0.0, "lim") is True
@@ -111,10 +111,29 @@ def test_what_is_of_one_model_leaves_the_key_to_others(kind: FailureKind) -> Non
     assert auth.pick(2.0, "lim") is None and auth.rests_s(2.0, "lim") > 0
     assert auth.why(2.0, "lim") == failure(kind)
     assert auth.rests_s(2.0, "good") == auth.rests_s(2.0) == 0.0
-    assert auth.why(2.0, "good") is None and auth.count(2.0) == (2, 0)
+    assert auth.why(2.0, "good") is None and auth.usable(2.0, "good") == 2
+    assert auth.count(2.0) == (2, 2 if kind == "authentication" else 0)
 
 
-@pytest.mark.parametrize("kind", ["authentication", "payment"])
+def test_a_wrong_key_is_asked_less_and_less_often_and_told_of_once() -> None:
+    auth, (only,) = keys("only")
+    heard: list[RefusedKey] = []
+    auth.tell("p", heard.append)
+    said, now_s, rests = failure("authentication"), 0.0, []
+    for _ in range(7):
+        auth.failed(only, said, now_s, "m")
+        auth.failed(only, said, now_s + 1, "m")  # was under way with it
+        rests.append(auth.rests_s(now_s, "m"))
+        now_s += rests[-1]
+    assert rests == [10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert len(heard) == 3, "every five minutes"
+    assert auth.refusals(now_s - 1) == ("key 1 of 1: authentication: no",)
+    assert auth.refusals(now_s) == () and auth.count(now_s) == (1, 0)
+    auth.failed(only, said, now_s + 301, "m")
+    assert auth.rests_s(now_s + 301, "m") == 10.0, "it was well for a while"
+
+
+@pytest.mark.parametrize("kind", ["payment"])
 def test_what_is_of_the_key_holds_for_all_models_and_is_told_once(kind: FailureKind) -> None:
     auth, (a, b) = keys("a", "b")
     heard: list[RefusedKey] = []

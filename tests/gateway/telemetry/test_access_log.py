@@ -118,7 +118,7 @@ async def test_why_nobody_was_asked_is_in_the_line() -> None:
         assert [(await ask(app, CHAT)).status for _ in range(2)] == [502, 503]
     line = json.loads(logged(entries[1:], "json"))
     assert (line["outcome"], line["attempts"]) == ("failed", 0)
-    assert "since one was refused: authentication 401" in line["error"]
+    assert "since m0 was refused: authentication 401" in line["error"]
     assert "sk-a" not in line["error"]
 
 

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import os
 import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from headrace.config.yaml_file import Document
+from headrace.errors import ConfigError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.building.accounts import records_of
 from headrace.gateway.building.gateway import Gateway
+from headrace.gateway.settings.read import parse_settings
+from headrace.gateway.settings.secret import Sources
 from tests.gateway.harness import Told, ask, gateway
 from tests.gateway.openai_provider import answers, fails
 from tests.gateway.telemetry.scraped import CHAT, settings
 from tests.gateway.upstream.scripted import served
+
+_POSTS = (
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/messages",
+    "/v1/messages/count_tokens", "/api/chat", "/api/v1/chat/completions",
+)  # fmt: skip
 
 
 async def get(built: Gateway, path: str, key: str = "") -> Told:
@@ -64,6 +79,58 @@ async def test_only_the_master_key_opens_metrics_and_the_whole_of_health() -> No
     whole = (await get(built, "/health", "m4ster")).json
     assert whole["accounts"]["counters"]["reach"] == "per process"
     assert whole["models"]["chat"]["usable"] is True
+
+
+async def test_the_key_for_metrics_opens_them_and_nothing_else() -> None:
+    access = {"master_key": "env:MASTER", "metrics_key": "env:METRICS"}
+    accounts = Accounts(MemoryCounters(), now_ns=time.time_ns, random_bytes=os.urandom)
+    await accounts.start()
+    environ = {"MASTER": "m4ster", "METRICS": "hr-to-see"}
+    async with served(answers()) as provider:
+        config = settings(provider.origin, access=access, admin={"key": "an-admin-key", "port": 0})
+        built = gateway(config, [], accounts=accounts, environ=environ)
+        assert (await get(built, "/metrics", "hr-to-see")).status == 200
+        assert "providers" in (await get(built, "/health", "hr-to-see")).json
+        assert (await get(built, "/ready", "hr-to-see")).json["models"]["chat"]["usable"] is True
+        assert (await get(built, "/metrics", "m4ster")).status == 200
+        for key in ("", "hr-to-se", "hr-to-see2"):
+            assert (await get(built, "/metrics", key)).status == 401
+            assert "providers" not in (await get(built, "/health", key)).json
+        as_key = {"authorization": "Bearer hr-to-see"}
+        for path in _POSTS:
+            told = await ask(built.app, CHAT, path=path, headers=as_key)
+            assert told.status == 401, (path, told.body)
+        for path in ("/v1/models", "/v1/models/chat", "/api/tags", "/api/ps", "/api/v1/key"):
+            assert (await get(built, path, "hr-to-see")).status == 401, path
+        assert not provider.requests
+        assert (await ask(built.app, CHAT, headers={"x-api-key": "m4ster"})).status == 200
+
+
+async def test_with_a_key_for_metrics_they_are_closed_also_where_models_are_open() -> None:
+    async with served(answers()) as provider:
+        access = {"require_key": False, "metrics_key": "hr-to-see"}
+        built = gateway(settings(provider.origin, access=access), [])
+        assert (await ask(built.app, CHAT)).status == 200
+        told = await get(built, "/metrics")
+        assert told.status == 403 and "access.metrics_key" in told.json["error"]["message"]
+        assert "providers" not in (await get(built, "/health")).json
+        assert (await get(built, "/metrics", "hr-to-see")).status == 200
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"master_key": "env:SAME"},
+        {"keys": {"ci": {"key": "hr-the-same-key"}}},
+        {"keys": {"ci": {"sha256": sha256(b"hr-the-same-key").hexdigest()}}},
+    ],
+)
+def test_a_key_for_metrics_that_opens_models_is_refused(other: dict[str, Any]) -> None:
+    config = {"access": {"metrics_key": "env:SAME", **other}}
+    access = parse_settings(Document(config, {}), "gateway.yaml").access
+    with pytest.raises(ConfigError, match=r"access\.metrics_key: access\..* is the") as refused:
+        records_of(access, Sources({"SAME": "hr-the-same-key"}, Path()))
+    assert "hr-the-same-key" not in str(refused.value)
 
 
 async def test_health_says_to_everybody_that_limits_cannot_be_counted() -> None:

@@ -145,6 +145,24 @@ async def test_time_limits() -> None:
             await reply.piece()
 
 
+async def test_before_content_a_reply_may_be_silent() -> None:
+    async def thinks(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n")
+        for piece in (b"role", b"word"):
+            await asyncio.sleep(0.15)
+            writer.write(piece)
+        await asyncio.sleep(5)
+
+    async with served(thinks) as scripted:
+        limits = QUICK._replace(idle_s=0.05)
+        reply = await Pool(scripted.origin).send(request(scripted), limits.before_content())
+        assert await reply.piece() == b"role" and await reply.piece() == b"word"
+        reply.limit_idle(limits.idle_s)
+        with pytest.raises(UpstreamError, match=r"nothing more of the reply came for 0\.05 s"):
+            await reply.piece()
+        reply.limit_idle(1.0)  # of one that is over it is nothing
+
+
 async def test_no_connection() -> None:
     pool = Pool(Origin("http", "127.0.0.1", 9))
     with pytest.raises(UpstreamError, match=r"no connection to http://127\.0\.0\.1:9") as caught:

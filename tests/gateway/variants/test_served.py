@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.gateway.routing.explain import decision_of
+from headrace.gateway.explaining import explanation_of
 from headrace.gateway.serving.entry import Entry
 from tests.gateway.harness import ask, gateway
 from tests.gateway.openai_provider import answers, fails
@@ -69,7 +69,7 @@ async def test_a_canary_that_fails_is_taken_out_and_explained() -> None:
             told = await ask(built.app, {**CHAT, "user": str(at)})
             assert told.status == 200
         assert len(new.requests) == 5, "then it is asked no more"
-        decision = decision_of(built.router, "chat", b'{"user":"u"}', now_s=0.0)
+        decision = explanation_of(built, "chat", b'{"user":"u"}', now_s=0.0).decision
         assert [one.target.name for one in decision.candidates] == ["a/m0"]
         assert "new was taken out" in decision.candidates[0].reasons[0]
         assert "variant new was taken out" in decision.left_out[0].reason
@@ -81,7 +81,7 @@ async def test_explain_says_the_side_of_a_user() -> None:
     seen = set()
     for at in range(60):
         body = f'{{"user":"u{at}"}}'.encode()
-        decision = decision_of(built.router, "chat", body, now_s=0.0)
+        decision = explanation_of(built, "chat", body, now_s=0.0).decision
         first = decision.candidates[0]
         seen.add((decision.assigned, first.variant, first.target.name, first.reasons[0]))
     assert seen == {

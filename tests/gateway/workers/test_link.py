@@ -15,6 +15,7 @@ from headrace.gateway.accounts.counters import Counted, Wanted
 from headrace.gateway.accounts.errors import StoresDownError
 from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.accounts.meter import Meter, meters_of
+from headrace.gateway.accounts.stored_ids import StoredIds
 from headrace.gateway.accounts.terms import Budget, Limits, Terms
 from headrace.gateway.workers import messages
 from headrace.gateway.workers.link import Link, LinkLostError
@@ -61,8 +62,11 @@ class Stuck(Quiet):
 
         def answer() -> None:
             found = self.member.on_question(message)
-            assert isinstance(found, messages.Reserved | messages.Ended | messages.Done)
-            told.set_result(found)
+            if isinstance(found, Awaitable):
+                done = asyncio.ensure_future(found)
+                done.add_done_callback(lambda done: told.set_result(done.result()))
+            else:
+                told.set_result(found)
 
         self.kept.append(answer)
         return told
@@ -193,6 +197,31 @@ def test_a_parent_that_does_not_answer_refuses_or_counts_later(
             assert both.linked.describe().reachable
             # What was asked and refused was done and undone; what was counted here counts there.
             assert await both.used() == {"concurrency": (0, 0), "budget": (12, 0)}
+
+    asyncio.run(check())
+
+
+def test_what_keys_were_told_is_not_lost_while_the_parent_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Link.ask, "__defaults__", (0.05,))
+
+    async def check() -> None:
+        async with pair() as both:
+            ids = StoredIds(both.linked, lambda: AT_MS)
+            await ids.tell("alice", ["resp_0"])
+            both.parent.stuck = True
+            for told in ("resp_1", "resp_2"):
+                await ids.tell("alice", [told])
+            assert await ids.told("alice", ["resp_1", "resp_2"]) == {"resp_1", "resp_2"}
+            with pytest.raises(StoresDownError):
+                await ids.told("alice", ["resp_0"])
+            both.parent.let()
+            await both.linked.tick(at_ms=AT_MS)
+            at_parent = StoredIds(both.counters, lambda: AT_MS)
+            every = ["resp_0", "resp_1", "resp_2"]
+            for known in (ids, at_parent):
+                assert await known.told("alice", [*every, "resp_3"]) == set(every)
 
     asyncio.run(check())
 

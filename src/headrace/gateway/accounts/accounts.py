@@ -32,6 +32,7 @@ from headrace.gateway.accounts.records import NO_RECORDS, Records
 from headrace.gateway.accounts.reservation import Held, Reservation, Settled
 from headrace.gateway.accounts.roster import Roster
 from headrace.gateway.accounts.store import AccountStore, SpentMore
+from headrace.gateway.accounts.stored_ids import StoredIds
 from headrace.gateway.accounts.terms import Level
 
 _NS_PER_MS = 1_000_000
@@ -83,6 +84,8 @@ class Accounts:
         self._store = store
         self._on_alert = on_alert
         self._saves = saves
+        self.stored_ids = StoredIds(counters, self._now_ms, store if saves else None)
+        """Which key was told which id of what a provider stores."""
         self._roster = Roster(configured)
         if store is not None:
             counters.restore_from(self._spent_so_far)
@@ -180,6 +183,7 @@ class Accounts:
             await self.note(late.counted, late.used, late.at_ms, is_late=True)
         if self._store is not None:
             await self._save(self._store)
+            await self.stored_ids.save()
             await self._refresh(self._store)
 
     async def close(self) -> None:
@@ -196,7 +200,7 @@ class Accounts:
             keys=len(self._roster),
             has_store=self._store is not None,
             unsaved=len(self._unsaved),
-            problem=self._save_problem or self._read_problem,
+            problem=self._save_problem or self._read_problem or self.stored_ids.problem,
         )
 
     def _now_ms(self) -> int:

@@ -50,16 +50,26 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
         own_name: of an alias, the model's: either will do. with_target: of `provider/model`, the
         models with that target: one of them is to be allowed too, but where the name itself is
-        listed, not a glob.
+        listed, or a glob of that provider (`openai/*`): who lists that means what the provider has
+        by its own names, whether the file has a model of it or not.
         """
         return all(
             model in names
+            or _is_of_provider(names, model)
             or (
                 (_is_in(names, model) or (bool(own_name) and _is_in(names, own_name)))
                 and (not with_target or any(_is_in(names, one) for one in with_target))
             )
             for names in self.allowed_models
         )
+
+
+def _is_of_provider(names: Sequence[str], model: str) -> bool:
+    provider, slash, _ = model.partition("/")
+    prefix = provider + slash
+    return bool(slash) and any(
+        name.startswith(prefix) and fnmatchcase(model, name) for name in names
+    )
 
 
 def _is_in(names: Sequence[str], model: str) -> bool:

@@ -10,6 +10,9 @@ import msgspec
 from headrace.gateway.accounts.meter import Meter
 from headrace.gateway.accounts.terms import WhenDown
 
+MOST_OF_OWNER = 100_000
+"""Marks of one owner that Redis and the store keep: at some 150 bytes each, 15 MB."""
+
 
 class Wanted(NamedTuple):
     """What a request may take of one meter, and the limit that holds now."""
@@ -83,6 +86,21 @@ class CountersState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class Mark(NamedTuple):
+    """To be remembered until a time. owner: whose it is; of each owner the newest are kept."""
+
+    owner: str
+    id: str
+    until_ms: int
+
+
+class Known(NamedTuple):
+    """Which marks are known. is_sure: False where a store that may know more is down."""
+
+    ids: frozenset[str]
+    is_sure: bool
+
+
 SpentSource = Callable[[Collection[str]], Awaitable[Sequence[Spent]]]
 """Reads what was spent of meters, by their ids, as far as it is known without the counters."""
 
@@ -109,12 +127,12 @@ class Counters(Protocol):
     async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
         """Whether nobody has asked for this mark before; it is forgotten after until_ms."""
 
-    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
-        """Know the mark until then, or until there are too many. Never raises for a store that is
-        down."""
+    async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
+        """Know them until their ends, or until there are too many. Never raises for a store that
+        is down."""
 
-    async def remembers(self, mark: str, *, at_ms: int) -> bool:
-        """Whether the mark is known."""
+    async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
+        """Which of these marks of an owner are known. Never raises for a store that is down."""
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """How meters stand."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from headrace.errors import HeadraceError, shown
 from headrace.gateway.accounts.counters import Shortage
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
-_NUSD = 10**9
+# Longer waits are told as a time: nobody reads 700,000 seconds.
+_LONG_WAIT_S = 3600.0
 
 
 class AccountsError(HeadraceError):
@@ -120,6 +124,12 @@ class LimitExceededError(AccountsError):
             self.retry_after_s = max(0, shortage.free_at_ms - at_ms) / 1000
         super().__init__(self._text())
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether it is a budget that is used up or less than the request may cost, and not one
+        that running requests hold alone."""
+        return self.limit_name == "budget" and self.used + self.wanted > self.limit
+
     def _text(self) -> str:
         whose = f"{self.level} {shown(self.name)}"
         of_model = "" if self.model == "*" else f" for models {shown(self.model)}"
@@ -144,7 +154,10 @@ class LimitExceededError(AccountsError):
             if self.used + self.wanted <= self.limit:
                 return "try again when running requests have ended"
             return "it does not come back by itself; ask an administrator to raise it"
-        return f"try again in {self.retry_after_s:.1f} s"
+        if self.retry_after_s <= _LONG_WAIT_S or self.resets_at_ms is None:
+            return f"try again in {self.retry_after_s:.1f} s"
+        at = datetime.fromtimestamp(-(-self.resets_at_ms // 1000), UTC)
+        return f"try again at {at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class StoresDownError(AccountsError):
@@ -174,7 +187,7 @@ def amount_text(amount: int, unit: str) -> str:
     """An amount as people read it: exact dollars, or a number with its unit."""
     if unit == "nusd":
         sign = "-" if amount < 0 else ""
-        dollars, rest = divmod(abs(amount), _NUSD)
+        dollars, rest = divmod(abs(amount), NUSD_PER_USD)
         decimals = f"{rest:09d}".rstrip("0").ljust(2, "0")
         return f"{sign}${dollars}.{decimals}"
     return f"{amount} {unit}"

@@ -9,7 +9,9 @@ from headrace.gateway.accounts.counters import (
     Counted,
     CountersState,
     Ended,
+    Known,
     Late,
+    Mark,
     Reading,
     Shortage,
     Spent,
@@ -169,13 +171,13 @@ class MemoryCounters:
         self._marks[mark] = until_ms
         return True
 
-    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
+    async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
         """See Counters."""
-        self._remembered.add(mark, until_ms)
+        self._remembered.add(marks)
 
-    async def remembers(self, mark: str, *, at_ms: int) -> bool:
+    async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
         """See Counters."""
-        return self._remembered.has(mark, at_ms)
+        return Known(self._remembered.known(ids, at_ms), is_sure=True)
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters."""

@@ -48,9 +48,13 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
 
     def limit(self, at_ms: int) -> int:
         """What holds at a time."""
-        if self.raised_to is not None and self.raised_until_ms is not None:
-            return self.raised_to if at_ms < self.raised_until_ms else self.amount
+        if self.raised_to is not None and self.is_raised(at_ms):
+            return self.raised_to
         return self.amount
+
+    def is_raised(self, at_ms: int) -> bool:
+        """Whether more holds at a time than its amount."""
+        return self.raised_until_ms is not None and at_ms < self.raised_until_ms
 
     def counts(self, model: str) -> bool:
         """Whether requests for this model are counted."""

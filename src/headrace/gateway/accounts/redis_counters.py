@@ -9,7 +9,8 @@ wait in memory and carry their reservation's id, so writing one twice counts onc
 
 What Redis forgets of a budget, in a restart without persistence or by eviction, is seeded from the
 durable store before that budget counts again; what other processes had not saved by then, a
-second's worth, is missing in it. The processes' clocks are taken to agree within a second (NTP).
+second's worth, is missing in it. While the store cannot be read, the policy holds for requests of
+such a budget alone. The processes' clocks are taken to agree within a second (NTP).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from headrace.gateway.accounts.counters import (
     Counted,
     CountersState,
     Ended,
+    Known,
     Late,
+    Mark,
     Reading,
     Shortage,
     Spent,
@@ -37,10 +40,10 @@ from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.accounts.meter import Meter
 from headrace.gateway.accounts.outage import OnOutage, Outage
 from headrace.gateway.accounts.redis_link import RedisLink, RedisLostError
+from headrace.gateway.accounts.redis_marks import RedisMarks
 from headrace.gateway.accounts.redis_owners import EndedOwners
 from headrace.gateway.accounts.redis_script import END, RENEW, RESERVE
-from headrace.gateway.accounts.redis_seeding import Seeding
-from headrace.gateway.accounts.remembered import Remembered
+from headrace.gateway.accounts.redis_seeding import Seeding, UnreadStoreError
 from headrace.gateway.accounts.terms import WhenDown
 
 DEFAULT_LEASE_MS = 120_000
@@ -53,6 +56,8 @@ _RENEWALS_PER_LEASE = 3
 _BATCH = 200
 _WRITTEN_AT_ONCE = 32
 _RETRY_AFTER_S = 1.0
+_LOST = "the counters of limits and budgets (Redis) cannot be reached"
+_UNREAD = "what was spent of a budget of this key is not in Redis and cannot be read from the store"
 
 _logger = logging.getLogger(__name__)
 
@@ -97,8 +102,9 @@ class RedisCounters:
         self._renewed_ms = 0
         self._ended_owners = EndedOwners(link, self._prefix)
         self._fallback = MemoryCounters()
-        self._remembered = Remembered()
-        """What Redis could not be told."""
+        self._unread: MemoryCounters | None = None
+        """Counts for keys with a budget that is unknown while the store cannot be read."""
+        self._marks = RedisMarks(link, self._prefix)
         self._local: dict[str, MemoryCounters] = {}
         """Reservations made while Redis was away, and where."""
         self._last_used: dict[str, Spent] = {}
@@ -117,6 +123,8 @@ class RedisCounters:
             self._lose(error)
             # It may have been taken all the same.
             self._undo(id, at_ms)
+            return self._reserve_here(id, wanted, at_ms, when_down)
+        except UnreadStoreError:
             return self._reserve_here(id, wanted, at_ms, when_down)
         except BaseException:
             self._undo(id, at_ms)
@@ -148,6 +156,9 @@ class RedisCounters:
             self._lose(error)
             self._keep(waiting)
             return Ended(first=True, counted=False)
+        except UnreadStoreError:
+            self._keep(waiting)
+            return Ended(first=True, counted=False)
         except BaseException:
             self._keep(waiting)
             raise
@@ -163,26 +174,26 @@ class RedisCounters:
                 self._lose(error)
         return await self._fallback.first(mark, until_ms=until_ms, at_ms=at_ms)
 
-    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
-        """See Counters. While Redis is away, this process alone."""
+    async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
+        """See Counters. While Redis is away, this process alone; Redis is told by a `tick`."""
         if not self._down:
             try:
-                await self._link.set_first(f"{self._prefix}i:{mark}", max(1, until_ms - at_ms))
+                await self._marks.add(marks, at_ms)
                 return
             except RedisLostError as error:
                 self._lose(error)
-        self._remembered.add(mark, until_ms)
+        self._marks.waiting.add(marks)
 
-    async def remembers(self, mark: str, *, at_ms: int) -> bool:
-        """See Counters. While Redis is away, what this process knows alone."""
-        if self._remembered.has(mark, at_ms):
-            return True
-        if not self._down:
+    async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
+        """See Counters. While Redis is away, what this process told alone."""
+        known = self._marks.waiting.known(ids, at_ms)
+        left = [id for id in ids if id not in known]
+        if left and not self._down:
             try:
-                return await self._link.exists(f"{self._prefix}i:{mark}")
+                known |= await self._marks.known(owner, left, at_ms)
             except RedisLostError as error:
                 self._lose(error)
-        return False
+        return Known(known, is_sure=not self._down)
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters. While Redis is away, what this process knows."""
@@ -234,9 +245,12 @@ class RedisCounters:
                 # Also while nothing is asked, so that a loss is known before a request meets it.
                 await self._link.ping()
                 await self._write_waiting()
+                await self._marks.add_waiting(at_ms)
                 if self._down:
                     self._down.end()
                     self._fallback = MemoryCounters()
+                if not self._seeding.unread:
+                    self._unread = None
                 await self._renew(at_ms)
                 await self._ended_owners.give_back()
             except RedisLostError as error:
@@ -258,17 +272,21 @@ class RedisCounters:
         await self._link.close()
 
     async def _write_waiting(self) -> None:
-        while self._waiting:
-            some = list(islice(self._waiting.values(), _WRITTEN_AT_ONCE))
-            lost = await asyncio.gather(*(self._write(waiting) for waiting in some))
-            for error in lost:
-                if error is not None:
-                    raise error
+        wait_on: set[str] = set()
+        while some := [
+            *islice((w for w in self._waiting.values() if w.id not in wait_on), _WRITTEN_AT_ONCE)
+        ]:
+            problems = await asyncio.gather(*(self._write(waiting) for waiting in some))
+            for waiting, problem in zip(some, problems, strict=True):
+                if isinstance(problem, UnreadStoreError):
+                    wait_on.add(waiting.id)
+                elif problem is not None:
+                    raise problem
 
-    async def _write(self, waiting: _Waiting) -> RedisLostError | None:
+    async def _write(self, waiting: _Waiting) -> RedisLostError | UnreadStoreError | None:
         try:
             used = await self._run_end(waiting, late=True)
-        except RedisLostError as error:
+        except (RedisLostError, UnreadStoreError) as error:
             return error
         # Only now is it written; a lost answer leaves it, and by its id it counts once.
         del self._waiting[waiting.id]
@@ -297,22 +315,32 @@ class RedisCounters:
     def _reserve_here(
         self, id: str, wanted: Sequence[Wanted], at_ms: int, when_down: WhenDown
     ) -> tuple[Shortage, ...]:
+        why = _LOST if self._down else _UNREAD
         if when_down == "closed":
             raise StoresDownError(
-                "the counters of limits and budgets (Redis) cannot be reached, and this key is "
-                "refused then (when_stores_are_down: closed); try again soon",
+                f"{why}, and this key is refused then (when_stores_are_down: closed); try again "
+                "soon",
                 retry_after_s=_RETRY_AFTER_S,
             )
         if len(self._waiting) + len(self._local) >= self._most_unwritten:
             raise StoresDownError(
-                "the counters of limits and budgets (Redis) cannot be reached, and "
-                f"{self._most_unwritten} settlements wait for them already; try again soon",
+                f"{why}, and {self._most_unwritten} settlements wait for them already; try again "
+                "soon",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        short = self._fallback.reserve_now(id, wanted, at_ms=at_ms)
+        counters = self._counters_here()
+        short = counters.reserve_now(id, wanted, at_ms=at_ms)
         if not short:
-            self._local[id] = self._fallback
+            self._local[id] = counters
         return short
+
+    def _counters_here(self) -> MemoryCounters:
+        if self._down:
+            return self._fallback
+        if self._unread is None:
+            self._unread = MemoryCounters()
+            self._unread.add(self._last_used.values())
+        return self._unread
 
     async def _run_reserve(self, id: str, wanted: Sequence[Wanted], at_ms: int) -> Sequence[str]:
         meters = [want.meter for want in wanted]

@@ -40,9 +40,6 @@ class RedisLink(Protocol):
     async def set_first(self, key: str, lifetime_ms: int | None) -> bool:
         """Whether the key was not there and is now; done twice, it may say that it was."""
 
-    async def exists(self, key: str) -> bool:
-        """Whether the key is there."""
-
     async def evicts(self) -> str | None:
         """By which policy it forgets keys when its memory is full; None where it forgets none, or
         does not tell."""
@@ -111,10 +108,6 @@ class _Link:
         """See RedisLink."""
         call = self._client.set
         return bool(await self._bounded(lambda: call(key, "1", nx=True, px=lifetime_ms)))
-
-    async def exists(self, key: str) -> bool:
-        """See RedisLink."""
-        return bool(await self._bounded(lambda: self._client.exists(key)))
 
     async def evicts(self) -> str | None:
         """See RedisLink."""

@@ -7,8 +7,10 @@ Redis that restarts without persistence, or evicts one key, is told again what w
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
+from headrace.errors import HeadraceError
 from headrace.gateway.accounts.counters import Reading, Spent, SpentSource
 from headrace.gateway.accounts.errors import StoreError
 from headrace.gateway.accounts.memory_counters import MemoryCounters
@@ -21,6 +23,13 @@ UNSEEDED = "unseeded"
 # A meter nobody asks for is forgotten so long after its window.
 _IDLE_MS = 86_400_000
 
+_logger = logging.getLogger(__name__)
+
+
+class UnreadStoreError(HeadraceError):
+    """Redis is well and does not know a budget, and the store that does cannot be read. Nothing was
+    counted."""
+
 
 class Seeding:
     """prefix: of all keys in Redis. lease_ms: for how long a reservation may hold something."""
@@ -30,7 +39,10 @@ class Seeding:
         self._prefix = prefix
         self._lease_ms = lease_ms
         self._lock = asyncio.Lock()
-        self._losses = 0
+        self._failures = 0
+        self._failed: type[HeadraceError] = RedisLostError
+        self.unread = False
+        """Whether the store could not be read when it was asked last."""
         self.source: SpentSource | None = None
         """What was spent, as far as it is known without Redis; None where nobody else knows."""
 
@@ -42,14 +54,14 @@ class Seeding:
         meters: Sequence[Meter],
     ) -> Sequence[str]:
         """Run a script, after seeding those of its meters that it says are not. Raises
-        RedisLostError, also where the store cannot be read."""
+        RedisLostError and UnreadStoreError."""
         reply = await self._link.run(script, keys, arguments)
         if reply[0] != UNSEEDED:
             return reply
-        losses = self._losses
+        failures = self._failures
         async with self._lock:
-            if self._losses != losses:
-                raise RedisLostError("Redis: lost while a call waited to seed it")
+            if self._failures != failures:
+                raise self._failed("Redis: a call that waited to seed it saw another one fail")
             try:
                 # Whoever had the lock may have seeded them.
                 reply = await self._link.run(script, keys, arguments)
@@ -58,14 +70,16 @@ class Seeding:
                     reply = await self._link.run(script, keys, arguments)
                 if reply[0] == UNSEEDED:
                     raise RedisLostError("Redis forgets what it is told")
-            except RedisLostError:
-                self._losses += 1
+            except (RedisLostError, UnreadStoreError) as error:
+                self._failures += 1
+                self._failed = type(error)
                 raise
         return reply
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> list[Reading]:
         """How meters stand, as Redis says or, of budgets it does not know, the store; it does not
-        learn of them by this. Raises RedisLostError."""
+        learn of them by this. While the store cannot be read, those say what Redis has of them.
+        Raises RedisLostError."""
         keys = [self.key(meter) for meter in meters]
         places = [n for m in meters for n in (m.window.bucket(at_ms), m.window.span)]
         numbers = [int(text) for text in await self._link.run(READ, keys, places)]
@@ -77,7 +91,10 @@ class Seeding:
                 unknown[meter] = place
         if unknown and self.source is not None:
             counters = MemoryCounters()
-            counters.add(await self._spent(list(unknown)))
+            try:
+                counters.add(await self._spent(list(unknown)))
+            except UnreadStoreError:
+                return readings
             for reading in await counters.read(list(unknown), at_ms=at_ms):
                 readings[unknown[reading.meter]] = reading
         return readings
@@ -108,6 +125,18 @@ class Seeding:
         if self.source is None:
             return ()
         try:
-            return await self.source([meter.id for meter in meters])
+            spent = await self.source([meter.id for meter in meters])
         except StoreError as error:
-            raise RedisLostError(f"Redis knows nothing, and the store neither: {error}") from error
+            if not self.unread:
+                _logger.error(
+                    "what was spent of budgets that Redis does not know cannot be read (%s): keys "
+                    "that have one are refused, those with when_stores_are_down: open counted by "
+                    "each process",
+                    error,
+                )
+            self.unread = True
+            raise UnreadStoreError(f"the store of what was spent: {error}") from error
+        if self.unread:
+            _logger.warning("what was spent of budgets that Redis does not know is read again")
+        self.unread = False
+        return spent

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from headrace.gateway.accounts.counters import Mark
 
 MOST_MARKS = 200_000
-"""At some 200 bytes each: 40 MB."""
+"""At some 350 bytes each: 70 MB."""
 
 
 class Remembered:
@@ -13,15 +17,31 @@ class Remembered:
 
     def __init__(self, most: int = MOST_MARKS) -> None:
         self._most = most
-        self._until_ms: OrderedDict[str, int] = OrderedDict()
+        self._marks: OrderedDict[str, Mark] = OrderedDict()
 
-    def add(self, mark: str, until_ms: int) -> None:
-        """It is known until then."""
-        self._until_ms[mark] = until_ms
-        self._until_ms.move_to_end(mark)
-        if len(self._until_ms) > self._most:
-            self._until_ms.popitem(last=False)
+    def __len__(self) -> int:
+        return len(self._marks)
 
-    def has(self, mark: str, at_ms: int) -> bool:
-        """Whether it is known."""
-        return self._until_ms.get(mark, at_ms) > at_ms
+    def add(self, marks: Iterable[Mark]) -> None:
+        """They are known until their ends."""
+        for mark in marks:
+            self._marks[mark.id] = mark
+            self._marks.move_to_end(mark.id)
+            if len(self._marks) > self._most:
+                self._marks.popitem(last=False)
+
+    def known(self, ids: Iterable[str], at_ms: int) -> frozenset[str]:
+        """Those of the ids that are known."""
+        return frozenset(
+            id for id in ids if (mark := self._marks.get(id)) is not None and mark.until_ms > at_ms
+        )
+
+    def oldest(self, most: int) -> list[Mark]:
+        """As many as that, in the order they came."""
+        return list(islice(self._marks.values(), most))
+
+    def remove(self, marks: Sequence[Mark]) -> None:
+        """Forget them; what came again meanwhile stays."""
+        for mark in marks:
+            if self._marks.get(mark.id) is mark:
+                del self._marks[mark.id]

@@ -26,6 +26,13 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+# Came later; a headrace that does not know them leaves them alone.
+_ADDED = (
+    "CREATE TABLE IF NOT EXISTS marks (id TEXT PRIMARY KEY, owner TEXT NOT NULL, "
+    "until_ms INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS marks_newest ON marks (owner, until_ms)",
+    "CREATE INDEX IF NOT EXISTS marks_end ON marks (until_ms)",
+)
 
 
 def open_file(path: Path) -> sqlite3.Connection:
@@ -46,6 +53,8 @@ def open_file(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         if is_new:
             _make(connection, path)
+        for statement in _ADDED:
+            connection.execute(statement)
     except BaseException:
         connection.close()
         raise

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.errors import ConfigError, shown
-from headrace.gateway.accounts.counters import Spent
+from headrace.gateway.accounts.counters import MOST_OF_OWNER, Mark, Spent
 from headrace.gateway.accounts.errors import StoreError
 from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
 from headrace.gateway.accounts.sqlite_file import open_file
@@ -174,6 +174,29 @@ class SqliteRows:
         if of is not None:
             text += f" AND meter_id IN ({','.join('?' * len(of))})"
         return [Spent(*row) for row in self._connection.execute(text, (at_ms, *(of or ())))]
+
+    def add_marks(
+        self, marks: Sequence[Mark], at_ms: int, most_of_owner: int = MOST_OF_OWNER
+    ) -> None:
+        """Keep the newest of each owner, and forget those that have ended at `at_ms`."""
+        with self._change(of_records=False) as connection:
+            connection.executemany(
+                "INSERT INTO marks (owner, id, until_ms) VALUES (?, ?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET until_ms = excluded.until_ms",
+                marks,
+            )
+            connection.execute("DELETE FROM marks WHERE until_ms <= ?", (at_ms,))
+            connection.executemany(
+                "DELETE FROM marks WHERE owner = ?1 AND until_ms < (SELECT until_ms FROM marks "
+                "WHERE owner = ?1 ORDER BY until_ms DESC LIMIT 1 OFFSET ?2)",
+                [(owner, most_of_owner - 1) for owner in {mark.owner for mark in marks}],
+            )
+
+    def marks(self, ids: Sequence[str], at_ms: int) -> frozenset[str]:
+        """Those of the ids that are kept at `at_ms`."""
+        text = "SELECT 1 FROM marks WHERE id = ? AND until_ms > ?"
+        execute = self._connection.execute
+        return frozenset(id for id in ids if execute(text, (id, at_ms)).fetchone())
 
     def _check_parent(
         self, connection: sqlite3.Connection, parent: Parent | None, child: str

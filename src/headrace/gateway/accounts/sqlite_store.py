@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.errors import shown
-from headrace.gateway.accounts.counters import Spent
+from headrace.gateway.accounts.counters import Mark, Spent
 from headrace.gateway.accounts.errors import StoreBusyError, StoreError
 from headrace.gateway.accounts.key import NewKey, RandomBytes, Secret, make_key, secret_of
 from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
@@ -179,6 +179,15 @@ class SqliteStore:
     async def spent(self, *, at_ms: int, of: Collection[str] | None = None) -> list[Spent]:
         """See AccountStore."""
         return await self._run(lambda rows: rows.spent(at_ms, of))
+
+    async def add_marks(self, marks: Sequence[Mark]) -> None:
+        """See AccountStore."""
+        now_ms = self._now_ms()
+        await self._run(lambda rows: rows.add_marks(marks, now_ms))
+
+    async def marks(self, ids: Sequence[str], *, at_ms: int) -> frozenset[str]:
+        """See AccountStore."""
+        return await self._run(lambda rows: rows.marks(ids, at_ms))
 
     async def close(self) -> None:
         """See AccountStore."""

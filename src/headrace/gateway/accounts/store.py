@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.gateway.accounts.counters import Spent
+from headrace.gateway.accounts.counters import Mark, Spent
 from headrace.gateway.accounts.key import NewKey
 from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
 from headrace.gateway.accounts.terms import NO_TERMS, Level, Terms
@@ -74,6 +74,13 @@ class AccountStore(Protocol):
 
     async def spent(self, *, at_ms: int, of: Collection[str] | None = None) -> list[Spent]:
         """What was spent and still counts. of: ids of meters; None for all."""
+
+    async def add_marks(self, marks: Sequence[Mark]) -> None:
+        """Keep them until their ends, the newest of each owner; all of them or, with an error,
+        none."""
+
+    async def marks(self, ids: Sequence[str], *, at_ms: int) -> frozenset[str]:
+        """Those of the ids that are kept."""
 
     async def close(self) -> None:
         """Write what waits and close."""

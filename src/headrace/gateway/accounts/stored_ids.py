@@ -3,36 +3,114 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection, Sequence
 
-from headrace.gateway.accounts.counters import Counters
+from headrace.errors import HeadraceError
+from headrace.gateway.accounts.counters import Counters, Known, Mark
+from headrace.gateway.accounts.errors import StoresDownError
+from headrace.gateway.accounts.remembered import Remembered
+from headrace.gateway.accounts.store import AccountStore
 
 # As long as OpenAI stores a response.
 _KEPT_MS = 30 * 86_400_000
+_RETRY_AFTER_S = 1.0
+# No key's id: what is told to anybody is also told to this one, where somebody asks for it.
+_ANYBODY = ""
+
+_logger = logging.getLogger(__name__)
 
 
 class StoredIds:
-    """Remembered where limits are counted, as hashes. wall_s: Unix time."""
+    """Remembered where limits are counted and, after the next `save`, in the store, as hashes.
 
-    def __init__(self, counters: Counters, wall_s: Callable[[], float]) -> None:
+    now_ms: milliseconds since 1970. store: None where there is none, or another process writes it.
+    """
+
+    def __init__(
+        self, counters: Counters, now_ms: Callable[[], int], store: AccountStore | None = None
+    ) -> None:
         self._counters = counters
-        self._wall_s = wall_s
+        self._now_ms = now_ms
+        self._store = store
+        self._unsaved = Remembered()
+        self.problem: str | None = None
+        """What the store was at fault with last."""
 
-    async def tell(self, key_id: str, stored_id: str) -> None:
-        """The key is told the id."""
+    async def tell(
+        self, key_id: str, ids: Collection[str], *, with_owner: Collection[str] = ()
+    ) -> None:
+        """The key is told the ids. with_owner: more of them, of which `of_others` is to know."""
         at_ms = self._now_ms()
-        await self._counters.remember(
-            _mark(key_id, stored_id), until_ms=at_ms + _KEPT_MS, at_ms=at_ms
-        )
+        until_ms = at_ms + _KEPT_MS
+        marks = [_mark(key_id, id, until_ms) for id in (*ids, *with_owner)]
+        marks += [_mark(_ANYBODY, id, until_ms) for id in with_owner]
+        await self.remember(marks, at_ms=at_ms)
 
-    async def was_told(self, key_id: str, stored_id: str) -> bool:
-        """Whether the key was told the id."""
-        return await self._counters.remembers(_mark(key_id, stored_id), at_ms=self._now_ms())
+    async def told(self, key_id: str, ids: Collection[str]) -> set[str]:
+        """Those that the key was told. Raises StoresDownError where one is not known and a store
+        that may know it cannot be reached."""
+        marks = {_mark(key_id, id, 0).id: id for id in ids}
+        known = await self.remembers(_owner(key_id), tuple(marks), at_ms=self._now_ms())
+        if not known.is_sure and len(known.ids) < len(marks):
+            raise StoresDownError(
+                "whether this key was told the ids of what is stored at the provider cannot be "
+                "looked up now; try again soon",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+        return {marks[mark_id] for mark_id in known.ids}
 
-    def _now_ms(self) -> int:
-        return int(self._wall_s() * 1000)
+    async def of_others(self, key_id: str, ids: Collection[str]) -> set[str]:
+        """Those that other keys were told, and not this one. Raises as `told`."""
+        left = set(ids) - await self.told(key_id, ids)
+        return await self.told(_ANYBODY, left) if left else left
+
+    async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
+        """As Counters; does not wait for the store."""
+        await self._counters.remember(marks, at_ms=at_ms)
+        if self._store is not None:
+            self._unsaved.add(marks)
+
+    async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
+        """As Counters; what they do not know is looked for in the store."""
+        known, is_sure = await self._counters.remembers(owner, ids, at_ms=at_ms)
+        if self._store is None or len(known) == len(ids):
+            return Known(known, is_sure)
+        known |= self._unsaved.known(ids, at_ms)
+        try:
+            known |= await self._store.marks([id for id in ids if id not in known], at_ms=at_ms)
+        except HeadraceError as error:
+            self._fail(error)
+            is_sure = False
+        return Known(known, is_sure)
+
+    async def save(self) -> None:
+        """Write what was told to the store; what cannot be written waits for the next time."""
+        some = self._unsaved.oldest(len(self._unsaved))
+        if self._store is None or not some:
+            return
+        try:
+            await self._store.add_marks(some)
+        except HeadraceError as error:
+            self._fail(error)
+            return
+        self._unsaved.remove(some)
+        self.problem = None
+
+    def _fail(self, error: HeadraceError) -> None:
+        if self.problem is None:
+            _logger.error("ids that keys were told cannot be read or written: %s", error)
+        self.problem = str(error)
 
 
-def _mark(key_id: str, stored_id: str) -> str:
-    whole = f"{len(key_id)}|{key_id}|{stored_id}".encode(errors="surrogatepass")
-    return hashlib.blake2b(whole, digest_size=16).hexdigest()
+def _owner(key_id: str) -> str:
+    return _hashed(key_id, 8)
+
+
+def _mark(key_id: str, id: str, until_ms: int) -> Mark:
+    return Mark(_owner(key_id), _hashed(f"{len(key_id)}|{key_id}|{id}", 16), until_ms)
+
+
+def _hashed(text: str, size_bytes: int) -> str:
+    whole = text.encode(errors="surrogatepass")
+    return hashlib.blake2b(whole, digest_size=size_bytes).hexdigest()

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from headrace import __version__
 from headrace.gateway.admin.call import Call
+from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.reply import json_reply
 from headrace.gateway.admin.shown_settings import shown_settings
 
@@ -59,4 +60,6 @@ async def config(call: Call) -> Response:
 async def reload(call: Call) -> Response:
     """Take the file anew; one that is not right changes nothing, and is 409 with what is wrong."""
     told = await call.house.reload()
-    return json_reply(told, 200 if told.error is None else 409)
+    if told.error is not None:
+        raise AdminError(409, told.error, "not_taken")
+    return json_reply(told)

@@ -135,8 +135,9 @@ class Gatehouse(Protocol):
     async def standings(self) -> tuple[WorkerStanding, ...]:
         """One for each process that answers requests."""
 
-    async def explain(self, model: str, body: bytes) -> Explained:
-        """Who would be asked now. Raises RequestError as a request would be refused."""
+    async def explain(self, model: str, body: bytes, key: str | None = None) -> Explained:
+        """Who would be asked now. key: for the key of this id or label. Raises RequestError as a
+        request would be refused, and where there is no such key."""
 
     async def take_out(self, target: str, *, out: bool) -> bool:
         """Send a target nothing, in every process, until the file is read anew; or let it have

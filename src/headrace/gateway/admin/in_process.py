@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.counters import Reading
+from headrace.gateway.accounts.named import caller_named
 from headrace.gateway.accounts.records import Records
 from headrace.gateway.accounts.store import AccountStore
 from headrace.gateway.admin.feed import Feed
@@ -104,10 +106,12 @@ class InProcess:
         now = standing(gateway.router, gateway.providers, gateway.serving.accounts, self._now_s())
         return (WorkerStanding(worker="", in_flight=self._in_flight(), standing=now),)
 
-    async def explain(self, model: str, body: bytes) -> Explained:
+    async def explain(self, model: str, body: bytes, key: str | None = None) -> Explained:
         """See Gatehouse."""
+        caller = None if key is None else self._caller(key)
         now_s = self._now_s()
-        return explained(explanation_of(self._running.gateway, model, body, now_s=now_s))
+        told = explanation_of(self._running.gateway, model, body, now_s=now_s, caller=caller)
+        return explained(told)
 
     async def take_out(self, target: str, *, out: bool) -> bool:
         """See Gatehouse."""
@@ -126,6 +130,10 @@ class InProcess:
             REQUEST_ID: request_id,
         }
         return asked_in_app(self._running.gateway.app, body, _PATH, headers)
+
+    def _caller(self, key: str) -> Caller:
+        """By id or label. Raises RequestError."""
+        return caller_named(() if self._accounts is None else self._accounts.roster.callers(), key)
 
     def _now_s(self) -> float:
         return self._running.gateway.serving.clock_ns() * _S_PER_NS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.admin.gatehouse import Explained, WorkerStanding
 from headrace.gateway.admin.in_process import InProcess, take_out
 
@@ -18,7 +19,7 @@ class Workers(Protocol):
     async def standings(self) -> tuple[WorkerStanding, ...]:
         """Of each that serves."""
 
-    async def explain(self, model: str, body: bytes) -> Explained | None:
+    async def explain(self, model: str, body: bytes, caller: Caller | None) -> Explained | None:
         """By one of them, as each has its own view of how targets do; None where none answers.
         Raises RequestError."""
 
@@ -37,9 +38,11 @@ class InWorkers(InProcess):
         """See Gatehouse."""
         return await self._workers.standings()
 
-    async def explain(self, model: str, body: bytes) -> Explained:
+    async def explain(self, model: str, body: bytes, key: str | None = None) -> Explained:
         """See Gatehouse."""
-        return await self._workers.explain(model, body) or await super().explain(model, body)
+        caller = None if key is None else self._caller(key)
+        told = await self._workers.explain(model, body, caller)
+        return told or await super().explain(model, body, key)
 
     async def take_out(self, target: str, *, out: bool) -> bool:
         """See Gatehouse."""

@@ -2,73 +2,105 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from headrace.errors import ConfigError
-from headrace.gateway.accounts.edit import with_dollar_budgets, with_limits
+from headrace.gateway.accounts.edit import (
+    PriorityWord,
+    check_guardrails,
+    priority_of,
+    with_dollar_budgets,
+    with_limits,
+    with_traits,
+)
 from headrace.gateway.accounts.errors import StoreBusyError, StoreError
 from headrace.gateway.accounts.key import NewKey
 from headrace.gateway.accounts.records import KeyRecord, Parent
 from headrace.gateway.accounts.store import AccountStore
-from headrace.gateway.accounts.terms import Budget, Terms
+from headrace.gateway.accounts.terms import Budget, Terms, WhenDown
 from headrace.gateway.admin.call import Call
 from headrace.gateway.admin.errors import AdminError
 from headrace.gateway.admin.keys import records
 from headrace.gateway.admin.reply import json_reply
 from headrace.gateway.settings.access import WindowName
-from headrace.gateway.targets.target import NUSD_PER_USD
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 _MS_PER_DAY = 86_400_000
 # Ten years; beyond it a key never ends.
 _MOST_DAYS = 3650
 _LIMITS = ("rpm", "tpm", "concurrency")
+_TRAITS = ("tags", "guardrails", "priority", "data_collection", "zero_retention", "regions",
+           "when_stores_are_down")  # fmt: skip
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=1000)]
+Regions = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=1000)]
+Priority = PriorityWord | Annotated[int, Meta(ge=-1000, le=1000)]
+DataCollection = Literal["allow", "deny"]
 Days = Annotated[float, Meta(ge=0, le=_MOST_DAYS)]
 
 
 class NewBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most so many US dollars per window. calendar: by UTC's calendar, else rolling."""
+    """At most so many US dollars per window. calendar: by UTC's calendar, else rolling.
+    raised_to_usd: more than that until raised_until_ms, milliseconds since 1970; both or none."""
 
     usd: Annotated[float, Meta(ge=0, le=1e9)]
     per: WindowName = "1M"
     calendar: bool = False
+    raised_to_usd: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    raised_until_ms: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
 class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A key to be made. organisation, team, user: what it belongs to, one of them at most. models:
     names and globs it may use; all if empty. rpm, tpm, concurrency: requests and tokens in any
-    minute, and requests at once. expires_days: until it ends; null: never."""
+    minute, and requests at once. expires_days: until it ends; null: never. All others are as
+    those of a key of the file (access.keys)."""
 
     label: Annotated[str, Meta(max_length=128)] = ""
     organisation: Name | None = None
     team: Name | None = None
     user: Name | None = None
-    models: Annotated[tuple[Name, ...], Meta(max_length=1000)] = ()
+    models: Names = ()
     budgets: Annotated[tuple[NewBudget, ...], Meta(max_length=16)] = ()
     rpm: Count | None = None
     tpm: Count | None = None
     concurrency: Count | None = None
     expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | None = None
+    tags: Names = ()
+    guardrails: Names = ()
+    priority: Priority | None = None
+    data_collection: DataCollection = "allow"
+    zero_retention: bool = False
+    regions: Regions | None = None
+    when_stores_are_down: WhenDown | None = None
 
 
 class KeyEdited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What of a key shall be otherwise; what is not given stays. models: in place of those before;
     [] is all. budgets: in dollars, in place of those before; one of the same window goes on with
     what was spent. rpm, tpm, concurrency: null takes it away. expires_days: from now on until it
-    ends; null: never."""
+    ends; null: never. tags, guardrails: in place of those before. priority, regions,
+    when_stores_are_down: null is as above the key."""
 
     label: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
-    models: Annotated[tuple[Name, ...], Meta(max_length=1000)] | UnsetType = UNSET
+    models: Names | UnsetType = UNSET
     budgets: Annotated[tuple[NewBudget, ...], Meta(max_length=16)] | UnsetType = UNSET
     rpm: Count | UnsetType | None = UNSET
     tpm: Count | UnsetType | None = UNSET
     concurrency: Count | UnsetType | None = UNSET
     expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | UnsetType | None = UNSET
+    tags: Names | UnsetType = UNSET
+    guardrails: Names | UnsetType = UNSET
+    priority: Priority | UnsetType | None = UNSET
+    data_collection: DataCollection | UnsetType = UNSET
+    zero_retention: bool | UnsetType = UNSET
+    regions: Regions | UnsetType | None = UNSET
+    when_stores_are_down: WhenDown | UnsetType | None = UNSET
 
 
 class RotateWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,6 +132,7 @@ async def create_key(call: Call) -> Response:
     if wanted.expires_days is not None:
         expires_ms = round(call.shared.wall_s() * 1000 + wanted.expires_days * _MS_PER_DAY)
     try:
+        check_guardrails(wanted.guardrails, call.house.settings.guardrails)
         made = await store.create_key(
             parent=_parent(wanted), terms=_terms(wanted), label=wanted.label,
             expires_ms=expires_ms,
@@ -116,6 +149,8 @@ async def edit_key(call: Call) -> Response:
     id = call.path("id")
     now_ms = round(call.shared.wall_s() * 1000)
     try:
+        if wanted.guardrails is not UNSET:
+            check_guardrails(wanted.guardrails, call.house.settings.guardrails)
         await store.edit_key(id, lambda record: _edited(record, wanted, now_ms))
     except (ConfigError, StoreError) as error:
         raise _refused(error) from error
@@ -217,14 +252,34 @@ def _parent(wanted: KeyWanted) -> Parent | None:
 
 def _terms(wanted: KeyWanted) -> Terms:
     terms = Terms(models=wanted.models, budgets=_budgets(wanted.budgets))
+    terms = with_traits(terms, _traits(wanted))
     return with_limits(terms, {name: getattr(wanted, name) for name in _LIMITS})
+
+
+def _traits(wanted: KeyWanted | KeyEdited) -> dict[str, Any]:
+    """Those that are given."""
+    found = {name: getattr(wanted, name) for name in _TRAITS}
+    given = {name: value for name, value in found.items() if value is not UNSET}
+    if "priority" in given:
+        given["priority"] = priority_of(given["priority"])
+    return given
 
 
 def _budgets(wanted: tuple[NewBudget, ...]) -> tuple[Budget, ...]:
     return tuple(
-        Budget(amount=round(one.usd * NUSD_PER_USD), window=one.per, calendar=one.calendar)
+        Budget(
+            amount=round(one.usd * NUSD_PER_USD),
+            window=one.per,
+            calendar=one.calendar,
+            raised_to=_nusd(one.raised_to_usd),
+            raised_until_ms=one.raised_until_ms,
+        )
         for one in wanted
     )
+
+
+def _nusd(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * NUSD_PER_USD)
 
 
 def _edited(record: KeyRecord, wanted: KeyEdited, now_ms: int) -> KeyRecord:
@@ -233,6 +288,7 @@ def _edited(record: KeyRecord, wanted: KeyEdited, now_ms: int) -> KeyRecord:
         terms = msgspec.structs.replace(terms, models=wanted.models)
     if wanted.budgets is not UNSET:
         terms = with_dollar_budgets(terms, _budgets(wanted.budgets))
+    terms = with_traits(terms, _traits(wanted))
     limits = {name: getattr(wanted, name) for name in _LIMITS}
     terms = with_limits(terms, {name: one for name, one in limits.items() if one is not UNSET})
     if wanted.label is not UNSET:

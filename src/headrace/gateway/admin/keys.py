@@ -12,7 +12,7 @@ from headrace.gateway.accounts.counters import Reading
 from headrace.gateway.accounts.errors import amount_text
 from headrace.gateway.accounts.meter import LimitName, MeterUnit
 from headrace.gateway.accounts.records import Group, GroupLevel, KeyRecord, Parent, Records
-from headrace.gateway.accounts.terms import Level
+from headrace.gateway.accounts.terms import Level, WhenDown
 from headrace.gateway.accounts.window import WindowName
 from headrace.gateway.admin.call import Call
 from headrace.gateway.admin.reply import json_reply
@@ -24,7 +24,8 @@ Source = Literal["file", "store"]
 class MeterView(msgspec.Struct, frozen=True, kw_only=True):
     """A limit or a budget. used, held: by requests that are over, and held back for those that run.
     Amounts are in `unit` (nusd: 1e-9 dollars); *_text is for people. window: in words; per,
-    calendar: as keys are made with."""
+    calendar: as keys are made with. limit: what holds now; amount: what it is where it is not
+    raised, which it is to raised_to until raised_until_ms, both None where it is not."""
 
     limit_name: LimitName
     unit: MeterUnit
@@ -33,6 +34,9 @@ class MeterView(msgspec.Struct, frozen=True, kw_only=True):
     calendar: bool
     model: str
     limit: int
+    amount: int
+    raised_to: int | None
+    raised_until_ms: int | None
     used: int
     held: int
     limit_text: str
@@ -43,7 +47,8 @@ class MeterView(msgspec.Struct, frozen=True, kw_only=True):
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     """A key without what is secret of it. ends: the last characters of what opens it. blocked_by:
     what above it is blocked. models: () for all that are above it. of_file: whether it stands in
-    the gateway's file, and is changed there."""
+    the gateway's file, and is changed there. What follows `meters` is the key's own alone, as
+    keys are made with."""
 
     id: str
     label: str
@@ -58,6 +63,13 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int | None
     source: Source
     meters: tuple[MeterView, ...]
+    tags: tuple[str, ...]
+    guardrails: tuple[str, ...]
+    priority: int | None
+    data_collection: Literal["allow", "deny"]
+    zero_retention: bool
+    regions: tuple[str, ...] | None
+    when_stores_are_down: WhenDown | None
 
 
 class GroupView(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +171,13 @@ def _key(
         expires_ms=key.expires_ms,
         source=source,
         meters=meters,
+        tags=key.terms.tags,
+        guardrails=key.terms.guardrails,
+        priority=key.terms.priority,
+        data_collection=key.terms.data_policy.data_collection,
+        zero_retention=key.terms.data_policy.zero_retention,
+        regions=key.terms.data_policy.regions,
+        when_stores_are_down=key.terms.when_stores_are_down,
     )
 
 
@@ -177,7 +196,8 @@ def _group(source: Source, group: Group, meters: tuple[MeterView, ...]) -> Group
 
 def _meter(reading: Reading, now_s: float) -> MeterView:
     meter = reading.meter
-    limit = meter.limit(round(now_s * 1000))
+    limit = meter.limit(now_ms := round(now_s * 1000))
+    is_raised = meter.is_raised(now_ms)
     return MeterView(
         limit_name=meter.limit_name,
         unit=meter.unit,
@@ -186,6 +206,9 @@ def _meter(reading: Reading, now_s: float) -> MeterView:
         calendar=meter.window.calendar,
         model=meter.model,
         limit=limit,
+        amount=meter.amount,
+        raised_to=meter.raised_to if is_raised else None,
+        raised_until_ms=meter.raised_until_ms if is_raised else None,
         used=reading.used,
         held=reading.held,
         limit_text=amount_text(limit, meter.unit),

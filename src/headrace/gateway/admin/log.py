@@ -22,7 +22,6 @@ from headrace.gateway.request_log.wanted import Wanted
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.protocol.neutral.usage import TokenUsage
 
-FILTERS = ("model", "key", "outcome", "text")
 _MOST_LINES = 500
 # A page draws some hundred lines a second at best; what it has no time for it asks for later.
 _MOST_WAITING = 256

@@ -111,11 +111,18 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderView, ...]
 
 
-class ExplainWanted(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request as a client would send it: `model` has to be there; messages, max_tokens, provider
     and models count as they would. Nothing is sent."""
 
     body: Annotated[dict[str, Any], Meta(description="The request's JSON.")]
+    key: Annotated[
+        str | None,
+        Meta(
+            description="Id or label of the key that would ask: its models and data policy count, "
+            "its limits and budgets do not."
+        ),
+    ] = None
 
 
 class BreakerWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -178,9 +185,9 @@ async def explain(call: Call) -> Response:
     if not isinstance(model, str) or not model:
         raise AdminError(400, "body.model: a name is required", "missing_model")
     try:
-        found = await call.house.explain(model, msgspec.json.encode(wanted.body))
+        found = await call.house.explain(model, msgspec.json.encode(wanted.body), wanted.key)
     except RequestError as error:
-        status = 404 if error.code == "model_not_found" else 400
+        status = _REFUSED.get(error.code or "", 400)
         raise AdminError(status, str(error), error.code or "bad_request") from error
     return json_reply(found)
 
@@ -194,6 +201,7 @@ async def set_breaker(call: Call) -> Response:
     return json_reply(BreakerSet(target=target, state=wanted.state))
 
 
+_REFUSED = {"model_not_found": 404, "key_not_found": 404, "model_not_allowed": 403}
 _BADNESS: dict[State, int] = {"closed": 0, "probing": 1, "open": 2}
 
 

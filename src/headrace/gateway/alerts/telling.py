@@ -60,6 +60,8 @@ class Telling:
         self._lost = 0
         self._lost_told_s = float("-inf")
         self._counters_lost = False
+        self._counters_problem: str | None = None
+        """Of a loss that nobody was told of yet."""
         self._counters_told_s = float("-inf")
         self._refused_told_s: dict[tuple[str, int], float] = {}
 
@@ -126,18 +128,26 @@ class Telling:
 
     def counters(self, problem: str, lasted_s: float | None) -> None:
         """What limits and budgets are counted in is lost, or back after so long, which is in the
-        log by then. One that comes and goes is told of once in a while."""
-        now_s = self._wall_s()
+        log by then. One that comes and goes is told of once in a while; one that lasts is told of
+        by `tick`."""
         if lasted_s is None:
-            if now_s - self._counters_told_s < _COUNTERS_AGAIN_S:
-                return
-            self._counters_told_s, self._counters_lost = now_s, True
-            text = f"limits and budgets cannot be counted in Redis: {problem}"
-            self._tell("counters.lost", text, {"problem": problem})
-        elif self._counters_lost:
+            self._counters_problem = problem
+            self.tick()
+            return
+        self._counters_problem = None
+        if self._counters_lost:
             self._counters_lost = False
             text = f"limits and budgets are counted in Redis again, after {lasted_s:.1f} s"
             self._tell("counters.back", text, {"lasted_s": round(lasted_s, 3)})
+
+    def tick(self) -> None:
+        """To be called about once a second."""
+        problem, now_s = self._counters_problem, self._wall_s()
+        if problem is None or now_s - self._counters_told_s < _COUNTERS_AGAIN_S:
+            return
+        self._counters_problem, self._counters_lost, self._counters_told_s = None, True, now_s
+        text = f"limits and budgets cannot be counted in Redis: {problem}"
+        self._tell("counters.lost", text, {"problem": problem})
 
     def lost(self, lines: int) -> None:
         """How many lines the ledger has lost since the start; to be told about once a second."""

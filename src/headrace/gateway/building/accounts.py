@@ -9,7 +9,8 @@ from headrace.errors import ConfigError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.alert import Alert
 from headrace.gateway.accounts.counters import Counters
-from headrace.gateway.accounts.key import RandomBytes, Secret, secret_of
+from headrace.gateway.accounts.edit import priority_of
+from headrace.gateway.accounts.key import RandomBytes, Secret, digest_of, secret_of
 from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.accounts.outage import OnOutage
 from headrace.gateway.accounts.records import Group, KeyRecord, Parent, Records
@@ -18,17 +19,22 @@ from headrace.gateway.accounts.sqlite_store import SqliteStore
 from headrace.gateway.accounts.terms import Budget, DataPolicy, Limits, Terms
 from headrace.gateway.settings.access import AccessSettings, KeySettings, TermsSettings
 from headrace.gateway.settings.secret import Sources, is_plain, read_secret
-from headrace.gateway.targets.target import NUSD_PER_USD
-
-# As engines have it: lower goes first, and who says nothing has 0.
-_PRIORITIES = {"high": -1, "normal": 0, "low": 1}
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 
 def records_of(settings: AccessSettings, sources: Sources) -> Records:
     """Groups and keys as accounts keep them. Raises ConfigError, with no key in it."""
     groups = groups_of(settings)
     keys = tuple(_key(name, one, sources) for name, one in settings.keys.items())
+    if settings.metrics_key is not None:
+        _check_metrics_key(settings.metrics_key, settings.master_key, keys, sources)
     return Records(groups=groups, keys=keys)
+
+
+def records_without_secrets(settings: AccessSettings) -> Records:
+    """As `records_of`, of keys that nothing opens. Raises ConfigError."""
+    keys = tuple(_record(name, one, ()) for name, one in settings.keys.items())
+    return Records(groups=groups_of(settings), keys=keys)
 
 
 def groups_of(settings: AccessSettings) -> tuple[Group, ...]:
@@ -63,6 +69,7 @@ def access_warnings(settings: AccessSettings) -> list[str]:
     """What is right and yet hardly meant."""
     given = {f"access.keys.{name}.key": one.key for name, one in settings.keys.items()}
     given["access.master_key"] = settings.master_key
+    given["access.metrics_key"] = settings.metrics_key
     warnings = [
         f"{field}: the secret stands in the file; write env:NAME or file:PATH"
         for field, key in given.items()
@@ -77,6 +84,25 @@ def access_warnings(settings: AccessSettings) -> list[str]:
     return warnings
 
 
+def _check_metrics_key(
+    given: str, master: str | None, keys: Sequence[KeyRecord], sources: Sources
+) -> None:
+    """Whoever holds it must not be able to ask a model with it. Raises ConfigError."""
+    metrics = read_secret(given, sources, "access.metrics_key")
+    digest = digest_of(metrics.reveal())
+    same = [
+        f"access.keys.{one.id}"
+        for one in keys
+        if any(bytes.fromhex(secret.digest) == digest for secret in one.secrets)
+    ]
+    if master is not None and read_secret(master, sources, "access.master_key") == metrics:
+        same.append("access.master_key")
+    if same:
+        raise ConfigError(
+            f"access.metrics_key: {same[0]} is the same key and opens models; give another"
+        )
+
+
 def _key(name: str, settings: KeySettings, sources: Sources) -> KeyRecord:
     where = f"access.keys.{name}"
     if (settings.key is None) == (settings.sha256 is None):
@@ -89,13 +115,17 @@ def _key(name: str, settings: KeySettings, sources: Sources) -> KeyRecord:
         )
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
+    return _record(name, settings, (secret,))
+
+
+def _record(name: str, settings: KeySettings, secrets: tuple[Secret, ...]) -> KeyRecord:
     parent = _parent(
-        where, organisation=settings.organisation, team=settings.team, user=settings.user
-    )
-    return KeyRecord(
-        id=name, secrets=(secret,), parent=parent, terms=_terms(settings),
-        blocked=settings.blocked,
+        f"access.keys.{name}",
+        organisation=settings.organisation, team=settings.team, user=settings.user,
     )  # fmt: skip
+    return KeyRecord(
+        id=name, secrets=secrets, parent=parent, terms=_terms(settings), blocked=settings.blocked
+    )
 
 
 def _parent(
@@ -113,10 +143,6 @@ def _parent(
     if team is not None:
         return Parent("team", team)
     return None if organisation is None else Parent("organisation", organisation)
-
-
-def _priority(value: str | int | None) -> int | None:
-    return _PRIORITIES[value] if isinstance(value, str) else value
 
 
 def _terms(settings: TermsSettings) -> Terms:
@@ -137,7 +163,7 @@ def _terms(settings: TermsSettings) -> Terms:
             )
             for one in settings.budgets
         ),
-        priority=_priority(settings.priority),
+        priority=priority_of(settings.priority),
         tags=settings.tags,
         guardrails=settings.guardrails,
         data_policy=DataPolicy(

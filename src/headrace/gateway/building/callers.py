@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from headrace.gateway.access import Access
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.stored_ids import StoredIds
@@ -18,7 +16,7 @@ from headrace.gateway.settings.secret import Sources, read_secret
 def access_of(
     settings: GatewaySettings, accounts: Accounts | None, sources: Sources, own_key: str | None
 ) -> Access:
-    """Raises ConfigError for a master key that is not there."""
+    """Raises ConfigError for a master key or a key for metrics that is not there."""
     own = settings.access
     guests = None
     if not own.require_key and own.anonymous is not None:
@@ -32,11 +30,15 @@ def access_of(
     master = None
     if own.master_key is not None:
         master = read_secret(own.master_key, sources, "access.master_key")
+    metrics = None
+    if own.metrics_key is not None:
+        metrics = read_secret(own.metrics_key, sources, "access.metrics_key")
     return Access(
         accounts if own.require_key else None,
         master,
         own_key,
         guests,
+        metrics,
     )
 
 
@@ -46,14 +48,12 @@ def counted_in(settings: GatewaySettings, accounts: Accounts | None) -> Accounts
     return accounts if own.require_key or own.anonymous is not None else None
 
 
-def stored_ids_of(
-    settings: GatewaySettings, accounts: Accounts | None, wall_s: Callable[[], float]
-) -> StoredIds | None:
+def stored_ids_of(settings: GatewaySettings, accounts: Accounts | None) -> StoredIds | None:
     """None where a request may name anything that a provider stores."""
     own = settings.access
     if accounts is None or not own.require_key or own.stored_ids == "any":
         return None
-    return StoredIds(accounts.counters, wall_s)
+    return accounts.stored_ids
 
 
 def free_tier_of(settings: GatewaySettings, accounts: Accounts | None) -> FreeTier | None:

@@ -25,11 +25,13 @@ from headrace.gateway.building.paths import Paths, paths_of
 from headrace.gateway.building.providers import provider_of
 from headrace.gateway.building.request_logging import log_change_of, request_logging_of
 from headrace.gateway.building.routes import Targets, routes_of, unknown_routes
+from headrace.gateway.held_bodies import HeldBodies
 from headrace.gateway.key_answer import PATHS as KEY_PATHS
 from headrace.gateway.key_answer import KeyAnswer
 from headrace.gateway.own_answers import Everywhere, OwnAnswers
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import Sticky
+from headrace.gateway.routing.told_responses import ToldResponses
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
@@ -135,6 +137,7 @@ def gateway_of(
     telemetry: Telemetry | None = None,
     everywhere: Everywhere | None = None,
     sticky: Sticky | None = None,
+    told_responses: ToldResponses | None = None,
     on_breaker: OnBreaker | None = None,
     on_refused: OnRefused | None = None,
     on_taken_out: Callable[[TakenOut], None] | None = None,
@@ -142,8 +145,8 @@ def gateway_of(
     own_key: str | None = None,
 ) -> Gateway:
     """parts: what /health tells of others, by name. telemetry: what counts on from a configuration
-    to the next. everywhere, sticky, on_breaker, on_refused, request_log, own_key: see
-    `making.Surroundings`.
+    to the next. everywhere, sticky, told_responses, on_breaker, on_refused, request_log, own_key:
+    see `making.Surroundings`.
 
     Raises ConfigError for what cannot be made; nothing is connected to yet.
     """
@@ -163,6 +166,7 @@ def gateway_of(
         source,
         unknown=unknown_routes(settings, targets, providers),
         turns=None if settings.queue is None else Turns(settings.queue),
+        told_responses=told_responses,
     )
     access = access_of(settings, accounts, sources, own_key)
 
@@ -192,7 +196,7 @@ def gateway_of(
         router=router,
         accounts=counted_in(settings, accounts),
         free_tier=free_tier_of(settings, accounts),
-        stored_ids=stored_ids_of(settings, accounts, wall_s),
+        stored_ids=stored_ids_of(settings, accounts),
         drop_unsupported=settings.drop_unsupported,
         most_reply_bytes=settings.listen.max_reply_bytes,
         clock_ns=clock_ns,
@@ -217,7 +221,7 @@ def gateway_of(
     app = GatewayApp(
         serving, access, paths.chats, answers, paths.posts, told, new_id=new_id,
         most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),
-        prompts=prompts, below=own.below(),
+        bodies=HeldBodies(settings.listen.max_bodies_bytes), prompts=prompts, below=own.below(),
     )  # fmt: skip
     names = Names(router.routes, settings.aliases, providers)
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from headrace.catalog import Catalog
 from headrace.catalog.rows.price import Price as PriceRow
 from headrace.gateway.settings.target import PriceSettings
-from headrace.gateway.targets.target import NUSD_PER_USD, Price
+from headrace.gateway.targets.target import Price
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 
 def stated_price(settings: PriceSettings) -> Price:

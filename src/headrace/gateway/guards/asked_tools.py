@@ -1,4 +1,7 @@
-"""The tools of a request and of an answer, by name."""
+"""The tools of a request and of an answer, by name.
+
+A request's fields are told without regard to case, as readers in Go do.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ def requested_tools(body: Mapping[str, Any]) -> tuple[str, ...]:
         found |= dict.fromkeys(_listed(body.get(name)))
     plugins = body.get("plugins")
     for plugin in plugins if isinstance(plugins, list) else ():
-        named = plugin.get("id") if isinstance(plugin, dict) else None
-        if isinstance(named, str) and named:
-            found[named] = None
+        for named in _under(plugin, "id"):
+            if isinstance(named, str) and named:
+                found[named] = None
     if body.get("web_search_options") is not None:
         found["web_search"] = None
     return tuple(found)
@@ -38,7 +41,7 @@ def _listed(value: Any) -> Iterator[str]:
             waiting += one
         elif isinstance(one, dict):
             yield from _names(one)
-            waiting += (one[name] for name in ("tools", "allowed_tools") if name in one)
+            waiting += _under(one, "tools", "allowed_tools")
 
 
 def called_tools(value: Any) -> Iterator[str]:
@@ -63,16 +66,21 @@ def called_tools(value: Any) -> Iterator[str]:
                 yield from called_tools(one)
 
 
-def _names(tool: Any) -> Iterator[str]:
-    if not isinstance(tool, dict):
-        return
-    inner = next((tool[one] for one in ("function", "custom") if one in tool), tool)
-    named = inner.get("name") if isinstance(inner, dict) else None
-    if isinstance(named, str) and named:
-        yield named
-    typed = tool.get("type")
-    if isinstance(typed, str) and typed not in _WITHOUT_NAME:
-        yield typed
-    label = tool.get("server_label")
-    if isinstance(label, str) and label:
-        yield label
+def _names(tool: dict[str, Any]) -> Iterator[str]:
+    for inner in _under(tool, "function", "custom") or [tool]:
+        for named in _under(inner, "name"):
+            if isinstance(named, str) and named:
+                yield named
+    for typed in _under(tool, "type"):
+        if isinstance(typed, str) and typed not in _WITHOUT_NAME:
+            yield typed
+    for label in _under(tool, "server_label"):
+        if isinstance(label, str) and label:
+            yield label
+
+
+def _under(value: Any, *names: str) -> list[Any]:
+    """What an object has under these names in any case; nothing of what is none."""
+    if not isinstance(value, dict):
+        return []
+    return [one for name, one in value.items() if name in names or name.casefold() in names]

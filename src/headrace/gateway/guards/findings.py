@@ -10,6 +10,7 @@ import itertools
 import json
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.gateway.guards.guard import Finder, Match
+from headrace.gateway.guards.looking import Step, go_on
 from headrace.gateway.guards.passage import Passage, number_text, readable
 from headrace.gateway.guards.replace import by_parts, fitting, merged, replaced_text
 
@@ -25,6 +27,7 @@ Marker = Callable[[str, str], str]
 
 # A text that has no end goes to the end: else each quote in it would be looked behind once more.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|-?\d[\d.eE+-]*+', re.DOTALL)
+_LOOSE = json.JSONDecoder(strict=False)
 # What has parts of one message under it.
 _OF_PARTS = ("content", "system", "instructions", "output")
 
@@ -36,24 +39,31 @@ class Findings(NamedTuple):
     texts: tuple[str, ...]
 
 
-def findings(finder: Finder, passages: Sequence[Passage], marker: Marker | None) -> Findings:
-    """marker: None leaves replacements as the finder says."""
+def findings(
+    finder: Finder, passages: Sequence[Passage], marker: Marker | None, step: Step = go_on
+) -> Findings:
+    """marker: None leaves replacements as the finder says. Raises LeftError where step does."""
     every: list[Match] = []
     texts: list[str] = []
+    alone = finder.find_each((one.text for one in passages if one.kind != "arguments"), step)
     for parts in _messages(passages):
         if parts[0].kind == "arguments":
-            texts.append(_of_arguments(finder, parts[0].text, marker, every))
+            texts.append(_of_arguments(finder, parts[0].text, marker, every, step))
+            continue
+        each = [next(alone) for _ in parts]
+        if len(parts) == 1 and not each[0]:
+            texts.append(parts[0].text)
             continue
         joined = "".join(one.text for one in parts)
         bounds = list(itertools.accumulate((len(one.text) for one in parts), initial=0))
-        found: list[Match] = []
-        for one, base in zip(parts, bounds, strict=False):
-            found += (
-                match._replace(start=match.start + base, end=match.end + base)
-                for match in finder.find(one.text, 0)
-            )
+        found = [
+            match._replace(start=match.start + base, end=match.end + base)
+            for matches, base in zip(each, bounds, strict=False)
+            for match in matches
+        ]
         if len(parts) > 1:
-            found += (one for one in finder.find(joined, 0) if _is_cut(one, bounds))
+            (across,) = finder.find_each((joined,), step)
+            found += (one for one in across if _is_cut(one, bounds))
             found = merged(found)
         every += found
         marked = [_marked(one, joined, marker) for one in found]
@@ -93,25 +103,46 @@ def _follows(before: Passage, after: Passage) -> bool:
     return at > 0 and one[at - 1] in _OF_PARTS and not (at == 1 and one[0] == "output")
 
 
-def _of_arguments(finder: Finder, text: str, marker: Marker | None, every: list[Match]) -> str:
+def _of_arguments(
+    finder: Finder, text: str, marker: Marker | None, every: list[Match], step: Step
+) -> str:
+    if not finder.may_find(text):
+        return text
+    (around,) = finder.find_each((text,), step)
+    was_json = bool(around) and _is_json(text)
     edits: list[Match] = []
     tokens: list[tuple[int, int]] = []
-    for token in _TOKEN.finditer(text):
-        tokens.append(token.span())
-        said = token_text(token[0] + '"' if token[1] == "" else token[0])
-        found = finder.find(said, 0) if said else []
+    reading = _Reading(text)
+    for found in finder.find_each(reading, step):
+        token, said = reading.waiting.popleft()
+        if around:
+            tokens.append(token.span())
         if found:
             every += found
             new = replaced_text(said, [_marked(one, said, marker) for one in found])
             told = msgspec.json.encode(readable(new)).decode()
             edits.append(Match(*token.span(), told[:-1] if token[1] == "" else told, ""))
-    was_json = _is_json(text)
-    around = [one for one in finder.find(text, 0) if not (was_json and is_within(one, tokens))]
+    around = [one for one in around if not (was_json and is_within(one, tokens))]
     every += around
     edits += fitting([_marked(one, text, marker) for one in around])
     new = replaced_text(text, merged(edits))
     # A match of more than one value may take JSON's own marks with it.
     return "{}" if around and was_json and not _is_json(new) else new
+
+
+class _Reading:
+    """The strings and numbers of JSON text as they read. waiting: those that were told, with where
+    they stand; whoever is done with one takes it out."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.waiting: deque[tuple[re.Match[str], str]] = deque()
+
+    def __iter__(self) -> Iterator[str]:
+        for token in _TOKEN.finditer(self._text):
+            said = token_text(token[0] + '"' if token[1] == "" else token[0])
+            self.waiting.append((token, said))
+            yield said
 
 
 def is_within(match: Match, spans: Sequence[tuple[int, int]]) -> bool:
@@ -122,8 +153,10 @@ def is_within(match: Match, spans: Sequence[tuple[int, int]]) -> bool:
 
 def token_text(token: str) -> str:
     """A text or a number of JSON as it reads; "" for what is damaged."""
+    if token[0] == '"' and "\\" not in token:
+        return readable(token[1:-1])
     try:
-        value = json.loads(token, strict=False)
+        value = _LOOSE.decode(token)
     except ValueError:
         return ""
     return readable(value) if isinstance(value, str) else number_text(value)

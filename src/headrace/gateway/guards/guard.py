@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from headrace.gateway.guards.blocked import Action
+from headrace.gateway.guards.looking import Step
 from headrace.gateway.guards.passage import Passage, Role
 
 Side = Literal["input", "output"]
@@ -73,6 +74,13 @@ class Finder(Protocol):
     def find(self, text: str, start: int) -> list[Match]:
         """Matches that begin at `start` or after it, in order and without overlaps; what is before
         it is what stands around them."""
+
+    def find_each(self, texts: Iterable[str], step: Step) -> Iterator[list[Match]]:
+        """Of each text what `find` finds in it from its beginning on."""
+
+    def may_find(self, text: str) -> bool:
+        """False only where nothing is found in JSON text, neither as it is written nor in a string
+        or a number of it as that reads. Takes little time."""
 
 
 Look = Callable[[Subject], Awaitable[Verdict]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from headrace.gateway.guards.guard import Match
+from headrace.gateway.guards.looking import Step, one_by_one
 
 
 class Originals:
@@ -68,3 +70,11 @@ class Originals:
                 found.append(Match(at, at + len(mark), self._by_mark[mark], "restored"))
                 at += len(mark)
         return found
+
+    def find_each(self, texts: Iterable[str], step: Step) -> Iterator[list[Match]]:
+        """See Finder."""
+        return one_by_one(self.find, texts, step)
+
+    def may_find(self, text: str) -> bool:
+        """See Finder."""
+        return bool(self._by_mark)

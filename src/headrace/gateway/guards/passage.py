@@ -28,11 +28,29 @@ def readable(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-class TooDeepError(ValueError):
-    """A text stands in more objects and lists than anybody writes."""
+class TooMuchError(ValueError):
+    """More than anybody writes, and than can be looked at."""
+
+
+class TooDeepError(TooMuchError):
+    """A text stands in too many objects and lists."""
 
     def __init__(self) -> None:
-        super().__init__(f"it is nested deeper than {_MOST_STEPS} levels")
+        super().__init__(f"it is nested deeper than {_MOST_STEPS} levels; nest it less")
+
+
+class TooManyError(TooMuchError):
+    """Too many texts, and numbers that are looked at as texts are."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"it has more than {MOST_TEXTS:,} texts and numbers; send several requests"
+        )
+
+
+MOST_TEXTS = 2**18
+"""In one value of a request or an answer. Each takes a hundred times the memory of what may be two
+bytes of a body; half a million tokens, as they are at least, are more than tool calls have."""
 
 
 class Passage(NamedTuple):
@@ -43,6 +61,15 @@ class Passage(NamedTuple):
     kind: Kind
     text: str
     choice: int = 0
+
+
+class _Passages(list[Passage]):
+    """No more than there may be."""
+
+    def append(self, one: Passage) -> None:
+        if len(self) >= MOST_TEXTS:
+            raise TooManyError
+        super().append(one)
 
 
 _ROLES: Mapping[str, Role] = {
@@ -134,8 +161,8 @@ _CALL_TYPES = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "custom_
 
 
 def request_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
-    """Of a client's body, decoded. Raises TooDeepError."""
-    found: list[Passage] = []
+    """Of a client's body, decoded. Raises TooMuchError."""
+    found = _Passages()
     for name, role in _REQUEST_ROOTS.get(dialect, ()):
         found += texts_of(body.get(name), (name,), role)
     looked_at = {name for name, _ in _REQUEST_ROOTS.get(dialect, ())}
@@ -154,7 +181,7 @@ def request_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
 
 
 def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
-    """Of a whole answer in a client's dialect, decoded. Raises TooDeepError."""
+    """Of a whole answer in a client's dialect, decoded. Raises TooMuchError."""
     found: list[Passage] = []
     for name in _REPLY_ROOTS.get(dialect, ()):
         value = body.get(name)
@@ -169,8 +196,8 @@ def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
 
 
 def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> list[Passage]:
-    """What is said in a value, inwards. Raises TooDeepError."""
-    found: list[Passage] = []
+    """What is said in a value, inwards. Raises TooMuchError."""
+    found = _Passages()
     _add_texts(found, value, path, role, kind)
     return found
 

@@ -9,8 +9,10 @@ go on behind each match to the text's end, as `secret(?:.*password)?`, looks the
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from headrace.gateway.guards.guard import Match
+from headrace.gateway.guards.looking import Step, one_by_one
 from headrace.gateway.pii.expression import expression_of
 
 REDACTED = "[REDACTED]"
@@ -52,6 +54,14 @@ class Patterns:
                 matches.append(Match(begin, end, self._replacement, f"pattern {number + 1}"))
                 at = end
         return matches
+
+    def find_each(self, texts: Iterable[str], step: Step) -> Iterator[list[Match]]:
+        """See Finder."""
+        return one_by_one(self.find, texts, step)
+
+    def may_find(self, text: str) -> bool:
+        """See Finder."""
+        return True
 
 
 def longest_match_chars(pattern: str) -> int | None:

@@ -11,7 +11,7 @@ from headrace.gateway.guards.asked_tools import called_tools
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.logprobs import logprobs
-from headrace.gateway.guards.passage import TooDeepError, reply_passages
+from headrace.gateway.guards.passage import TooMuchError, reply_passages
 from headrace.gateway.guards.whole import pass_through
 from headrace.protocol.json_spans import Path, replaced
 from headrace.protocol.once import TwiceError, once
@@ -27,7 +27,7 @@ async def guarded_reply(
         passages = tuple(reply_passages(subject.dialect, value))
         tools = tuple(dict.fromkeys(called_tools(value)))
         repeated = tuple(logprobs(value))
-    except (TwiceError, TooDeepError, RecursionError):
+    except (TwiceError, TooMuchError, RecursionError):
         raise GuardBlockedError(guards[0], "the answer is damaged", failed=True) from None
     subject = subject._replace(passages=passages, tools=tools)
     passed = await pass_through(guards, subject)

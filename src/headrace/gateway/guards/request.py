@@ -15,7 +15,7 @@ from headrace.gateway.guards.asked_tools import requested_tools
 from headrace.gateway.guards.blocked import Acted
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import TooDeepError, request_passages
+from headrace.gateway.guards.passage import TooMuchError, request_passages
 from headrace.gateway.guards.whole import pass_through
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.json_spans import Path, replaced
@@ -76,8 +76,8 @@ def _read(subject: Subject, body: bytes) -> Subject:
     fields = _fields(body)
     try:
         passages = request_passages(subject.dialect, fields)
-    except TooDeepError as error:
-        raise RequestError(f"the body cannot be looked at: {error}; nest it less") from None
+    except TooMuchError as error:
+        raise RequestError(f"the body cannot be looked at: {error}") from None
     return subject._replace(
         passages=tuple(passages),
         tools=requested_tools(fields),

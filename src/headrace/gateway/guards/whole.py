@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
 from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.guard import NOTHING, Guard, GuardFailedError, Subject, Verdict
+from headrace.gateway.guards.looking import LeftError, Step, go_on
 from headrace.gateway.guards.originals import Originals
 from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.replace import summary
@@ -76,10 +78,20 @@ async def _look(guards: Sequence[Guard], subject: Subject, acted: list[Acted]) -
 async def _beside(
     passages: tuple[Passage, ...], work: Callable[..., Found], *given: object
 ) -> Found:
-    """Long texts are looked at in a thread, so that others are served meanwhile."""
-    if sum(len(one.text) for one in passages) > _MOST_CHARS_AT_ONCE:
-        return await asyncio.to_thread(work, *given)
-    return work(*given)
+    """Long texts are looked at in a thread, so that others are served meanwhile. It ends soon after
+    this is cancelled. work: is given a step after what is given."""
+    if sum(len(one.text) for one in passages) <= _MOST_CHARS_AT_ONCE:
+        return work(*given, go_on)
+    left = threading.Event()
+
+    def step() -> None:
+        if left.is_set():
+            raise LeftError
+
+    try:
+        return await asyncio.to_thread(work, *given, step)
+    finally:
+        left.set()
 
 
 async def _asked(guard: Guard, subject: Subject) -> Verdict | GuardFailedError:
@@ -92,10 +104,10 @@ async def _asked(guard: Guard, subject: Subject) -> Verdict | GuardFailedError:
         return error
 
 
-def verdict_at_once(guard: Guard, subject: Subject) -> Verdict:
+def verdict_at_once(guard: Guard, subject: Subject, step: Step) -> Verdict:
     """Of a guardrail that needs no waiting."""
     if guard.finder is not None:
-        found = findings(guard.finder, subject.passages, None).matches
+        found = findings(guard.finder, subject.passages, None, step).matches
         return Verdict(f"found {summary(found)}") if found else NOTHING
     if guard.tools is not None:
         return Verdict(guard.tools(subject.tools))
@@ -155,11 +167,11 @@ async def _redact(
 
 
 def _without_matches(
-    guard: Guard, passages: tuple[Passage, ...], originals: Originals | None
+    guard: Guard, passages: tuple[Passage, ...], originals: Originals | None, step: Step
 ) -> tuple[tuple[str, ...] | None, str]:
     assert guard.finder is not None
     marker = None if originals is None else originals.mark
-    every, texts = findings(guard.finder, passages, marker)
+    every, texts = findings(guard.finder, passages, marker, step)
     return (texts, f"found {summary(every)}") if every else (None, "")
 
 

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from headrace.errors import ConfigError, shown
 from headrace.gateway.importing import litellm_cache
 from headrace.gateway.importing.litellm_credentials import CARRIED, credentials_of
+from headrace.gateway.importing.litellm_info import info_of, left_out, unserved
+from headrace.gateway.importing.litellm_redis import redis_url
+from headrace.gateway.importing.litellm_retries import retries_of
 
 # LiteLLM's prefix of a model -> kind of ours. Others are taken as they are, where the catalog has
 # a provider of that name.
@@ -85,9 +88,10 @@ _STRATEGIES = {
 _ADDRESS = ("api_base", "base_url")
 _PARAMETERS = {
     "model", "api_base", "base_url", "api_key", "api_version", "weight", "order",
-    "max_parallel_requests", "timeout", "stream_timeout", "input_cost_per_token",
-    "output_cost_per_token", "cache_read_input_token_cost", "cache_creation_input_token_cost",
-    "aws_region_name", "region_name", "extra_headers", "organization", "mock_response", *CARRIED,
+    "max_parallel_requests", "timeout", "input_cost_per_token", "output_cost_per_token",
+    "cache_read_input_token_cost", "cache_creation_input_token_cost", "aws_region_name",
+    "region_name", "extra_headers", "organization", "mock_response", "rpm", "tpm",
+    "stream_timeout", *CARRIED,
 }  # fmt: skip
 _FALLBACKS = (
     ("fallbacks", "fallbacks"),
@@ -120,7 +124,8 @@ def import_litellm(loaded: Any) -> Imported:
     for name in loaded:
         if name not in known:
             reader.notes.append(f"{name}: not carried over")
-    return Imported(reader.settings(), tuple(dict.fromkeys(reader.notes)))
+    settings = reader.settings()
+    return Imported(settings, tuple(dict.fromkeys(reader.notes)))
 
 
 def _place(entry: Any, at: int) -> str:
@@ -142,9 +147,14 @@ class _Reader:
         self._providers: dict[str, dict[str, Any]] = {}
         self._models: dict[str, dict[str, Any]] = {}
         self._top: dict[str, Any] = {}
+        self._num_retries: tuple[Any, str] | None = None
 
     def settings(self) -> dict[str, Any]:
-        """In the order in which people read them."""
+        """In the order in which people read them. Raises ConfigError."""
+        if self._num_retries is not None:
+            given, where = self._num_retries
+            self._top["retries"], notes = retries_of(given, self._models, where)
+            self.notes += notes
         return {"providers": self._providers, "models": self._models, **self._top}
 
     def deployment(self, entry: Any, where: str) -> None:
@@ -155,13 +165,16 @@ class _Reader:
         if "mock_response" in params:
             self.notes.append(f"{where}: a mock has no place here; it was left out")
             return
+        info = info_of(entry)
+        if why := unserved(info, where):
+            self.notes.append(why)
+            return
         prefix, model = _parts(params["model"])
         target: dict[str, Any] = {"model": f"{self._provider(prefix, params, where)}/{model}"}
         for theirs, ours in (("weight", "weight"), ("order", "order"),
                              ("max_parallel_requests", "most_in_flight")):  # fmt: skip
             if params.get(theirs) is not None:
                 target[ours] = params[theirs]
-        info = entry.get("model_info") or {}
         if price := _price(params, info):
             target["price"] = price
         elif info.get("base_model"):
@@ -177,9 +190,14 @@ class _Reader:
                     f"{where}.{name}: LiteLLM shares load by it; here strategies look at what is "
                     "under way (most_in_flight), and limits are of keys"
                 )
-        for name in params:
-            if name not in _PARAMETERS and name not in ("rpm", "tpm"):
-                self.notes.append(f"{where}.litellm_params.{name}: not carried over")
+        if params.get("stream_timeout") is not None:
+            self.notes.append(
+                f"{where}.litellm_params.stream_timeout: not carried over; here "
+                "timeouts.first_token_s is of answers with and without a stream"
+            )
+        self.notes += [f"{where}.litellm_params.{name}: not carried over"
+                       for name in params if name not in _PARAMETERS]  # fmt: skip
+        self.notes += left_out(entry, where)
         name = str(entry.get("model_name") or params["model"])
         if "*" in name:
             self.notes.append(
@@ -258,7 +276,7 @@ class _Reader:
             }
         known = {
             "routing_strategy", "num_retries", "timeout", "cooldown_time", "allowed_fails",
-            "model_group_alias", "retry_after", "redis_host", "redis_port", "redis_password",
+            "model_group_alias", "redis_host", "redis_port", "redis_password",
             "redis_url", *(theirs for theirs, _ in _FALLBACKS),
         }  # fmt: skip
         self._redis(section, "router_settings")
@@ -275,7 +293,7 @@ class _Reader:
         self.notes += notes
         if cache is not None:
             self._top["cache"] = cache
-        known = {"drop_params", "num_retries", "request_timeout", "timeout", "set_verbose",
+        known = {"drop_params", "num_retries", "request_timeout", "timeout",
                  *litellm_cache.NAMES, *(theirs for theirs, _ in _FALLBACKS)}  # fmt: skip
         self._unknown(section, known, "litellm_settings")
 
@@ -295,8 +313,9 @@ class _Reader:
         self._unknown(section, {"master_key", "database_url"}, "general_settings")
 
     def _common(self, section: dict[str, Any], where: str) -> None:
-        if section.get("num_retries") is not None:
-            self._top["retries"] = {"attempts": min(20, int(section["num_retries"]) + 1)}
+        if section.get("num_retries") is not None and self._num_retries is None:
+            # The router's own goes before the library's.
+            self._num_retries = section["num_retries"], where
         if section.get("timeout") is not None:
             self._top.setdefault("timeouts", {})["first_token_s"] = section["timeout"]
         for theirs, ours in _FALLBACKS:
@@ -315,15 +334,15 @@ class _Reader:
                             self.notes.append(f"{where}.{theirs}: {other} is not in model_list")
 
     def _redis(self, section: dict[str, Any], where: str) -> None:
-        url = section.get("redis_url")
-        if url is None and section.get("redis_host"):
-            if section.get("redis_password"):
-                self.notes.append(f"{where}: put the address of Redis with its password into the "
-                                  "environment and write access.redis: env:NAME")  # fmt: skip
-                return
-            url = f"redis://{section['redis_host']}:{section.get('redis_port', 6379)}/0"
-        if url is not None:
-            self._top.setdefault("access", {})["redis"] = url
+        url, host = section.get("redis_url"), section.get("redis_host")
+        if url is None and not host:
+            return
+        found = redis_url(url, host, section.get("redis_port"), section.get("redis_password"))
+        if found is None:
+            self.notes.append(f"{where}: put the whole URL of Redis, with its password, into the "
+                              "environment and write access.redis: env:NAME")  # fmt: skip
+            return
+        self._top.setdefault("access", {})["redis"] = found
 
     def _unknown(self, section: dict[str, Any], known: set[str], where: str) -> None:
         self.notes += [f"{where}.{name}: not carried over" for name in section if name not in known]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.errors import ConfigError
+from headrace.gateway.importing.litellm_redis import redis_url
 
 NAMES = ("cache", "cache_params")
 
@@ -56,13 +57,13 @@ def cache_of(section: dict[str, Any]) -> tuple[dict[str, Any] | None, list[str]]
 
 
 def _redis(params: dict[str, Any], found: dict[str, Any], notes: list[str]) -> None:
-    url = params.get("url")
-    if url is None and params.get("host"):
-        url = f"redis://{params['host']}:{params.get('port', 6379)}/0"
-    if params.get("password") or url is None or "os.environ/" in str(url)[1:]:
+    url, host = params.get("url"), params.get("host")
+    address = None
+    if url is not None or host:
+        address = redis_url(url, host, params.get("port"), params.get("password"))
+    if address is None:
         notes.append(f"{_WHERE}: put the whole URL of Redis, with its password, into the "
                      "environment and write cache.redis: env:NAME")  # fmt: skip
-        url = "env:CACHE_REDIS_URL"
-    found["redis"] = url
+    found["redis"] = address or "env:CACHE_REDIS_URL"
     if params.get("namespace"):
         found["redis_prefix"] = f"{params['namespace']}:"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -11,14 +13,19 @@ from headrace.gateway.ledger.schema import COLUMN_NAMES, open_for_writing
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.sqlite_file import transaction
 
-_INSERT = (
-    f"INSERT INTO requests ({', '.join(COLUMN_NAMES)}) "
-    f"VALUES ({', '.join('?' * len(COLUMN_NAMES))})"
-)
+# SQLite lets other threads run at each statement, and the event loop with them. By single rows each
+# handing over would be a good part of a row's cost; by more the loop would wait for them.
+_ROWS_AT_ONCE = 16
 _DELETE = (
     "DELETE FROM requests WHERE number IN "
     "(SELECT number FROM requests WHERE at_ms < ? ORDER BY at_ms LIMIT ?)"
 )
+
+
+@cache
+def _insert(rows: int) -> str:
+    row = f"({', '.join('?' * len(COLUMN_NAMES))})"
+    return f"INSERT INTO requests ({', '.join(COLUMN_NAMES)}) VALUES {', '.join([row] * rows)}"
 
 
 class Writing(Protocol):
@@ -43,8 +50,9 @@ class LedgerFile:
     def append(self, entries: Sequence[Entry]) -> None:
         """One transaction."""
         with transaction(self._connection):
-            # SQLite lets other threads run at each row, so the event loop waits for one at most.
-            self._connection.executemany(_INSERT, (row_of(one) for one in entries))
+            for at in range(0, len(entries), _ROWS_AT_ONCE):
+                rows = [row_of(one) for one in entries[at : at + _ROWS_AT_ONCE]]
+                self._connection.execute(_insert(len(rows)), [*chain.from_iterable(rows)])
 
     def delete_before(self, at_ms: int, most: int) -> int:
         """The room in the file is used again; the file does not become smaller."""

@@ -132,7 +132,8 @@ def stages_of(
         unknown += one["cost_nusd"] is None
         group = by_stage.setdefault(one["variant"], _Group())
         group.take(one["cost_nusd"], _lasted_ms(one["attempts"], one["total_ms"]), told=True)
-        spent = baseline_cost(TokenUsage(**{name: one[name] or 0 for name in _LINES}))
+        lines: dict[str, Any] = {name: one[name] or 0 for name in _LINES}
+        spent = baseline_cost(TokenUsage(**lines))
         would_cost = None if spent is None or would_cost is None else would_cost + spent
     query = (
         "SELECT parent, model, purpose, cost_nusd, total_ms, outcome FROM requests "

@@ -59,8 +59,9 @@ _SHAPES = (
     _Shape("eyJ", 40, _DOTTED),  # a JSON Web Token
 )
 _BY_PREFIX = {one.prefix: one for one in _SHAPES}
-_BLOCK = "-----BEGIN "
-PREFIXES = tuple(sorted([*_BY_PREFIX, _BLOCK], key=len, reverse=True))
+BLOCK = "-----BEGIN "
+"""What private keys begin with, which may be many lines."""
+PREFIXES = tuple(sorted([*_BY_PREFIX, BLOCK], key=len, reverse=True))
 """What keys begin with; the longest first, where one begins another."""
 
 _PREFIX = re.compile(r"(?<![0-9A-Za-z_])(?:" + "|".join(map(re.escape, PREFIXES)) + ")")
@@ -72,7 +73,7 @@ def api_keys(text: str) -> Iterator[tuple[int, int]]:
     at = 0
     while found := _PREFIX.search(text, at):
         start, at = found.span()
-        if found[0] == _BLOCK:
+        if found[0] == BLOCK:
             end = _block_end(text, at)
         else:
             at, end = _key_end(text, found[0], at)

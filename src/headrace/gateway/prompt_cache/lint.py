@@ -20,8 +20,9 @@ from headrace.gateway.prompt_cache.moving import (
     shared_turns_tokens,
 )
 from headrace.gateway.prompt_cache.prompt import Prompt, tokens_of
-from headrace.gateway.targets.target import NUSD_PER_USD, Price
+from headrace.gateway.targets.target import Price
 from headrace.protocol.dialects.anthropic.cache_marks import MOST_MARKS
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 FindingKind = Literal[
     "moving-prefix", "no-breakpoint", "too-many-breakpoints", "breakpoint-behind-moving",

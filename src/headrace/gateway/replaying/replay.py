@@ -12,10 +12,10 @@ import msgspec
 from headrace.errors import HeadraceError, RequestError
 from headrace.gateway.request_log.record import LogRecord
 from headrace.protocol.json_object import JsonObject
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 # An answer of a slow model without a stream takes minutes.
 _TIMEOUT_S = 600.0
-_NUSD_PER_USD = 1e9
 
 
 class ReplayError(HeadraceError):
@@ -112,6 +112,6 @@ def poster(url: str, key: str | None, logged_ms: Callable[[str], float | None]) 
 
 def _nusd(usd: str) -> int | None:
     try:
-        return round(float(usd) * _NUSD_PER_USD)
+        return round(float(usd) * NUSD_PER_USD)
     except ValueError:  # "unknown"
         return None

@@ -17,6 +17,7 @@ from headrace.gateway.routing.estimate import (
 )
 from headrace.gateway.routing.least_tokens import PROMPT_FIELDS, LeastTokens, has_several
 from headrace.gateway.routing.preferences import Wanted, read_wanted
+from headrace.gateway.routing.told_responses import ToldResponse
 from headrace.gateway.routing.variants import NOBODY, Who
 from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.json_object import JsonObject
@@ -33,7 +34,8 @@ class Ask(NamedTuple):
     A/B test; sides: which, once that is decided: model and side. blocks: hashes of the prompt's
     beginning, for models that go by it. no_free: why nobody may be asked who is free of charge, and
     for how many seconds; None where they may. hears_names: whether it may be told what models there
-    are, of which its key may not ask all."""
+    are, of which its key may not ask all. continued: the stored response that it goes on from,
+    whose tokens input_tokens has where they are known; None for none."""
 
     wanted: Wanted
     input_tokens: int
@@ -51,12 +53,12 @@ class Ask(NamedTuple):
     least: LeastTokens | None = None
     no_free: tuple[str, float | None] | None = None
     hears_names: bool = True
+    continued: ToldResponse | None = None
 
     @property
     def least_tokens(self) -> int:
-        """What it takes of a context at least, with all that it may write."""
-        least = 0 if self.least is None else self.least.count
-        return least + (self.most_output_tokens or 0)
+        """What its prompt takes of a context at least."""
+        return 0 if self.least is None else self.least.count
 
 
 # Providers keep beginnings of 1,024 tokens and more.

@@ -10,12 +10,14 @@ from headrace.gateway.targets.target import Target
 
 
 def surely_too_long(target: Target, ask: Ask) -> str | None:
-    """What is said of a target that cannot take it however few tokens it has; None of others."""
+    """What is said of a target that cannot take the prompt however few tokens it has; None of
+    others. What it may write does not count: some providers end an answer where the context does.
+    """
     most = target.context_tokens
     # What has room by the estimate is not looked at for it.
-    if most is None or _estimated(ask) <= most or (least := ask.least_tokens) <= most:
+    if most is None or ask.input_tokens <= most or (least := ask.least_tokens) <= most:
         return None
-    return f"at least {least:,} tokens are asked for and it takes {most:,}"
+    return f"the prompt has at least {least:,} tokens and it takes {most:,}"
 
 
 def surely_fitting_first(found: list[Candidate], ask: Ask) -> list[Candidate]:

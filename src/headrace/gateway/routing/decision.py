@@ -20,13 +20,15 @@ class Candidate(NamedTuple):
 
 class LeftOut(NamedTuple):
     """A target that is not asked. for_s: how long that holds, None if it does not pass. too_long:
-    whether the prompt surely is, for it."""
+    whether the prompt surely is, for it. rate_limited: whether it is that too
+    much was asked."""
 
     target: str
     model: str
     reason: str
     for_s: float | None = None
     too_long: bool = False
+    rate_limited: bool = False
 
 
 class Decision(NamedTuple):

@@ -9,7 +9,8 @@ from headrace.gateway.routing.context import surely_too_long
 from headrace.gateway.routing.preferences import Preferences
 from headrace.gateway.routing.strategies import expected_nusd
 from headrace.gateway.targets.auth import all_rest
-from headrace.gateway.targets.target import NUSD_PER_USD, Target
+from headrace.gateway.targets.target import Target
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 # Nobody knows when a person puts a target back; clients are told to look again after so long.
 _TAKEN_OUT_S = 30.0
@@ -22,11 +23,13 @@ _PROMISES = {
 
 class Reason(NamedTuple):
     """Why a target is not asked. for_s: how long that holds, None if it does not pass. too_long:
-    whether it is the prompt's length, which another model may take."""
+    whether it is the prompt's length, which another model may take. rate_limited: whether it is
+    that too much was asked, of the provider or by the client."""
 
     said: str
     for_s: float | None = None
     too_long: bool = False
+    rate_limited: bool = False
 
 
 def is_named(target: Target, names: tuple[str, ...]) -> bool:
@@ -51,7 +54,7 @@ def not_now(target: Target, now_s: float, *, waits: bool = False) -> Reason | No
     rests_s = provider.auth.rests_s(now_s, target.model)
     if rests_s > 0:
         told = all_rest(provider.name, provider.auth, now_s, target.model)
-        return Reason(told.message, rests_s)
+        return Reason(told.message, rests_s, rate_limited=told.kind == "rate_limit")
     return None
 
 
@@ -79,7 +82,7 @@ def cannot_serve(target: Target, ask: Ask) -> Reason | None:
     elif ask.wanted.free and not target.is_free:
         said = "it is not free of charge"
     elif ask.no_free is not None and target.is_given_away:
-        return Reason(*ask.no_free)
+        return Reason(*ask.no_free, rate_limited=True)
     else:
         said = _too_dear(target, ask)
     return None if said is None else Reason(said)

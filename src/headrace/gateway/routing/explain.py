@@ -1,18 +1,12 @@
-"""Who would be asked for a request: the router's answer without anybody being asked."""
+"""A request that nobody sent, as the router is asked about it."""
 
 from __future__ import annotations
 
 from headrace.gateway.engines.prompt_blocks import prompt_blocks
 from headrace.gateway.routing.ask import Ask, ask_of
-from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.variants import Who, user_of
 from headrace.protocol.json_object import JsonObject
-
-
-def decision_of(router: Router, model: str, body: bytes, *, now_s: float) -> Decision:
-    """Raises RequestError as a request would be refused."""
-    return router.decide(ask_to_explain(router, model, body), now_s)
 
 
 def ask_to_explain(router: Router, model: str, body: bytes) -> Ask:

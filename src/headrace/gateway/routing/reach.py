@@ -17,6 +17,8 @@ def may_follow(
 ) -> tuple[Candidate, ...]:
     """Who may yet be asked for what `candidates` cannot take or will not answer, in no order.
     Whoever is at fault or busy is among them: they may not be, once their turn comes."""
+    if not router.has_followers:
+        return ()  # as with most files
     models = {one.model for one in candidates}
     found: tuple[Candidate, ...] = ()
     for one in lists:

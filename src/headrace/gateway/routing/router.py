@@ -23,6 +23,7 @@ from headrace.gateway.routing.preferences import FREE, NONE, Sort
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.strategies import ORDERS, Scored, of_session
+from headrace.gateway.routing.told_responses import ToldResponses
 from headrace.gateway.routing.turns import Turns
 from headrace.gateway.routing.variants import Side, Variants
 from headrace.gateway.settings.model import Strategy
@@ -50,9 +51,12 @@ class Router:
         *,
         unknown: Callable[[str], Route | None] = lambda name: None,
         turns: Turns | None = None,
+        told_responses: ToldResponses | None = None,
     ) -> None:
-        """turns: where requests wait for a busy target; None: they do not."""
+        """turns: where requests wait for a busy target; None: they do not. told_responses: which
+        target has which; None for a router of its own."""
         self.turns = turns
+        self.told_responses = ToldResponses() if told_responses is None else told_responses
         self.routes = routes
         self.aliases = aliases
         self._sticky = sticky
@@ -61,6 +65,12 @@ class Router:
         self.has_variants = any(one.variants is not None for one in routes.values())
         self.has_prefixes = any(one.sticky == "prefix" for one in routes.values())
         self.has_engines = any(one.engine_order is not None for one in routes.values())
+        # The names of the file, for which there is nothing to look up twice.
+        own = {name: self.own_name(name) for name in (*routes, *aliases)}
+        self._of_name = {name: routes[one] for name, one in own.items() if one in routes}
+        self.has_followers = any(
+            one.context_fallbacks or one.policy_fallbacks for one in routes.values()
+        )
         self._with_target: dict[str, tuple[str, ...]] = {}
         for one in routes.values():
             for target in () if one.stands_for else one.targets:
@@ -69,6 +79,9 @@ class Router:
 
     def route(self, name: str) -> Route | None:
         """Of a model's name or alias."""
+        found = self._of_name.get(name)
+        if found is not None:
+            return found
         return self.routes.get(self.own_name(name)) or self._unknown(name)
 
     def own_name(self, name: str) -> str:
@@ -140,6 +153,7 @@ class Router:
             candidates += found
             left_out += without
         assigned = sides[0][1] if sides and sides[0][0] == names[0] else ""
+        candidates = _continued_first(candidates, ask)
         return Decision(tuple(candidates), tuple(left_out), assigned, tuple(sides))
 
     def fallbacks(self, models: Iterable[str], ask: Ask, now_s: float) -> Decision:
@@ -255,7 +269,7 @@ class Router:
             if kept is not None and not sort:
                 scored.sort(key=lambda one: one.target.name != kept)
             found += [_candidate(one, route, why, strategy, kept) for one in scored]
-        found = surely_fitting_first(found, ask)
+        found = _continued_first(surely_fitting_first(found, ask), ask)
         if not preferences.allow_fallbacks and preferences.order:
             others = [one for one in found if not is_named(one.target, preferences.order)]
             left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false and it is "
@@ -307,6 +321,13 @@ def _candidate(
     if one.target.name == kept:
         reasons.insert(0, "served the same session last")
     return Candidate(one.target, route.name, one.score, tuple(reasons))
+
+
+def _continued_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
+    """Whoever has the response that it goes on from: nobody else knows it."""
+    if (continued := ask.continued) is None:
+        return found
+    return sorted(found, key=lambda one: one.target.name != continued.target)
 
 
 def _groups(targets: list[Target], order: tuple[str, ...]) -> list[tuple[list[Target], str]]:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.settings.model import Strategy
-from headrace.gateway.targets.target import NUSD_PER_USD, Target
+from headrace.gateway.targets.target import Target
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 _MILLION = 1_000_000
 LIKELY_OUTPUT_TOKENS = 500

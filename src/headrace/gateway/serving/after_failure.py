@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple
 
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
-Next = Literal["stop", "other_key", "other_target", "context_fallback", "policy_fallback"]
+Next = Literal[
+    "stop", "other_key", "other_account", "other_target", "context_fallback", "policy_fallback"
+]
 
 
 class Class(NamedTuple):
@@ -26,6 +28,8 @@ class Class(NamedTuple):
 CLASSES: dict[FailureKind, Class] = {
     "bad_request": Class("stop", False, False, 400),
     "too_large": Class("stop", False, False, 413),
+    # Says nothing of what others ask: another key or target is asked, and none of them rests.
+    "account_limit": Class("other_account", False, False, 400),
     "context_length": Class("context_fallback", False, False, 400),
     "content_policy": Class("policy_fallback", False, False, 400),
     "authentication": Class("other_key", False, False, 502),
@@ -39,6 +43,8 @@ CLASSES: dict[FailureKind, Class] = {
     "server": Class("other_target", True, True, 502),
     "network": Class("other_target", True, True, 502),
     "damaged": Class("other_target", True, True, 502),
+    # A client can ask for so much: it is no fault of the target, and would be paid for again.
+    "reply_too_large": Class("other_target", False, False, 502),
 }
 
 

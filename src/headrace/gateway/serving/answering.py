@@ -14,11 +14,13 @@ from headrace.gateway.serving.ending import Bill, bill_of
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
 from headrace.gateway.serving.passed_on import passing
+from headrace.gateway.serving.passed_scrub import PassedScrub
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.reply_headers import cost_header, retry_after
-from headrace.gateway.serving.scrub import PassedScrub, without_secrets
+from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.stepped import SteppedAnswer
 from headrace.gateway.serving.tally import Tally
+from headrace.gateway.serving.told_error import error_body
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.protocol.neutral.dialect import AnswerTooLongError
@@ -142,10 +144,10 @@ async def _pass_on(
     reply, reader = opened.reply, opened.reader
     assert reader is not None and isinstance(reply, Reply)
     whole = passing(incoming.side.stream_type(), hides_usage=opened.ready.hides_usage)
-    scrub = PassedScrub(opened.proof, opened.candidate.target.provider.headers)
+    scrub = PassedScrub(opened.secret_headers)
     began_ns = clock_ns()
     for event in opened.events:
-        tally.take(event)
+        _take(event, opened, scrub, tally)
     piece = b"".join(opened.held)
     while True:
         out = scrub.clean(whole.feed(piece))
@@ -164,10 +166,9 @@ async def _pass_on(
             break
         began_ns = clock_ns()
         for event in reader.feed(piece) if piece else reader.end():
-            if isinstance(event, Failed):
-                event = failed = Failed(without_secrets(event.failure, opened.secret_headers))
-                scrub.has_failed = True
-            tally.take(event)
+            failed = _take(event, opened, scrub, tally) or failed
+        if opened.idle_s is not None and tally.has_content:
+            opened.content_came()
         if not piece:
             # A last event may lack its end; one that was cut is nothing that a client could read.
             if tally.ended and (rest := scrub.clean(whole.end())):
@@ -177,12 +178,23 @@ async def _pass_on(
         await _tell(failed, prepared, incoming, sink)
 
 
+def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> Failed | None:
+    """Count an event; as it may be told, where it is a failure."""
+    if not isinstance(event, Failed):
+        tally.take(event)
+        return None
+    scrub.has_failed = True
+    failed = Failed(without_secrets(event.failure, opened.secret_headers))
+    tally.take(failed)
+    return failed
+
+
 async def answer_failed(
     failure: Failure, status: int, incoming: Incoming, sink: Sink, headers: list[Header]
 ) -> None:
     """An error in place of an answer."""
     headers = [("content-type", "application/json"), *headers, *retry_after(failure)]
-    body = incoming.side.write_failure(failure, status, incoming.id)
+    body = error_body(incoming.side, failure, status, incoming.id)
     headers.append(("content-length", str(len(body))))
     await sink.start(status, headers)
     await sink.write(body)

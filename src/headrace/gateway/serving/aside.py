@@ -49,14 +49,15 @@ class Aside(NamedTuple):
 def unanswered_aside(
     unanswered: Unanswered, failure: Failure, ended_ns: int, *, stream: bool
 ) -> Aside:
-    """Of an attempt that failed without a reply: nobody told that it is not billed."""
+    """Of an attempt that failed without a reply, or with one of no use: nobody told that it is not
+    billed."""
     candidate = unanswered.candidate
     return Aside(
         purpose="attempt",
         model=candidate.model,
         target=candidate.target,
         usage=unanswered.usage,
-        usage_from="estimated",
+        usage_from="estimated" if unanswered.told is None else "provider",
         cost_nusd=unanswered.cost_nusd,
         sent_ns=unanswered.sent_ns,
         first_ns=None,

@@ -7,9 +7,12 @@ import hashlib
 from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.routing.ask import Ask, ask_of
 from headrace.gateway.routing.router import Router
+from headrace.gateway.routing.told_responses import ToldResponse
 from headrace.gateway.routing.variants import NOBODY
 from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.stored_references import PREVIOUS, RESPONSES
 from headrace.gateway.serving.who import SESSION_HEADERS, who_of
+from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.json_object import JsonObject
 
 
@@ -27,7 +30,12 @@ def asked_of(incoming: Incoming, router: Router) -> Ask:
         key = "" if incoming.caller is None else incoming.caller.key_id
         session = _session_key(key, session)
     policy = DataPolicy() if incoming.caller is None else incoming.caller.data_policy
+    continued = _continued(incoming, router)
+    earlier_tokens = 0 if continued is None else continued.tokens or 0
     return found._replace(
+        # The provider reads all of it again, and bills it.
+        input_tokens=min(found.input_tokens + earlier_tokens, MOST_TOKENS),
+        continued=continued,
         session=session,
         regions=policy.regions,
         no_retention=policy.zero_retention,
@@ -37,6 +45,13 @@ def asked_of(incoming: Incoming, router: Router) -> Ask:
         blocks=_blocks(body) if router.has_engines else (),
         hears_names=incoming.caller is None or not incoming.caller.allowed_models,
     )
+
+
+def _continued(incoming: Incoming, router: Router) -> ToldResponse | None:
+    if incoming.side.name != RESPONSES or PREVIOUS not in incoming.body:
+        return None
+    previous = incoming.body.decoded(PREVIOUS)
+    return router.told_responses.find(previous) if isinstance(previous, str) else None
 
 
 def _session_key(key: str, session: str) -> str:

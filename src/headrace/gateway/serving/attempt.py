@@ -1,7 +1,8 @@
 """One request at one target, until it is known whether it answers.
 
-With a stream that is at the first content: until then another target may be asked and nobody has
-seen anything; after it the target's answer is the answer, whatever becomes of it.
+With a stream that is at the first content, or where it is passed on at the first event that is no
+mere beginning: until then another target may be asked and nobody has seen anything; after it the
+target's answer is the answer, whatever becomes of it.
 """
 
 from __future__ import annotations
@@ -17,25 +18,39 @@ from headrace.gateway.serving.prepared import Prepared, Ready
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.stepped import SteppedAnswer
+from headrace.gateway.serving.told_error import with_body
 from headrace.gateway.targets.auth import Credential, Outgoing, all_rest
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
+from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.request import request_bytes
+from headrace.gateway.within import Within
 from headrace.protocol.neutral.collect import collected, replayed
-from headrace.protocol.neutral.dialect import DamagedReplyError, Glance, ReplySide, StreamReader
-from headrace.protocol.neutral.event import Ended, Event, Failed, has_content
+from headrace.protocol.neutral.dialect import (
+    DamagedReplyError,
+    Glance,
+    ReplySide,
+    StreamReader,
+    TellsWhatCame,
+)
+from headrace.protocol.neutral.event import Counted, Ended, Event, Failed, has_content
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
+from headrace.protocol.sse import MAX_EVENT_BYTES
 
 _MOST_ERROR_BYTES = 1 << 20
-# Role chunks, filter results, pings: what may come before content and is held back meanwhile.
+# Role chunks, echoes of the request, pings: what may come before content and is held back. A stream
+# that is passed on is not held back for longer; of others one event may be as long as any.
 _MOST_HELD_BYTES = 1 << 20
+_MOST_HELD_EVENTS = 4096
+# What readers of streams say of one that is not as its API says, or ends too soon.
+_UNREADABLE = ("damaged", "network")
 
 
 class AttemptFailedError(Exception):
     """credential: what the request went out with, None if it did not go out. was_sent: whether the
-    provider may have seen it; no_reply: whether it was, and then nothing came or the connection
-    broke, so that nobody knows what it costs."""
+    provider may have seen it; no_reply: whether it was, and no error came of it nor a reply that
+    can be used, so that nobody knows that it costs nothing."""
 
     def __init__(
         self,
@@ -57,7 +72,8 @@ class Opened:
     """A target that answers. Whole answers have a `body`, and `answer` once somebody reads it or
     a `glance` where nobody need; of a stream `events` and `held` came so far, and `reply` has the
     rest. proof: headers that show the provider who we are. sent_ns, first_ns: when the request
-    was sent and the first content was there."""
+    was sent and the first content was there. idle_s: what may pass between two pieces once content
+    comes, where a stream is passed on before."""
 
     candidate: Candidate
     ready: Ready
@@ -71,6 +87,13 @@ class Opened:
     events: list[Event] = field(default_factory=list)
     held: list[bytes] = field(default_factory=list)
     proof: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    idle_s: float | None = None
+
+    def content_came(self) -> None:
+        """To be told once of a stream that has idle_s."""
+        assert isinstance(self.reply, Reply)
+        self.reply.limit_idle(self.idle_s)
+        self.idle_s = None
 
     def read(self) -> ChatReply:
         """A whole answer in neutral form, read when it is first wanted; not of streams."""
@@ -113,11 +136,13 @@ async def attempt(
     if credential is None:
         raise AttemptFailedError(all_rest(provider.name, provider.auth, now_s, target.model))
     reply: Reply | SteppedAnswer | None = None
+    opened: Opened | None = None
     timeouts = target.timeouts or provider.timeouts
+    first_token_s = timeouts.first_byte_s or provider.first_token_s
     no_reply = unsent = False
     proof: tuple[tuple[str, str], ...] = ()
     try:
-        async with asyncio.timeout(provider.first_token_s):
+        with Within(first_token_s):
             path = provider.base.joined(ready.path)
             headers = _each_once(ready.headers + trace_headers, provider.headers)
             if provider.in_steps is not None:
@@ -132,6 +157,7 @@ async def attempt(
                 )
                 sent.mark()
                 await _open_in_steps(opened, reply, stream)
+                reply.content_came()
                 opened.first_ns = clock_ns()
                 return opened
             outgoing = Outgoing("POST", provider.base.origin.host_header, path, headers, ready.body)
@@ -139,25 +165,29 @@ async def attempt(
             headers += proof
             request = request_bytes("POST", provider.base.origin, path, headers, ready.body)
             sent_ns = clock_ns()
-            reply = await provider.pool.send(request, timeouts, sent.mark)
+            reply = await provider.pool.send(request, timeouts.before_content(), sent.mark)
             opened = Opened(
                 candidate=candidate, ready=ready, sent_ns=sent_ns, first_ns=sent_ns, reply=reply
             )
             opened.proof = proof
-            await _open(opened, reply, prepared, stream, most_reply_bytes)
+            await _open(opened, reply, prepared, stream, most_reply_bytes, timeouts)
         opened.first_ns = clock_ns()
         return opened
     except TimeoutError:
-        message = f"no content within {provider.first_token_s:g} s"
+        message = f"no content within {first_token_s:g} s"
         failure, no_reply = Failure(kind="timeout", message=message), True
     except UpstreamError as error:
         failure, unsent = error.failure, error.unsent
-        no_reply = error.problem in ("timeout", "cut")
+        no_reply = error.problem in ("timeout", "cut") or isinstance(reply, Reply)
+        sent.is_open = sent.is_open or error.problem == "too_large"
     except DamagedReplyError as error:
         told = f"the reply is not as its API says: {error}"
         failure = error.failure or Failure(kind="damaged", message=told)
+        no_reply, sent.told = error.failure is None, error.usage
     except AttemptFailedError as error:
         failure = error.failure
+        # Else it is an error that the provider told.
+        no_reply = isinstance(reply, Reply) and reply.status < 300 and failure.kind in _UNREADABLE
     except asyncio.CancelledError:
         if reply is not None:
             reply.abort()
@@ -168,6 +198,10 @@ async def attempt(
         proof = reply.proof
     failure = without_secrets(failure, (*proof, *provider.headers))
     was_sent = sent.at_ns is not None and not unsent
+    if opened is not None:
+        counted = [one.usage for one in opened.events if isinstance(one, Counted)]
+        sent.told = counted[-1] if counted else sent.told
+    no_reply = no_reply or sent.told is not None
     # An error's body may be cut as well, and errors cost nothing.
     refused = isinstance(reply, Reply) and reply.status >= 400
     no_reply = no_reply and was_sent and not refused
@@ -202,12 +236,19 @@ async def _open_in_steps(opened: Opened, reply: SteppedAnswer, stream: bool) -> 
 
 
 async def _open(
-    opened: Opened, reply: Reply, prepared: Prepared, stream: bool, most_reply_bytes: int
+    opened: Opened,
+    reply: Reply,
+    prepared: Prepared,
+    stream: bool,
+    most_reply_bytes: int,
+    timeouts: Timeouts,
 ) -> None:
     side = opened.replies
     if not 200 <= reply.status < 300:
+        reply.limit_idle(timeouts.idle_s)
         body = await reply.body(_MOST_ERROR_BYTES)
         failure = side.read_failure(reply.status, reply.headers, body)
+        failure = with_body(failure, side.name, body)
         if reply.status < 400:  # a redirect or the like says nothing of the client's request
             failure = msgspec.structs.replace(failure, kind="damaged")
         raise AttemptFailedError(failure)
@@ -224,18 +265,31 @@ async def _open(
                 opened.events = list(replayed(answer))
         return
     reader = opened.reader = side.stream_reader(prepared.stub)
-    held = 0
+    passed_on = opened.ready.passed_on
+    most_bytes = _MOST_HELD_BYTES if passed_on else MAX_EVENT_BYTES
+    came_bytes = 0
     while True:
         piece = await reply.piece()
         events = reader.feed(piece) if piece else reader.end()
         opened.events += events
-        if piece:
+        came_bytes += len(piece)
+        if passed_on:
             opened.held.append(piece)
-            held += len(piece)
         for event in events:
             if isinstance(event, Failed):
                 raise AttemptFailedError(event.failure)
             if has_content(event) or isinstance(event, Ended):
+                reply.limit_idle(timeouts.idle_s)
                 return
-        if not piece or held > _MOST_HELD_BYTES:
-            raise DamagedReplyError(f"{held:,} bytes of a stream and no content in them")
+        tells = reader if isinstance(reader, TellsWhatCame) else None
+        if tells is not None and tells.has_media:
+            reply.limit_idle(timeouts.idle_s)
+            return
+        too_long = came_bytes > most_bytes or len(opened.events) > _MOST_HELD_EVENTS
+        if passed_on and piece and (too_long or (tells is not None and tells.has_data)):
+            # What the model thinks and makes in silence may still take as long as first content.
+            opened.idle_s = timeouts.idle_s
+            reply.limit_idle(timeouts.first_byte_s)
+            return
+        if too_long or not piece:
+            raise DamagedReplyError(f"{came_bytes:,} bytes of a stream and no content in them")

@@ -17,8 +17,8 @@ def cost_nusd(
     *,
     asked_tier: str | None = None,
 ) -> int | None:
-    """None if nobody knows the price, or that of a line of the usage or of the service tier. What
-    a provider says itself wins (OpenRouter's `cost`).
+    """None if nobody knows the price, or that of a line of the usage or of the service tier, or if
+    something was used that no line counts. What a provider says itself wins (OpenRouter's `cost`).
 
     service_tier: that it was answered at, as the provider says; where it does not say, it was the
     one that was asked for, or the standard one where nobody knows that one's price: anybody can ask
@@ -36,6 +36,8 @@ def cost_nusd(
         if service_tier:
             return None
         at_tier = price
+    if usage.is_incomplete and not at_tier.is_free:
+        return None
     rates = at_tier.of_prompt(usage.prompt_tokens)
     image = _of_line(usage.images, rates.image)
     second = _of_line(usage.input_audio_s, rates.input_audio_s)
@@ -60,7 +62,7 @@ def cost_nusd(
 def standard_nusd(usage: TokenUsage, price: Price | None) -> int:
     """Its tokens at the standard service tier, in place of a cost that nobody knows; 0 where nobody
     knows that price either."""
-    tokens = msgspec.structs.replace(usage, images=0, input_audio_s=0)
+    tokens = msgspec.structs.replace(usage, images=0, input_audio_s=0, is_incomplete=False)
     return cost_nusd(tokens, price) or 0
 
 

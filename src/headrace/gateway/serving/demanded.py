@@ -51,7 +51,7 @@ def demand_of(
     how many may be asked besides, who are cut before they say anything. service_tier: that the
     client asks for."""
     output = min((ask.most_output_tokens or OUTPUT_TOKENS) * ask.choices, MOST_TOKENS)
-    tokens = ask.input_tokens
+    tokens = _billed_tokens(ask, candidates)
     prices = [one.target.price for one in candidates]
     costs = [most_nusd(one, tokens, output, service_tier) for one in prices]
     known = [one for one in costs if one is not None]
@@ -61,10 +61,20 @@ def demand_of(
         most += hedges * max(prompts, default=0)
     return Demand(
         model=ask.wanted.models[0],
-        input_tokens=tokens * (1 + hedges),
+        input_tokens=ask.input_tokens * (1 + hedges),
         most_output_tokens=output,
         most_cost_nusd=most,
     )
+
+
+def _billed_tokens(ask: Ask, candidates: Sequence[Candidate]) -> int:
+    """Of a response that goes on from one of which nobody here knows what it took, as many as a
+    context has, where that is known. Budgets alone hold them: a limit of tokens a minute, which is
+    often less than a context, would let nothing of the kind through."""
+    if ask.continued is None or ask.continued.tokens is not None:
+        return ask.input_tokens
+    contexts = [one.target.context_tokens or 0 for one in candidates]
+    return max(ask.input_tokens, *contexts, 0)
 
 
 def with_names(

@@ -19,6 +19,7 @@ from headrace.gateway.serving.not_honoured import not_honoured
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.rounds import Rounds
 from headrace.gateway.serving.sent import Sent, Unanswered, unanswered_of
+from headrace.gateway.serving.settle import Took
 from headrace.gateway.telemetry.tracing import UNTRACED, RequestTrace
 
 _S_PER_NS = 1e-9
@@ -66,11 +67,11 @@ class Dispatch(Rounds[Opened]):
         """As `_at`, and others of the queue besides where it is slow."""
 
         def another(asked: list[Candidate]) -> Candidate | None:
-            if self.attempts >= route.retries.attempts:
+            if self.attempts >= self._most_attempts:
                 return None
             names = {one.target.name for one in asked}
             turns, now_s = self.router.turns, self.clock_ns() * _S_PER_NS
-            found = next(
+            return next(
                 (
                     one
                     for one in queue
@@ -80,12 +81,12 @@ class Dispatch(Rounds[Opened]):
                 ),
                 None,
             )
-            if found is not None:
-                queue.remove(found)
-            return found
 
         async def at(candidate: Candidate, sent: Sent) -> Opened | None:
-            return await self._at(candidate, sent, besides=candidate is not first)
+            besides = candidate is not first
+            if besides:
+                queue.remove(candidate)
+            return await self._at(candidate, sent, besides=besides)
 
         waited_ns, began_ns = self.waited_ns, self.clock_ns()
         ended = await race(
@@ -126,7 +127,7 @@ class Dispatch(Rounds[Opened]):
             return None
         began_ns = self._begin(candidate)
         sent = Sent(self.clock_ns) if sent is None else sent
-        sent.service_tier = ready.service_tier
+        sent.service_tier, sent.is_open = ready.service_tier, ready.goes_on
         if not besides:
             self._asking = candidate, sent
         trace = self.trace.attempt(target)
@@ -149,7 +150,7 @@ class Dispatch(Rounds[Opened]):
                 self._asking = None
             unanswered = unanswered_of(candidate, sent, self.ask.input_tokens)
             if error.no_reply and unanswered is not None:
-                self._unheld += 1
+                self._unheld.append(Took(candidate.model, unanswered.usage, unanswered.cost_nusd))
                 self.asides.append(
                     unanswered_aside(unanswered, error.failure, ended_ns, stream=self.stream)
                 )

@@ -20,7 +20,7 @@ from headrace.gateway.routing.reach import may_follow
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.variants import Who
 from headrace.gateway.serving.attempt_entries import failed_attempts
-from headrace.gateway.serving.bill import cost_nusd, most_nusd
+from headrace.gateway.serving.bill import most_nusd
 from headrace.gateway.serving.demanded import with_names
 from headrace.gateway.serving.embedding_asked import Asked, Embedded
 from headrace.gateway.serving.embedding_dispatch import EmbeddingDispatch
@@ -31,8 +31,8 @@ from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.nobody_answered import NobodyAnsweredError, nobody_answered
 from headrace.gateway.serving.refusals import refusal_of
 from headrace.gateway.serving.serving import Serving
-from headrace.gateway.serving.settle import Took
 from headrace.gateway.targets.target import Target
+from headrace.gateway.within import Within
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingProvider
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
@@ -108,7 +108,7 @@ class _Course:
         route = serving.router.route(ask.wanted.models[0])
         assert route is not None
         try:
-            async with asyncio.timeout(self._left_s(route)):
+            with Within(self._left_s(route)):
                 made = await dispatch.first(decision, route)
         except TimeoutError:
             failure = Failure(kind="timeout", message="the time for the whole request is over")
@@ -168,15 +168,11 @@ class _Course:
             most_cost_nusd=max(known) if len(known) == len(costs) else None,
         )
         demand = with_names(demand, router, caller, asked, (one.model for one in candidates))
-        reached = decision._replace(candidates=candidates)
-        await self._holding.take(demand, ask, reached, None)
+        await self._holding.take(demand)
 
     async def _settle(self) -> None:
         dispatch = self._dispatch
-        took = [
-            Took(one.candidate.model, one.usage, cost_nusd(one.usage, one.target.price))
-            for one in dispatch.paid
-        ]
+        took = [one.took for one in dispatch.paid]
         model = sent_as(dispatch.tried)
         try:
             await self._holding.settle_each(took, sent_as=model)
@@ -193,7 +189,7 @@ class _Course:
     def _cost(self) -> int | None:
         """Each at the price of its target; one that nobody knows makes the sum one."""
         paid = self._dispatch.paid
-        costs = [cost_nusd(one.usage, one.target.price) for one in paid]
+        costs = [one.took.cost_nusd for one in paid]
         known = [one for one in costs if one is not None]
         return sum(known) if paid and len(known) == len(costs) else None
 

@@ -1,22 +1,25 @@
 """Texts to one target: in one request, or in as many as its provider needs.
 
-What was sent and got no reply to its end is paid for, as an estimate: nobody told that it is not.
+What was sent and got no reply to its end, or one of no use, is paid for, as an estimate: nobody
+told that it is not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.serving.attempt import AttemptFailedError
+from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.embedding_asked import Asked
 from headrace.gateway.serving.prepared import without_ours
 from headrace.gateway.serving.scrub import without_secrets
 from headrace.gateway.serving.sent import Sent
 from headrace.gateway.serving.serving import Serving
+from headrace.gateway.serving.settle import Took
+from headrace.gateway.serving.told_error import with_body
 from headrace.gateway.targets.auth import Credential, Outgoing, all_rest
 from headrace.gateway.targets.passing import EmbeddingPassing
 from headrace.gateway.targets.target import Target
@@ -24,6 +27,7 @@ from headrace.gateway.telemetry.tracing import Headers as TraceHeaders
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.gateway.upstream.request import request_bytes
+from headrace.gateway.within import Within
 from headrace.protocol.neutral.dialect import DamagedReplyError, Written
 from headrace.protocol.neutral.embedding import EmbeddingProvider, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
@@ -45,6 +49,12 @@ class Paid(NamedTuple):
     def target(self) -> Target:
         """Who is paid."""
         return self.candidate.target
+
+    @property
+    def took(self) -> Took:
+        """As it is settled."""
+        cost = cost_nusd(self.usage, self.target.price)
+        return Took(self.candidate.model, self.usage, cost)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +81,7 @@ class EmbeddingAttempt:
             now_s = self.serving.clock_ns() * _S_PER_NS
             raise AttemptFailedError(all_rest(provider.name, provider.auth, now_s, target.model))
         try:
-            async with asyncio.timeout(provider.first_token_s):
+            with Within(provider.first_token_s):
                 reply, body = await self._asked(self.credential)
         except TimeoutError:
             told = f"no answer within {provider.first_token_s:g} s"
@@ -90,20 +100,28 @@ class EmbeddingAttempt:
         if passing is None:
             return await self._in_batches(credential), None
         body = await self._send(credential, self._passed(passing), of=1)
-        return EmbeddingReply(model="", vectors=(), usage=passing.usage(body)), body
+        try:
+            if self._is_recoded(passing):
+                return self.side.read_embeddings((body,)), None
+            return EmbeddingReply(model="", vectors=(), usage=passing.usage(body)), body
+        except DamagedReplyError as error:
+            self._pay_damaged(error, of=1)
+            raise
 
     def _passing(self) -> EmbeddingPassing | None:
-        """None where the body has to be written anew, or the vectors of the reply have to."""
+        """None where the body has to be written anew."""
         passes = self.candidate.target.provider.embedding_passes
-        passing = passes.get(self.asked.dialect)
-        if passing is None or self.asked.body is None:
-            return None
-        return passing if passing.base64 or not self.asked.call.base64 else None
+        return None if self.asked.body is None else passes.get(self.asked.dialect)
+
+    def _is_recoded(self, passing: EmbeddingPassing) -> bool:
+        """Whether the client wants vectors as base64, which the provider may not know."""
+        return self.asked.call.base64 and not passing.base64
 
     def _passed(self, passing: EmbeddingPassing) -> Written:
         assert self.asked.body is not None
         model = self.candidate.target.model
-        body = without_ours(self.asked.body, model)
+        others = ("encoding_format",) if self._is_recoded(passing) else ()
+        body = without_ours(self.asked.body, model, *others)
         return Written(passing.path(model), {"content-type": "application/json"}, body)
 
     async def _in_batches(self, credential: Credential) -> EmbeddingReply:
@@ -118,14 +136,21 @@ class EmbeddingAttempt:
             return self.side.read_embeddings(tuple(bodies))
         except BaseException:
             for body in bodies:
-                with suppress(DamagedReplyError):
+                try:
                     self._pay(self.side.read_embeddings((body,)).usage, of=len(requests))
+                except DamagedReplyError as error:
+                    self._pay_damaged(error, of=len(requests))
             raise
 
     def _pay(self, usage: TokenUsage | None, *, of: int) -> None:
         """of: in how many batches the texts were sent; this is one of them."""
         estimated = TokenUsage(input_tokens=-(-self.tokens // of))
         self.paid.append(Paid(self.candidate, usage or estimated, usage is not None))
+
+    def _pay_damaged(self, error: DamagedReplyError, *, of: int) -> None:
+        """A reply that cannot be used; an error in one costs nothing, but for what it tells."""
+        if error.failure is None or error.usage is not None:
+            self._pay(error.usage, of=of)
 
     async def _send(self, credential: Credential, written: Written, *, of: int) -> bytes:
         """One batch of `of`."""
@@ -140,9 +165,10 @@ class EmbeddingAttempt:
             finally:
                 reply.abort()
             failure = self.side.read_failure(status, reply.headers, body)
+            failure = with_body(failure, self.candidate.target.provider.side.name, body)
             raise AttemptFailedError(without_secrets(failure, proof))
         except UpstreamError as error:
-            is_lost = error.problem in ("timeout", "cut")
+            is_lost = error.problem in ("timeout", "cut") or status > 0
             if error.unsent:
                 sent.at_ns = None
             raise
@@ -169,7 +195,7 @@ class EmbeddingAttempt:
         headers += await credential.headers(outgoing)
         reply = await provider.pool.send(
             request_bytes("POST", origin, path, headers, written.body),
-            target.timeouts or provider.timeouts,
+            (target.timeouts or provider.timeouts).before_content(),
             sent.mark,
         )
         return reply, headers

@@ -60,8 +60,7 @@ class EmbeddingDispatch(Rounds[Made]):
         except AttemptFailedError as error:
             trace.failed(error.failure)
             self._failed(candidate, error, began_ns)
-            if len(self.paid) > count:
-                self._unheld += 1
+            self._unheld += [one.took for one in self.paid[count:]]
             raise
         except BaseException:
             self.waited_ns += self.clock_ns() - began_ns

@@ -34,7 +34,10 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
         if opened is None:
             return Bill(usage, usage_from, 0)
         price, asked = opened.candidate.target.price, opened.ready.service_tier
-        cost = cost_nusd(usage, price, tally.service_tier, asked_tier=asked)
+        if usage_from == "estimated" and opened.ready.goes_on:
+            cost = None  # what came is not all that it writes
+        else:
+            cost = cost_nusd(usage, price, tally.service_tier, asked_tier=asked)
         return Bill(usage, usage_from, cost, standard_nusd(usage, price) if cost is None else 0)
     if unanswered is not None:
         return Bill(unanswered.usage, "estimated", unanswered.cost_nusd)

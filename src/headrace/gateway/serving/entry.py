@@ -12,7 +12,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 Operation = Literal["chat", "text_completion", "embeddings"]
 Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
 # "": the answer that the client asked for. The others are paid for on its way and told to nobody;
-# "attempt": one that was sent and got no reply, as far as its prompt may be billed.
+# "attempt": one that was sent and got no reply, or none of use, as far as it may be billed.
 Purpose = Literal["", "attempt", "hedge", "judge", "router", "stage", "shadow", "cache"]
 
 MOST_ERROR_CHARACTERS = 2000

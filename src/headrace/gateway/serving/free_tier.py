@@ -156,7 +156,7 @@ class FreeTier:
 
 def _without_free(decision: Decision, why: tuple[str, float | None]) -> Decision:
     out = tuple(
-        LeftOut(one.target.name, one.model, *why)
+        LeftOut(one.target.name, one.model, *why, rate_limited=True)
         for one in decision.candidates
         if one.target.is_given_away
     )

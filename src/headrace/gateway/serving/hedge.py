@@ -53,7 +53,8 @@ async def race(
     clock_ns: Callable[[], int],
     on_asides: Callable[[list[Aside]], None],
 ) -> Race:
-    """another: the next target that may be asked besides those, None if there is none.
+    """another: the next target that may be asked besides those, None if there is none; it is not
+    asked where `hedging` has no share left.
 
     on_asides is called in any case, also where this is cancelled; nothing runs on after it.
     Raises what `ask` raises but for AttemptFailedError.
@@ -208,13 +209,16 @@ def _aside(
             tally.take(event)
     usage, usage_from = tally.usage
     target = runner.candidate.target
+    is_open = runner.sent.is_open and usage_from == "estimated"
     return Aside(
         purpose="hedge",
         model=runner.candidate.model,
         target=target,
         usage=usage,
         usage_from=usage_from,
-        cost_nusd=cost_nusd(
+        cost_nusd=None
+        if is_open
+        else cost_nusd(
             usage, target.price, tally.service_tier, asked_tier=runner.sent.service_tier
         ),
         sent_ns=sent_ns,

@@ -9,14 +9,16 @@ import msgspec
 
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller, Demand
-from headrace.gateway.accounts.errors import AccountsError
+from headrace.gateway.accounts.errors import AccountsError, LimitExceededError, StoresDownError
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.routing.ask import Ask
-from headrace.gateway.routing.decision import Decision
+from headrace.gateway.accounts.terms import MAX_AMOUNT
+from headrace.gateway.routing.eligible import Reason
 from headrace.gateway.serving.aside import Aside
-from headrace.gateway.serving.bill import most_nusd
 from headrace.gateway.serving.ending import Bill
 from headrace.gateway.serving.settle import Took, settle, settle_each, settle_unknown
+
+# Told where room comes as requests end, of which this is one.
+_ENDED_AGAIN_S = 1.0
 
 
 class Holding:
@@ -26,34 +28,32 @@ class Holding:
         self._accounts = accounts
         self._caller = caller
         self._taken: Reservation | None = None
-        self._asked: tuple[Demand, Ask, Decision, str | None] | None = None
+        self._demand: Demand | None = None
         self._again: list[Reservation] = []
 
     def keep(self, taken: Reservation | None) -> None:
         """What somebody else has taken for it."""
         self._taken = taken
 
-    async def take(
-        self, demand: Demand, ask: Ask, decision: Decision, service_tier: str | None
-    ) -> None:
+    async def take(self, demand: Demand) -> None:
         """Before anybody is sent it. Raises AccountsError, and holds nothing then."""
         assert self._accounts is not None
         assert self._caller is not None
         self._taken = await self._accounts.reserve(self._caller, demand)
-        self._asked = demand, ask, decision, service_tier
+        self._demand = demand
 
-    async def take_again(self, times: int) -> bool:
-        """Its prompt so many times more, for whoever is asked after one that was paid and did not
-        answer; whether there was room."""
-        if self._asked is None or self._accounts is None or self._caller is None:
-            return True
-        prompt = _prompt_of(*self._asked)
+    async def take_again(self, paid: Sequence[Took]) -> Reason | None:
+        """What was paid to those who did not answer, so that what was held is there for whoever is
+        asked next; why there is no room for it, None where there was."""
+        if self._demand is None or self._accounts is None or self._caller is None:
+            return None
         try:
-            for _ in range(times):
-                self._again.append(await self._accounts.reserve(self._caller, prompt))
-        except AccountsError:
-            return False
-        return True
+            for one in paid:
+                more = _more(self._demand, one)
+                self._again.append(await self._accounts.reserve(self._caller, more))
+        except AccountsError as error:
+            return Reason(str(error), _room_in_s(error))
+        return None
 
     async def settle(
         self, bill: Bill, asides: Sequence[Aside], *, was_sent: bool, model: str
@@ -75,15 +75,29 @@ class Holding:
             await one.release()
 
 
-def _prompt_of(demand: Demand, ask: Ask, decision: Decision, service_tier: str | None) -> Demand:
-    """Of a request's demand what its prompt may cost alone. It is the same request still."""
-    prices = [one.target.price for one in decision.candidates]
-    costs = [most_nusd(one, ask.input_tokens, 0, service_tier) for one in prices]
-    known = [one for one in costs if one is not None]
+def _more(demand: Demand, paid: Took) -> Demand:
+    """Besides a request's demand, by whoever was paid. It is the same request still."""
+    names = demand.names
+    if names is not None:
+        names = {paid.model: names.get(paid.model, (paid.model,))}
+    # Of what nobody knows the cost of, all that is held may be used.
+    cost = demand.most_cost_nusd if paid.cost_nusd is None else paid.cost_nusd
     return msgspec.structs.replace(
         demand,
+        names=names,
         requests=0,
-        input_tokens=ask.input_tokens,
-        most_output_tokens=0,
-        most_cost_nusd=max(known) if known and len(known) == len(costs) else None,
+        input_tokens=min(paid.usage.prompt_tokens, MAX_AMOUNT),
+        most_output_tokens=min(paid.usage.completion_tokens, MAX_AMOUNT),
+        most_cost_nusd=None if cost is None else min(cost, MAX_AMOUNT),
     )
+
+
+def _room_in_s(error: AccountsError) -> float | None:
+    """When to ask again, None where waiting does not help."""
+    if isinstance(error, StoresDownError):
+        return error.retry_after_s
+    if not isinstance(error, LimitExceededError):
+        return None
+    if error.retry_after_s is None and error.used + error.wanted <= error.limit:
+        return _ENDED_AGAIN_S
+    return error.retry_after_s

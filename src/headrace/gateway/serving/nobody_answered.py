@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 
 from headrace.gateway.routing.decision import LeftOut
+from headrace.gateway.routing.eligible import Reason
 from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, summary
 from headrace.protocol.neutral.failure import Failure
 
 # Another request would be answered; nobody has to look after the gateway or a provider.
 _CLIENTS = frozenset(("stop", "context_fallback", "policy_fallback"))
+# What says something of one provider alone: another may have it, or do it.
+_OF_ONE = frozenset(("not_found", "account_limit"))
+_NONE: Mapping[str, tuple[LeftOut, ...]] = MappingProxyType({})
 
 
 class NobodyAnsweredError(Exception):
@@ -24,44 +29,76 @@ class NobodyAnsweredError(Exception):
         self.failure = failure
         self.tried = tried
         self.left_out = left_out
-        self.is_clients = class_of(failure).next in _CLIENTS
+        next = class_of(failure).next
+        self.is_clients = next in _CLIENTS or next == "other_account"
 
 
-def nobody_answered(given: Sequence[Tried], without: Sequence[LeftOut]) -> NobodyAnsweredError:
-    """given: all attempts. without: who was not asked."""
+def nobody_answered(
+    given: Sequence[Tried],
+    without: Sequence[LeftOut],
+    *,
+    followed: Mapping[str, tuple[LeftOut, ...]] = _NONE,
+    no_room: Reason | None = None,
+    unasked: int = 0,
+) -> NobodyAnsweredError:
+    """given: all attempts. without: who was not asked. followed: the lists of fallbacks that were,
+    each with who of it was not asked. no_room: why a limit of the client's ended it. unasked: how
+    many targets `retries.attempts` left out."""
     tried, left_out = tuple(given), tuple(without)
     if not tried:
         return _nobody_to_ask(left_out)
-    worst = _most_telling(tried)
+    worst = _most_telling(tried, followed)
     failed = class_of(worst)
     if failed.next in _CLIENTS:
+        if waiting := _may_yet_take_it(failed.next, tried, followed):
+            return _nobody_free(tried, waiting)
         return NobodyAnsweredError(failed.status, worst, tried, left_out)
     waits = [one.failure.retry_after_s for one in tried if one.failure.retry_after_s]
-    if worst.kind == "not_found" and any(one.for_s is not None for one in left_out):
+    wait_s, told = min(waits, default=None), f"no target answered: {summary(tried)}"
+    if no_room is not None:
+        told += f"; nobody else was asked, as there is no room to hold more: {no_room.said}"
+        if no_room.for_s is not None:
+            wait_s = max(wait_s or 0.0, no_room.for_s)
+    if unasked:
+        told += f"; {unasked} more not asked, as `retries.attempts` ends it after {len(tried)}"
+    if worst.kind in _OF_ONE and any(one.for_s is not None for one in left_out):
         return _nobody_free(tried, left_out)  # who was not asked may have it
     ours = failed.next == "other_key" and worst.kind != "rate_limit"
-    told = Failure(
+    failure = Failure(
         # A client has its own key, which is not at fault.
         kind="server" if ours else worst.kind,
-        message=f"no target answered: {summary(tried)}",
+        message=told,
         status=worst.status,
         code="upstream_credentials_exhausted" if ours else worst.code,
-        retry_after_s=min(waits, default=None),
+        retry_after_s=wait_s,
     )
-    return NobodyAnsweredError(failed.status, told, tried, left_out)
+    return NobodyAnsweredError(failed.status, failure, tried, left_out)
 
 
-def _most_telling(tried: tuple[Tried, ...]) -> Failure:
+def _most_telling(tried: tuple[Tried, ...], followed: Container[str]) -> Failure:
     """A client's own fault before all others, then what waiting helps, then the last that has what
-    is asked for."""
-    for one in reversed(tried):
-        if class_of(one.failure).next in _CLIENTS:
-            return one.failure
-    for one in reversed(tried):
-        if one.failure.kind in ("rate_limit", "overloaded"):
-            return one.failure
-    have = (one.failure for one in reversed(tried) if one.failure.kind != "not_found")
-    return next(have, tried[-1].failure)
+    is asked for. A fault for which others were asked comes after how those failed."""
+    failures = [one.failure for one in reversed(tried)]
+    clients = [one for one in failures if class_of(one).next in _CLIENTS]
+    for one in clients:
+        if class_of(one).next not in followed:
+            return one
+    for one in failures:
+        if one.kind in ("rate_limit", "overloaded"):
+            return one
+    have = (one for one in failures if one.kind not in _OF_ONE and one not in clients)
+    rest = clients or [one for one in failures if one.kind != "not_found"] or failures
+    return next(have, rest[0])
+
+
+def _may_yet_take_it(
+    kind: str, tried: tuple[Tried, ...], followed: Mapping[str, tuple[LeftOut, ...]]
+) -> tuple[LeftOut, ...]:
+    """Fallbacks for it that could not be asked now, of models that did not refuse it themselves."""
+    refused = {one.model for one in tried if class_of(one.failure).next == kind}
+    return tuple(
+        one for one in followed.get(kind, ()) if one.for_s is not None and one.model not in refused
+    )
 
 
 def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
@@ -81,13 +118,15 @@ def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
 def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
     """Waiting may help, for those that were left out."""
     told = [_reasons(left_out), *([summary(tried)] if tried else [])]
+    limited = all(one.rate_limited for one in left_out if one.for_s is not None)
     failure = Failure(
-        kind="server",
+        kind="rate_limit" if limited else "server",
         message=f"no target is free: {'; '.join(told)}",
         code="no_target_available",
         retry_after_s=max(1.0, min(one.for_s for one in left_out if one.for_s is not None)),
     )
-    return NobodyAnsweredError(CLASSES["overloaded"].status, failure, tried, left_out)
+    status = CLASSES["rate_limit" if limited else "overloaded"].status
+    return NobodyAnsweredError(status, failure, tried, left_out)
 
 
 def _reasons(left_out: tuple[LeftOut, ...]) -> str:

@@ -20,6 +20,7 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import ReplySide
 
 _SERVICE_TIER = "service_tier"
+_BACKGROUND = "background"
 # Words to the gateway: a provider would refuse them.
 _OURS = ("provider", "models", "route", "cache")
 
@@ -28,7 +29,7 @@ class Ready(NamedTuple):
     """path: after the base URL's. dropped: parameters that the provider cannot be told. passed_on:
     whether the answer can be passed on too. hides_usage: whether its usage was not asked for.
     replies: how the answer is read, where the provider's own side does not. service_tier: what the
-    provider is asked for, None if nothing."""
+    provider is asked for, None if nothing. goes_on: whether it writes on where nobody waits."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
@@ -38,6 +39,7 @@ class Ready(NamedTuple):
     hides_usage: bool
     replies: ReplySide | None = None
     service_tier: str | None = None
+    goes_on: bool = False
 
 
 class Edited(NamedTuple):
@@ -93,9 +95,10 @@ def _beyond_chat(dialect: str, call: ChatCall) -> tuple[str, str] | None:
     return None
 
 
-def without_ours(body: JsonObject, model: str | None = None) -> bytes:
-    """A body without the words to the gateway. model: in place of the client's; None leaves it."""
-    changes: dict[str, bytes | None] = {name: None for name in _OURS if name in body}
+def without_ours(body: JsonObject, model: str | None = None, *others: str) -> bytes:
+    """A body without the words to the gateway. model: in place of the client's; None leaves it.
+    others: fields that go as well."""
+    changes: dict[str, bytes | None] = {name: None for name in (*_OURS, *others) if name in body}
     if model is not None:
         changes["model"] = msgspec.json.encode(model)
     return body.edited(changes) if changes else body.body
@@ -152,6 +155,7 @@ class Prepared:
                 edited.hides_usage,
                 passing.replies,
                 asked_service_tier(incoming.body),
+                _goes_on(incoming),
             )
         call = self.call
         if kept := needs_state(call):
@@ -178,6 +182,13 @@ def asked_service_tier(body: JsonObject) -> str | None:
     """What a client asks for; None if nothing, or no text."""
     tier = body.decoded(_SERVICE_TIER) if _SERVICE_TIER in body else None
     return tier if isinstance(tier, str) else None
+
+
+def _goes_on(incoming: Incoming) -> bool:
+    """Whether its reply only tells that it was taken on (OpenAI's `background`)."""
+    if incoming.side.name != "openai-responses" or _BACKGROUND not in incoming.body:
+        return False
+    return incoming.body.decoded(_BACKGROUND) is True
 
 
 # What of a client's headers means something to the provider of the same dialect.

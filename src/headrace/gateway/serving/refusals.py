@@ -14,15 +14,17 @@ from headrace.gateway.accounts.errors import (
 from headrace.gateway.guards.blocked import GuardBlockedError
 from headrace.gateway.serving.entry import Outcome
 from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.told_error import status_for
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
 Ending = RequestError | AccountsError | NobodyAnsweredError
 
 
-def refused(error: Ending) -> tuple[int, Failure, Outcome]:
-    """Status, failure and what the ledger calls it."""
+def refused(error: Ending, dialect: str = "") -> tuple[int, Failure, Outcome]:
+    """Status, failure and what the ledger calls it. dialect: the client's, in which a provider's
+    own error may be told; "" where it is written anew in any case."""
     if isinstance(error, NobodyAnsweredError):
-        return error.status, error.failure, "refused" if error.is_clients else "failed"
+        return *status_for(error, dialect), "refused" if error.is_clients else "failed"
     if isinstance(error, AccountsError):
         return *refusal_of(error), "refused"
     if isinstance(error, GuardBlockedError):
@@ -37,8 +39,8 @@ def refused(error: Ending) -> tuple[int, Failure, Outcome]:
 
 
 def refusal_of(error: AccountsError) -> tuple[int, Failure]:
-    """Status and failure; a limit that waiting does not help against is still a 429, as clients
-    expect of budgets."""
+    """Status and failure; a limit that waiting does not help against is still a 429, as OpenAI's
+    `insufficient_quota` is, which clients expect of budgets."""
     status, kind = _class(error)
     retry_after_s = None
     if isinstance(error, LimitExceededError | StoresDownError):
@@ -65,5 +67,5 @@ def _class(error: AccountsError) -> tuple[int, FailureKind]:
     if isinstance(error, ModelNotAllowedError | UnknownPriceError):
         return 403, "permission"
     if isinstance(error, LimitExceededError):
-        return 429, "rate_limit"
+        return 429, "payment" if error.is_spent else "rate_limit"
     return 503, "overloaded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from headrace.gateway.routing.decision import Candidate
-from headrace.gateway.targets.target import NUSD_PER_USD
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 from headrace.protocol.neutral.failure import Failure
 
 REQUEST_ID = "x-request-id"
@@ -60,10 +60,12 @@ def cost_header(cost_nusd: int | None) -> tuple[str, str]:
 
 
 def retry_after(failure: Failure) -> list[tuple[str, str]]:
-    """In whole seconds, never too early; nothing where waiting does not help."""
-    if failure.retry_after_s is None:
-        return []
-    return [("retry-after", str(max(1, math.ceil(failure.retry_after_s))))]
+    """In whole seconds, never too early; nothing where waiting does not help. OpenAI's and
+    Anthropic's packages try every 429 again, but for those that say that it is of no use."""
+    headers = [("x-should-retry", "false")] if failure.kind == "payment" else []
+    if failure.retry_after_s is not None:
+        headers.append(("retry-after", str(max(1, math.ceil(failure.retry_after_s)))))
+    return headers
 
 
 def visible(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
+from headrace.gateway.routing.eligible import Reason
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.turns import NoTurnError, Turns
@@ -24,12 +25,16 @@ from headrace.gateway.serving.attempt import AttemptFailedError
 from headrace.gateway.serving.backoff import asked_wait_s, wait_s
 from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.nobody_answered import NobodyAnsweredError, nobody_answered
+from headrace.gateway.serving.settle import Took
 from headrace.gateway.targets.auth import said_of
 from headrace.protocol.neutral.failure import Failure
 
 _S_PER_NS = 1e-9
 # Told to who found no room to wait in, or waited too long: turns come as others end.
 _TURN_AGAIN_S = 1.0
+# Of one request where `retries.attempts` does not say: with fewer targets, and with more keys.
+_ATTEMPTS = 4
+_ATTEMPTS_WITH_KEYS = 20
 
 Answer = TypeVar("Answer")
 
@@ -48,9 +53,13 @@ class Rounds(ABC, Generic[Answer]):
     left_out: list[LeftOut] = field(default_factory=list)
     waited_ns: int = 0
     attempts: int = 0
-    _unheld: int = 0
+    _unheld: list[Took] = field(default_factory=list)
+    _no_room: Reason | None = None
+    _most_attempts: int = 0
+    _unasked: int = 0
     _tries_at: dict[str, int] = field(default_factory=dict)
-    _fell_back: set[str] = field(default_factory=set)
+    _keys_left: dict[str, int] = field(default_factory=dict)
+    _followed: dict[str, tuple[LeftOut, ...]] = field(default_factory=dict)
 
     @abstractmethod
     async def _at(self, candidate: Candidate) -> Answer | None:
@@ -75,11 +84,14 @@ class Rounds(ABC, Generic[Answer]):
         again: deque[tuple[Candidate, Failure]] = deque()
         self.left_out += decision.left_out
         turns = self.router.turns
-        while self.attempts < route.retries.attempts:
+        said = route.retries.attempts
+        self._most_attempts = said or max(_ATTEMPTS, len(queue))
+        while self.attempts < self._most_attempts:
             if self._unheld and self.holding is not None:
-                if not await self.holding.take_again(self._unheld):
+                self._no_room = await self.holding.take_again(self._unheld)
+                if self._no_room is not None:
                     break
-                self._unheld = 0
+                self._unheld.clear()
             has_turn = False
             if queue:
                 candidate = queue.popleft()
@@ -112,13 +124,20 @@ class Rounds(ABC, Generic[Answer]):
                 fallback = self._fallback(failed.next, candidate, route)
                 if fallback is not None:
                     queue = deque(fallback.candidates)
+                    if said is None:
+                        self._most_attempts = max(self._most_attempts, self.attempts + len(queue))
                     self.left_out += fallback.left_out
                     again.clear()
-                elif failed.next == "other_key" and self._has_other_key(candidate, failure):
+                elif self._has_other_key(candidate, failure):
                     self._tries_at[candidate.target.name] -= 1  # of that key it was the first
                     queue.appendleft(candidate)
+                    if said is None and self._most_attempts < _ATTEMPTS_WITH_KEYS:
+                        self._most_attempts += 1
                 elif failed.again:
                     again.append((candidate, failure.failure))
+        if said is not None and self.attempts >= said:
+            asked = {one.target for one in self.tried}
+            self._unasked = len({one.target.name for one in (*queue, *busy)} - asked)
         raise self._nobody()
 
     async def _turn(self, turns: Turns, busy: list[Candidate]) -> Candidate:
@@ -177,23 +196,30 @@ class Rounds(ABC, Generic[Answer]):
         health.did_not_count(self.clock_ns() * _S_PER_NS)
 
     def _has_other_key(self, candidate: Candidate, error: AttemptFailedError) -> bool:
-        if error.credential is None:
+        """Whether it failed for its key, and another one of the provider's may be asked."""
+        kind = class_of(error.failure).next
+        if error.credential is None or kind not in ("other_key", "other_account"):
             return False
-        now_s = self.clock_ns() * _S_PER_NS
-        auth = candidate.target.provider.auth
-        return auth.failed(error.credential, error.failure, now_s, candidate.target.model)
+        target, now_s = candidate.target, self.clock_ns() * _S_PER_NS
+        auth = target.provider.auth
+        left = self._keys_left.get(target.name)
+        left = (auth.usable(now_s, target.model) if left is None else left) - 1
+        self._keys_left[target.name] = left
+        if kind == "other_key":
+            return auth.failed(error.credential, error.failure, now_s, target.model) and left > 0
+        return left > 0 and auth.usable(now_s, target.model) > 1
 
     def _fallback(self, kind: str, candidate: Candidate, route: Route) -> Decision | None:
         """Other models for what this one cannot take; each list is followed once. Raises
         NobodyAnsweredError where there are none."""
-        if kind not in ("context_fallback", "policy_fallback") or kind in self._fell_back:
+        if kind not in ("context_fallback", "policy_fallback") or kind in self._followed:
             return None
-        self._fell_back.add(kind)
         own = self.router.route(candidate.model) or route
         names = own.context_fallbacks if kind == "context_fallback" else own.policy_fallbacks
         if not names:
             raise self._nobody()
         found = self.router.fallbacks(names, self.ask, self.clock_ns() * _S_PER_NS)
+        self._followed[kind] = found.left_out
         able = self.able(found.candidates)
         if not able:
             raise self._nobody()
@@ -220,6 +246,7 @@ class Rounds(ABC, Generic[Answer]):
             ended_ns = self.clock_ns()
             self.waited_ns += ended_ns - began_ns
             if candidate.target.health.lets_through(ended_ns * _S_PER_NS):
+                self._keys_left.pop(candidate.target.name, None)
                 return candidate
         return None
 
@@ -227,7 +254,10 @@ class Rounds(ABC, Generic[Answer]):
         self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))
 
     def _nobody(self) -> NobodyAnsweredError:
-        return nobody_answered(self.tried, self.left_out)
+        return nobody_answered(
+            self.tried, self.left_out, followed=self._followed, no_room=self._no_room,
+            unasked=self._unasked,
+        )  # fmt: skip
 
 
 def _told(failure: Failure) -> str:

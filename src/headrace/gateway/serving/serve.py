@@ -44,10 +44,11 @@ from headrace.gateway.serving.read_on import read_on
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
 from headrace.gateway.serving.serving import Serving
-from headrace.gateway.serving.stored import check_asked, tell_stored
+from headrace.gateway.serving.stored import check_asked, telling
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_hedges
 from headrace.gateway.telemetry.tracing import Moment
+from headrace.gateway.within import Within
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -124,9 +125,9 @@ class _Course:
             if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
             self._input_tokens = ask.input_tokens
-            ways = self._serving.ways
-            if ways is not None:
-                self._way = ways.way(ask, self._prepared, self._incoming, self.asides)
+            if (ways := self._serving.ways) is not None:
+                holding = self._holding
+                self._way = ways.way(ask, self._prepared, self._incoming, self.asides, holding)
             way = self._way
             decision = router.decide(ask if way is None else way.ask, self._now_s())
             ask = self._traffic.takes_side(ask, decision, router)
@@ -141,7 +142,7 @@ class _Course:
             route = router.route(ask.wanted.models[0])
             assert route is not None
             self._traffic.goes(route, ask)
-            async with asyncio.timeout(self._left_s(route)):
+            with Within(self._left_s(route)):
                 if self._at_cache.looks_further and await self._at_cache.find_further():
                     await self._tell_again()
                     return
@@ -161,7 +162,7 @@ class _Course:
         except (RequestError, AccountsError, NobodyAnsweredError) as error:
             if self._status:
                 raise
-            await self._refuse(*refused(error))
+            await self._refuse(*refused(error, self._incoming.side.name))
 
     def _is_guarded(self) -> bool:
         """Whether guardrails or prompts are to look at it; for most there are none."""
@@ -235,7 +236,7 @@ class _Course:
         router = self._serving.router
         tier = asked_service_tier(self._incoming.body)
         demand = demand_at(router, caller, ask, decision, most_hedges(router, ask), tier, self._way)
-        await self._holding.take(demand, ask, decision, tier)
+        await self._holding.take(demand)
 
     async def _go(self, way: Way) -> Opened:
         """Of a model made of others."""
@@ -290,15 +291,15 @@ class _Course:
             headers += self._way.headers()
         headers += self._at_cache.headers()
         names = Names(opened.candidate.target.model, incoming.id, int(self._arrived_s))
-        await tell_stored(self._serving, incoming, opened)
+        sink = telling(self._serving, incoming, opened, self._sink, tally)
         if incoming.stream:
             await answer_stream(
-                opened, self._prepared, incoming, self._sink, tally, headers, names,
+                opened, self._prepared, incoming, sink, tally, headers, names,
                 self._serving.clock_ns,
             )  # fmt: skip
         else:
             self._bill = await answer_whole(
-                opened, self._prepared, incoming, self._sink, tally, headers, names, self.asides
+                opened, self._prepared, incoming, sink, tally, headers, names, self.asides
             )
         self.outcome = "answered" if tally.ended and tally.failure is None else "cut"
         if tally.failure is not None:

@@ -47,6 +47,7 @@ class SteppedAnswer:
         self._body: Reply | None = None
         self._first: asyncio.Future[list[Event]] | None = None
         self._over = False
+        self._has_content = False
         self.proof: Headers = ()
 
     async def events(self) -> list[Event]:
@@ -62,6 +63,12 @@ class SteppedAnswer:
             if events:
                 self._over = isinstance(events[-1], Ended | Failed)
                 return events
+
+    def content_came(self) -> None:
+        """From now on the pieces of a stream may not be further apart than idle_s."""
+        self._has_content = True
+        if self._body is not None:
+            self._body.limit_idle(self._timeouts.idle_s)
 
     def abort(self) -> None:
         """Nobody wants the rest. What still runs is cancelled after this returns."""
@@ -131,7 +138,10 @@ class SteppedAnswer:
         )
         headers += self.proof
         request = request_bytes(ask.method, origin, path, headers, ask.body)
-        return await pool.send(request, self._timeouts)
+        timeouts = self._timeouts
+        if ask.streams and not self._has_content:
+            timeouts = timeouts.before_content()
+        return await pool.send(request, timeouts)
 
 
 def _place(url: str) -> tuple[Origin, str]:

@@ -10,14 +10,23 @@ import msgspec
 from headrace.errors import RequestError
 from headrace.protocol.json_object import JsonObject
 
+RESPONSES = "openai-responses"
 PREVIOUS = "previous_response_id"
+ITEM = "item_reference"
+PICTURE = "image_generation_call"
+TOLD = frozenset({PREVIOUS, ITEM, PICTURE, "container", "container_id"})
+"""Of what answers tell the ids of."""
+COPIED = "code_interpreter_call.container_id"
+"""Of the container that a call of an earlier answer ran in, in a client's copy of that answer."""
 
-_RESPONSES = "openai-responses"
+_FIELDS = frozenset({"messages", "input", "tools", "tool_resources", "container", "prompt"})
 _ID_FIELDS = frozenset({"file_id", "file_ids", "vector_store_ids", "container", "container_id"})
 # Schemas and arguments are a client's own words; the others repeat what an answer has said.
 _WORDS = frozenset(
     {"parameters", "input_schema", "schema", "metadata", "annotations", "results", "outputs"}
 )
+# Of OpenAI's stored prompts: their names are a client's own.
+_VARIABLES = "variables"
 
 
 class StoredReference(NamedTuple):
@@ -36,15 +45,15 @@ def stored_references(dialect: str, body: JsonObject) -> list[StoredReference]:
         asked = msgspec.json.decode(body.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"the body cannot be read: {error}") from None
-    found = list(_in_fields(asked))
-    if dialect == _RESPONSES:
+    found = list(_in_fields({name: asked[name] for name in _FIELDS & asked.keys()}))
+    if dialect == RESPONSES:
         found += _in_response_asked(asked)
     return found
 
 
 def _may_have(dialect: str, body: JsonObject) -> bool:
     """Quickly, for most have none. A name may be written with escapes."""
-    if dialect == _RESPONSES:
+    if dialect == RESPONSES:
         return True
     if dialect not in ("openai-chat", "anthropic"):
         return False
@@ -64,24 +73,32 @@ def _in_response_asked(asked: dict[str, Any]) -> Iterator[StoredReference]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and isinstance(item.get("id"), str):
             kind = item.get("type")
-            if kind == "item_reference" or (kind is None and "role" not in item):
-                yield StoredReference("item_reference", item["id"])
+            if kind == ITEM or (kind is None and "role" not in item):
+                yield StoredReference(ITEM, item["id"])
+            # One that has its picture in it is content; the provider puts in what is stored.
+            elif kind == PICTURE and not item.get("result"):
+                yield StoredReference(PICTURE, item["id"])
 
 
-def _in_fields(asked: object) -> Iterator[StoredReference]:
+def _in_fields(asked: dict[str, Any]) -> Iterator[StoredReference]:
     """Wherever they are, as deep as a body may be."""
-    left = [asked]
+    left: list[tuple[object, bool]] = [(asked, False)]
     while left:
-        value = left.pop()
+        value, in_call = left.pop()
         if isinstance(value, list):
-            left += value
+            left += ((one, in_call) for one in value)
         elif isinstance(value, dict) and not _is_told_result(value):
+            in_call = in_call or str(value.get("type", "")).endswith("_call")
             words = _WORDS | {"input"} if _is_call(value) else _WORDS
             for name, inner in value.items():
+                if name == _VARIABLES and isinstance(inner, dict):
+                    left += ((one, in_call) for one in inner.values())
+                    continue
                 if name in _ID_FIELDS:
-                    yield from _ids(name, inner)
+                    copied = in_call and name == "container_id"
+                    yield from _ids(COPIED if copied else name, inner)
                 if name not in words and isinstance(inner, list | dict):
-                    left.append(inner)
+                    left.append((inner, in_call))
 
 
 def _ids(name: str, value: object) -> Iterator[StoredReference]:

@@ -134,12 +134,20 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     master_key: Annotated[
         SecretText | None, Meta(description="A key that may use every model without limits.")
     ] = None
+    metrics_key: Annotated[
+        SecretText | None,
+        Meta(
+            description="A key for Prometheus: it opens `/metrics` and all of `/health` and "
+            "`/ready`, as `master_key` does, and nothing else. With it they are for these two "
+            "keys alone, also where `require_key` is false."
+        ),
+    ] = None
     store: Annotated[
         Text | None,
         Meta(
-            description="File of keys made by `headrace gateway keys` and of what was spent, "
-            "beside this one; without it keys are those of this file, and budgets begin anew at a "
-            "start."
+            description="File of keys made by `headrace gateway keys`, of what was spent and of "
+            "which ids keys were told, beside this one; without it keys are those of this file, "
+            "and budgets begin anew at a start."
         ),
     ] = None
     anonymous: Annotated[
@@ -159,8 +167,8 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="Which ids of what providers store (`previous_response_id`, "
             "`conversation`, `item_reference`, files, containers) a key may send: `own`: "
-            "responses that this gateway told the same key; `any`: also what others stored with "
-            "the provider's key."
+            "those of answers that this gateway told the same key; `any`: also what others stored "
+            "with the provider's key."
         ),
     ] = "own"
     organisations: dict[str, OrganisationSettings] = msgspec.field(default_factory=dict)

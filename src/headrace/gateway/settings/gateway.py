@@ -49,6 +49,14 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: Annotated[
         int, Meta(ge=1024, description="Largest body of a request; beyond it is a 413.")
     ] = 32 * 2**20
+    max_bodies_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            description="What a process holds of bodies of 64 KiB and more, unfinished ones too; "
+            "beyond it is a 503 with Retry-After. One alone is always taken.",
+        ),
+    ] = 2**30
     max_reply_bytes: Annotated[
         int, Meta(ge=1024, description="Largest reply of a provider without a stream.")
     ] = 64 * 2**20

@@ -124,7 +124,9 @@ class GuardrailSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     secret: Annotated[
         SecretText | None,
-        Meta(description="Of webhook: signs each question, as Standard Webhooks has it."),
+        Meta(
+            description="Of webhook: signs each question in X-Headrace-Signature, as `alerts` are."
+        ),
     ] = None
     timeout_s: Annotated[
         float, Meta(gt=0, le=60, description="Of python and webhook: longer is a failure.")

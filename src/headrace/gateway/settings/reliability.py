@@ -12,25 +12,35 @@ Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class TimeoutSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds. first_token_s ends with the first content, total_s with the last byte."""
+    """In seconds. first_token_s ends with the first content and idle_s begins there; total_s ends
+    with the last byte."""
 
     connect_s: Annotated[Seconds, Meta(description="To have a connection, TLS included.")] = 5.0
     first_token_s: Annotated[
         Seconds,
-        Meta(description="From the request to the first content; without a stream, to the reply."),
-    ] = 300.0
-    idle_s: Annotated[Seconds, Meta(description="Between two pieces of a stream.")] = 60.0
+        Meta(description="From the request to the first content; without a stream, to the end of "
+             "the reply."),
+    ] = 300.0  # fmt: skip
+    idle_s: Annotated[
+        Seconds, Meta(description="Between two pieces of a stream, from its first content on.")
+    ] = 60.0
     total_s: Annotated[Seconds, Meta(description="For one request, with all its attempts.")] = (
         1800.0
     )
 
 
 class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Attempts at the same target; going on to another one needs no wait and is not counted."""
+    """How often one request is tried. Going on to another target needs no wait."""
 
     attempts: Annotated[
-        int, Meta(ge=1, le=20, description="Most attempts of one request, all targets together.")
-    ] = 4
+        Annotated[int, Meta(ge=1, le=20)] | None,
+        Meta(
+            description="Most attempts of one request, all targets and keys together, though "
+            "targets be left unasked. Where it is not said, 4, or as many as there are targets "
+            "and fallbacks to ask once each; other keys of a target are not counted then, up to "
+            "20 attempts."
+        ),
+    ] = None
     same_target: Annotated[
         int,
         Meta(ge=1, le=10, description="Most attempts at one target, for what a moment can mend."),

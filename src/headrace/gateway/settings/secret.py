@@ -19,6 +19,9 @@ from headrace.errors import ConfigError
 _ENVIRONMENT = ("env:", "os.environ/")
 _FILE = "file:"
 _MOST_BYTES = 16 * 1024
+# A process keeps the environment that it was started with.
+_SET_IT = "set it (a running gateway has to be restarted for that)"
+_SECRET_REMEDY = f"{_SET_IT}, write file:PATH"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # As shells and Compose files have it.
 _OTHERS_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -78,7 +81,7 @@ def from_variable(text: str, sources: Sources, setting: str) -> str:
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
             try:
-                return _variable(text, prefix, sources.environ)[1]
+                return _variable(text, prefix, sources.environ, _SET_IT)[1]
             except ConfigError as error:
                 raise ConfigError(f"{setting}: {error}") from error
     return text
@@ -87,7 +90,7 @@ def from_variable(text: str, sources: Sources, setting: str) -> str:
 def _read(text: str, sources: Sources) -> Secret:
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
-            name, value = _variable(text, prefix, sources.environ)
+            name, value = _variable(text, prefix, sources.environ, _SECRET_REMEDY)
             return _checked(value, f"the variable {name}")
     if text.startswith(_FILE):
         path = sources.folder / text.removeprefix(_FILE)
@@ -131,7 +134,7 @@ def read_document(text: str, sources: Sources) -> tuple[str, str]:
     """A secret of several lines, and where it is from. Raises ConfigError as `read_secret`."""
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
-            name, value = _variable(text, prefix, sources.environ)
+            name, value = _variable(text, prefix, sources.environ, _SECRET_REMEDY)
             return value, f"the variable {name}"
     if text.startswith(_FILE):
         path = sources.folder / text.removeprefix(_FILE)
@@ -139,7 +142,7 @@ def read_document(text: str, sources: Sources) -> tuple[str, str]:
     raise ConfigError("file:PATH or env:NAME is expected")
 
 
-def _variable(text: str, prefix: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def _variable(text: str, prefix: str, environ: Mapping[str, str], remedy: str) -> tuple[str, str]:
     """Name and value. What is no name may be the secret itself, so it is not told."""
     name = text.removeprefix(prefix)
     value = environ.get(name, "").strip()
@@ -150,7 +153,7 @@ def _variable(text: str, prefix: str, environ: Mapping[str, str]) -> tuple[str, 
             f"what stands after {prefix} is no name of a variable; write {prefix}NAME and put the "
             "secret into that variable"
         )
-    raise ConfigError(f"the environment has no {name}: set it, or leave out what needs it")
+    raise ConfigError(f"the environment has no {name}: {remedy}, or leave out what needs it")
 
 
 def _checked(value: str, source: str) -> Secret:

@@ -85,8 +85,8 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: Annotated[
         int | None,
         Meta(
-            description="What it takes at most; requests that are surely longer pass by, and those "
-            "that may be go to others first."
+            description="What it takes at most; prompts that are surely longer pass by, and what "
+            "may be, with its max_tokens, goes to others first."
         ),
     ] = None
     quantization: Annotated[

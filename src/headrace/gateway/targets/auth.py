@@ -1,8 +1,9 @@
 """How a provider knows who we are: keys used in turn, tokens, signatures.
 
-A key that the provider refused rests. One that is wrong or has no money left rests for all models;
-one that asked too much, or may not, for the model it was used for alone: providers limit by model.
-What a provider says of one key says nothing of the target: another key is tried first.
+A key that the provider refused rests. One that has no money left rests for all models; one that
+asked too much, is not known or may not, for the model it was used for alone: providers limit by
+model, and a key that is made for some of them is a wrong one elsewhere. What a provider says of one
+key says nothing of the target: another key is tried first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from headrace.protocol.neutral.failure import Failure, FailureKind
 
 # Wrong keys and empty accounts are mended by people; asking now and then notices it.
 _REFUSED_REST_S = 300.0
+# One 401 may be a moment's; the rest doubles while they go on.
+_FIRST_WRONG_REST_S = 10.0
 _FORBIDDEN_REST_S = 10.0
 # Where a provider does not say: short enough to be waited for (`retries.backoff_most_s`).
 _LIMITED_REST_S = 5.0
@@ -23,6 +26,10 @@ _MOST_REST_S = 3600.0
 # Clients may choose models by name; those that rest must not fill memory.
 _MOST_OF_MODELS = 1000
 _MOST_SAID_CHARS = 200
+_CURE = (
+    "once the key or its account is in order, a reload (`kill -HUP`, POST /api/reload) ends it at "
+    "once"
+)
 
 
 class Outgoing(NamedTuple):
@@ -54,6 +61,9 @@ class Auth(Protocol):
     ) -> bool:
         """What came of it; whether it is the credential's fault and another one is left."""
 
+    def usable(self, now_s: float, model: str = "") -> int:
+        """How many may be used now."""
+
     def rests_s(self, now_s: float, model: str = "") -> float:
         """How long until one may be used again."""
 
@@ -62,8 +72,8 @@ class Auth(Protocol):
 
 
 class RefusedKey(NamedTuple):
-    """A key begins to rest that its provider refused for all models. key: its place among `keys`,
-    from 1."""
+    """A key begins to rest that its provider refused as wrong or without money. key: its place
+    among `keys`, from 1."""
 
     provider: str
     key: int
@@ -88,6 +98,9 @@ class NoAuth:
         self, credential: Credential, failure: Failure, now_s: float, model: str = ""
     ) -> bool:
         return False
+
+    def usable(self, now_s: float, model: str = "") -> int:
+        return 1
 
     def rests_s(self, now_s: float, model: str = "") -> float:
         return 0.0
@@ -114,8 +127,11 @@ class KeyHeader:
 
 
 class _Rest(NamedTuple):
+    """for_s: how long it is in all."""
+
     until_s: float
     why: Failure | None
+    for_s: float = 0.0
 
 
 _NO_REST = _Rest(0.0, None)
@@ -128,6 +144,7 @@ class InTurn:
         self._credentials = credentials
         self._next = 0
         self._rests = [_NO_REST] * len(credentials)
+        self._told_until_s = [0.0] * len(credentials)
         self._of_models: dict[tuple[int, str], _Rest] = {}
         self._provider = ""
         self._on_refused: OnRefused | None = None
@@ -150,8 +167,12 @@ class InTurn:
         at = next((n for n, one in enumerate(self._credentials) if one is credential), None)
         if at is None:
             return False
-        if failure.kind in ("authentication", "payment"):
-            self._refuse(at, failure, now_s)
+        if failure.kind == "payment":
+            self._rests[at] = _Rest(now_s + _REFUSED_REST_S, failure)
+            self._refused(at, failure, now_s)
+        elif failure.kind == "authentication":
+            self._rest_of(at, model, self._wrong(at, model, failure, now_s), now_s)
+            self._refused(at, failure, now_s)
         elif failure.kind == "permission":
             self._rest_of(at, model, _Rest(now_s + _FORBIDDEN_REST_S, failure), now_s)
         elif failure.kind == "rate_limit":
@@ -163,18 +184,34 @@ class InTurn:
         every = range(len(self._credentials))
         return any(self._rest(n, model).until_s <= now_s for n in every if n != at)
 
+    def usable(self, now_s: float, model: str = "") -> int:
+        every = range(len(self._credentials))
+        return sum(self._rest(at, model).until_s <= now_s for at in every)
+
     def count(self, now_s: float) -> tuple[int, int]:
-        """How many there are, and how many of them rest for all models."""
-        return len(self._credentials), sum(one.until_s > now_s for one in self._rests)
+        """How many there are, and how many of them rest as wrong or without money."""
+        return len(self._credentials), len(self._whys(now_s))
 
     def refusals(self, now_s: float) -> tuple[str, ...]:
-        """Of each key that rests for all models, why, in the provider's words."""
+        """Of each key that rests as wrong or without money, why, in the provider's words."""
         return tuple(
-            f"key {at} of {len(self._rests)}: {said_of(rest.why)}: "
-            f"{rest.why.message[:_MOST_SAID_CHARS]}"
-            for at, rest in enumerate(self._rests, 1)
-            if rest.why is not None and rest.until_s > now_s
+            f"key {at + 1} of {len(self._rests)}: {said_of(why)}: {why.message[:_MOST_SAID_CHARS]}"
+            for at, why in sorted(self._whys(now_s).items())
         )
+
+    def _whys(self, now_s: float) -> dict[int, Failure]:
+        """By the key's place, from 0; what holds for all models before what is of one."""
+        wrong = {
+            at: one.why
+            for (at, _), one in self._of_models.items()
+            if one.until_s > now_s and one.why is not None and one.why.kind == "authentication"
+        }
+        whole = {
+            at: one.why
+            for at, one in enumerate(self._rests)
+            if one.until_s > now_s and one.why is not None
+        }
+        return wrong | whole
 
     def rests_s(self, now_s: float, model: str = "") -> float:
         return max(0.0, self._first(model).until_s - now_s)
@@ -196,12 +233,25 @@ class InTurn:
         own = self._of_models.get((at, model), _NO_REST)
         return own if own.until_s > whole.until_s else whole
 
-    def _refuse(self, at: int, failure: Failure, now_s: float) -> None:
-        began = self._rests[at].until_s <= now_s  # others were under way with it
-        self._rests[at] = _Rest(now_s + _REFUSED_REST_S, failure)
-        if began and self._on_refused is not None:
-            keys = len(self._credentials)
-            self._on_refused(RefusedKey(self._provider, at + 1, keys, failure.kind, failure.status))
+    def _wrong(self, at: int, model: str, failure: Failure, now_s: float) -> _Rest:
+        """The rest for a 401: longer where another has been but just now."""
+        last = self._of_models.get((at, model), _NO_REST)
+        if last.why is None or last.why.kind != "authentication":
+            for_s = _FIRST_WRONG_REST_S
+        elif now_s < last.until_s:  # was under way with it
+            return last
+        else:
+            again = now_s < last.until_s + _REFUSED_REST_S
+            for_s = min(2 * last.for_s, _REFUSED_REST_S) if again else _FIRST_WRONG_REST_S
+        return _Rest(now_s + for_s, failure, for_s)
+
+    def _refused(self, at: int, failure: Failure, now_s: float) -> None:
+        """Tells of it, once while it goes on."""
+        if now_s < self._told_until_s[at] or self._on_refused is None:
+            return
+        self._told_until_s[at] = now_s + _REFUSED_REST_S
+        keys = len(self._credentials)
+        self._on_refused(RefusedKey(self._provider, at + 1, keys, failure.kind, failure.status))
 
     def _rest_of(self, at: int, model: str, rest: _Rest, now_s: float) -> None:
         every = self._of_models
@@ -224,8 +274,8 @@ def all_rest(provider: str, auth: Auth, now_s: float, model: str) -> Failure:
     said = f"all keys of {provider} rest for {rests_s:.1f} s"
     if why is None:
         return Failure(kind="rate_limit", message=said, retry_after_s=rests_s)
-    of_all = why.kind in ("authentication", "payment")
-    since = "one was refused" if of_all else f"{model} was refused"
-    return Failure(
-        kind=why.kind, message=f"{said}, since {since}: {said_of(why)}", retry_after_s=rests_s
-    )
+    since = "one was refused" if why.kind == "payment" else f"{model} was refused"
+    said = f"{said}, since {since}: {said_of(why)}"
+    if why.kind in ("authentication", "payment"):
+        said += f"; {_CURE}"
+    return Failure(kind=why.kind, message=said, retry_after_s=rests_s)

@@ -10,8 +10,6 @@ from headrace.gateway.targets.health import Health
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.upstream.limits import Timeouts
 
-NUSD_PER_USD = 1_000_000_000
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:

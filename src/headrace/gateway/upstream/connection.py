@@ -93,6 +93,11 @@ class Reply:
         if connection is not None:
             connection.abort()
 
+    def limit_idle(self, idle_s: float | None) -> None:
+        """From now on so long may pass between two pieces."""
+        if self._connection is not None:
+            self._connection.limit_idle(idle_s)
+
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
         try:
@@ -139,6 +144,7 @@ class Connection(asyncio.Protocol):
         self._reply: Reply | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._timeouts = Timeouts()
+        self._idle_s: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._moved_s = 0.0
         self._head_left = 0
@@ -159,6 +165,7 @@ class Connection(asyncio.Protocol):
         reply = self._reply = Reply(self)
         self._parser = httptools.HttpResponseParser(self)
         self._timeouts = timeouts
+        self._idle_s = timeouts.idle_s
         self._head_left = self._limits.head_bytes
         self._framed = False
         self._exchanges += 1
@@ -189,6 +196,12 @@ class Connection(asyncio.Protocol):
             self._reading = True
             self._moved_s = self._loop.time()
             self._transport.resume_reading()
+
+    def limit_idle(self, idle_s: float | None) -> None:
+        """In place of the exchange's own, counted from what came last."""
+        self._idle_s = idle_s
+        self._stop_timer()
+        self._arm()
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the reply."""
@@ -323,7 +336,7 @@ class Connection(asyncio.Protocol):
     def _limit_s(self) -> float | None:
         reply = self._reply
         waiting = reply is None or not reply.status
-        return self._timeouts.first_byte_s if waiting else self._timeouts.idle_s
+        return self._timeouts.first_byte_s if waiting else self._idle_s
 
     def _look_at_clock(self) -> None:
         """One timer an exchange: it looks when the time would be over, and sleeps on if not."""

@@ -8,7 +8,7 @@ from headrace.protocol.neutral.failure import Failure
 
 Problem = Literal["connect", "timeout", "cut", "protocol", "too_large", "busy"]
 
-_KINDS = {"timeout": "timeout", "protocol": "damaged", "too_large": "damaged"}
+_KINDS = {"timeout": "timeout", "protocol": "damaged", "too_large": "reply_too_large"}
 
 
 class UpstreamError(Exception):

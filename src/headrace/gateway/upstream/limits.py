@@ -9,12 +9,18 @@ class Timeouts(NamedTuple):
     """In seconds; None: no limit.
 
     connect_s: to have a connection, TLS included. first_byte_s: from the request's last byte to the
-    reply's head. idle_s: between two pieces of a reply.
+    reply's head. idle_s: between two pieces of a reply; of a model's answer from its first content
+    on (see `before_content`).
     """
 
     connect_s: float | None = 5.0
     first_byte_s: float | None = 600.0
     idle_s: float | None = 120.0
+
+    def before_content(self) -> Timeouts:
+        """The same without idle_s, for a reply whose first content may be thought about for long:
+        who waits for it bounds that, and sets `Reply.limit_idle` then."""
+        return Timeouts(self.connect_s, self.first_byte_s, None)
 
 
 class PoolLimits(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.admin.gatehouse import Explained, WorkerStanding
 from headrace.gateway.building.admin import AdminPlace, admin_here
 from headrace.gateway.making import Current, Surroundings, made, with_request_log
@@ -90,13 +91,13 @@ class Asked:
             for member, figures in told
         )
 
-    async def explain(self, model: str, body: bytes) -> Explained | None:
+    async def explain(self, model: str, body: bytes, caller: Caller | None) -> Explained | None:
         """See in_workers.Workers."""
         for member in self._shared.serving():
             if member.link is None:
                 continue
             try:
-                told = await member.link.ask(messages.AskExplain(model, body))
+                told = await member.link.ask(messages.AskExplain(model, body, caller))
             except LinkLostError:
                 continue
             if isinstance(told, messages.Explanation):

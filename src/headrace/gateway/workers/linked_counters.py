@@ -14,7 +14,9 @@ from headrace.gateway.accounts.counters import (
     Counted,
     CountersState,
     Ended,
+    Known,
     Late,
+    Mark,
     Reading,
     Shortage,
     Spent,
@@ -104,29 +106,31 @@ class LinkedCounters:
                 return reply.first
         return await self._here.first(mark, until_ms=until_ms, at_ms=at_ms)
 
-    async def remember(self, mark: str, *, until_ms: int, at_ms: int) -> None:
-        """See Counters. While the parent does not answer each worker remembers for itself."""
-        if not self._down:
+    async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
+        """See Counters. While the parent does not answer each worker remembers for itself too."""
+        message = messages.Remember(tuple(marks), at_ms)
+        if self._down:
+            self._link.tell(message)
+        else:
             try:
-                await self._link.ask(messages.Remember(mark, until_ms, at_ms))
+                await self._link.ask(message)
                 return
             except LinkLostError as error:
                 self._lose(error)
-        await self._here.remember(mark, until_ms=until_ms, at_ms=at_ms)
+        await self._here.remember(marks, at_ms=at_ms)
 
-    async def remembers(self, mark: str, *, at_ms: int) -> bool:
+    async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
         """See Counters. While the parent does not answer each worker answers for itself."""
-        if await self._here.remembers(mark, at_ms=at_ms):
-            return True
         if not self._down:
             try:
-                reply = await self._link.ask(messages.Remembers(mark, at_ms))
+                reply = await self._link.ask(messages.Remembers(owner, tuple(ids), at_ms))
             except LinkLostError as error:
                 self._lose(error)
             else:
-                assert isinstance(reply, messages.IsRemembered)
+                assert isinstance(reply, messages.AreRemembered)
                 return reply.known
-        return False
+        here = await self._here.remembers(owner, ids, at_ms=at_ms)
+        return here._replace(is_sure=False)
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters. While the parent does not answer, what this process knows."""

@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 
 from headrace.gateway.accounts.alert import Alert
-from headrace.gateway.accounts.counters import Counted, Reading, Shortage, Wanted
+from headrace.gateway.accounts.caller import Caller
+from headrace.gateway.accounts.counters import (
+    Counted,
+    Known,
+    Mark,
+    Reading,
+    Shortage,
+    Wanted,
+)
 from headrace.gateway.accounts.meter import Meter
 from headrace.gateway.admin.gatehouse import Explained
 from headrace.gateway.routing.variants import TakenOut
@@ -125,22 +133,22 @@ class IsFirst(_Message, frozen=True):
 class Remember(_Message, frozen=True):
     """See Counters.remember; answered by Done."""
 
-    mark: str
-    until_ms: int
+    marks: tuple[Mark, ...]
     at_ms: int
 
 
 class Remembers(_Message, frozen=True):
-    """See Counters.remembers; answered by IsRemembered."""
+    """See Counters.remembers; answered by AreRemembered."""
 
-    mark: str
+    owner: str
+    ids: tuple[str, ...]
     at_ms: int
 
 
-class IsRemembered(_Message, frozen=True):
-    """Whether the mark is known."""
+class AreRemembered(_Message, frozen=True):
+    """Which marks are known."""
 
-    known: bool
+    known: Known
 
 
 class Read(_Message, frozen=True):
@@ -252,10 +260,12 @@ class Health(_Message, frozen=True):
 
 
 class AskExplain(_Message, frozen=True):
-    """Who would be asked now, by this worker's own health of targets; answered by Explanation."""
+    """Who would be asked now, by this worker's own health of targets; answered by Explanation.
+    caller: for whom, None for nobody in particular."""
 
     model: str
     body: bytes
+    caller: Caller | None = None
 
 
 class Explanation(_Message, frozen=True):
@@ -277,7 +287,7 @@ class TakeOut(_Message, frozen=True):
 Message = (
     Start | ReservesAs | Serves | Prepare | Take | Forget | Drain | Cut | Done
     | Reserve | Reserved | End | Ended | SpentHere | First | IsFirst | Read | Readings | Ping
-    | Remember | Remembers | IsRemembered
+    | Remember | Remembers | AreRemembered
     | Lines | BudgetAlert | Breaker | KeyRefused | VariantOut | Sticks
     | Figures | AskFigures | AskMetrics | Metrics | AskHealth | Health | TakeOut
     | AskExplain | Explanation

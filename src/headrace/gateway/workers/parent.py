@@ -129,7 +129,9 @@ class Parent:
             reloads.add(task)
             task.add_done_callback(reloads.discard)
 
-        ticking = asyncio.ensure_future(tick(self._accounts.tick, self._tell_lost))
+        ticking = asyncio.ensure_future(
+            tick(self._accounts.tick, self._tell_lost, self._parts.telling.tick)
+        )
         try:
             with signals() as heard:
                 loop.add_signal_handler(signal.SIGHUP, reload)

@@ -92,7 +92,7 @@ class Worker:
         if isinstance(message, messages.Take):
             return messages.Done(self.reloading.take())
         if isinstance(message, messages.AskExplain):
-            return self.reloading.explain(message.model, message.body)
+            return self.reloading.explain(message.model, message.body, message.caller)
         if isinstance(message, messages.TakeOut):
             return messages.Done(self.reloading.take_out(message.target, out=message.out))
         return messages.Done("not a question")

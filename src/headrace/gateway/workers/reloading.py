@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headrace.errors import HeadraceError, RequestError
 from headrace.gateway.accounts.accounts import Accounts
+from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.records import Records
 from headrace.gateway.admin.in_process import explained
 from headrace.gateway.building.accounts import records_of
@@ -73,12 +74,12 @@ class Reloading:
             self._ready.gateway.close()
             self._ready = None
 
-    def explain(self, model: str, body: bytes) -> messages.Explanation:
+    def explain(self, model: str, body: bytes, caller: Caller | None) -> messages.Explanation:
         """See Gatehouse.explain."""
         gateway = self._current.gateway
         now_s = gateway.serving.clock_ns() * 1e-9
         try:
-            told = explanation_of(gateway, model, body, now_s=now_s)
+            told = explanation_of(gateway, model, body, now_s=now_s, caller=caller)
         except RequestError as error:
             return messages.Explanation(None, str(error), error.code)
         return messages.Explanation(explained(told))

@@ -64,7 +64,7 @@ class Shared:
         self._like = Telemetry().series
         self._retired = Sum(self._like)
         self._lost_before = 0
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Future[object]] = set()
         self.members: dict[int, Member] = {}
         self.replaced = 0
         self.ending = False
@@ -106,6 +106,8 @@ class Shared:
                     take(entry)
         elif isinstance(message, messages.End):
             self._end(message)
+        elif isinstance(message, messages.Remember):
+            self._do(self._remember(message))
         elif isinstance(message, messages.SpentHere):
             self._add_spent(message)
         elif isinstance(message, messages.BudgetAlert):
@@ -208,7 +210,7 @@ class Shared:
                 left,
             )
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -222,13 +224,14 @@ class Shared:
 
     async def _remember(self, message: messages.Remember) -> Message:
         assert self._counters is not None
-        await self._counters.remember(message.mark, until_ms=message.until_ms, at_ms=message.at_ms)
+        await self._accounts.stored_ids.remember(message.marks, at_ms=message.at_ms)
         return messages.Done()
 
     async def _remembers(self, message: messages.Remembers) -> Message:
         assert self._counters is not None
-        known = await self._counters.remembers(message.mark, at_ms=message.at_ms)
-        return messages.IsRemembered(known)
+        stored_ids = self._accounts.stored_ids
+        known = await stored_ids.remembers(message.owner, message.ids, at_ms=message.at_ms)
+        return messages.AreRemembered(known)
 
     async def _read(self, message: messages.Read) -> Message:
         assert self._counters is not None

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 from headrace.protocol.dialects.json_values import mapping
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
-NUSD_PER_USD = 10**9
 _NUSD_PER_TICK = 0.1
 # A million dollars for one answer: more is a fault of who counted, and would empty any budget.
 _MOST_NUSD = 10**15

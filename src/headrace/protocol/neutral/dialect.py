@@ -59,6 +59,21 @@ class TellsContentIsOver(Protocol):
         """Whether nothing but the usage and the end is still to come."""
 
 
+@runtime_checkable
+class TellsWhatCame(Protocol):
+    """A StreamReader that has seen more than its events tell: of some parts they tell once those
+    are whole, of news without a neutral form never."""
+
+    @property
+    def has_media(self) -> bool:
+        """Whether anything of a picture or of sound came."""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether anything came that is neither told nor a ping nor the mere beginning of an
+        answer or of a part, has_media included."""
+
+
 class StreamWriter(Protocol):
     """What a client reads. After a Failed or Ended event nothing more is written."""
 
@@ -127,8 +142,12 @@ class DamagedReplyError(ValueError):
     """A provider's reply is not what its dialect says; the text says where.
 
     failure: what the reply itself says, if it is an error in spite of its status of success.
+    usage: what it says it took, which is billed all the same.
     """
 
-    def __init__(self, message: str, failure: Failure | None = None) -> None:
+    def __init__(
+        self, message: str, failure: Failure | None = None, usage: TokenUsage | None = None
+    ) -> None:
         super().__init__(message)
         self.failure = failure
+        self.usage = usage

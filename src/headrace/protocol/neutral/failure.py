@@ -16,19 +16,29 @@ FailureKind = Literal[
     "payment",  # 402, or a quota that money would raise
     "not_found",  # 404: no such model or deployment here
     "too_large",  # 413: too many bytes
+    "account_limit",  # this request alone is more than the account there may ask; another's may do
     "rate_limit",  # 429
     "overloaded",  # 503, 529
     "timeout",  # 408, 504, or we waited too long
     "server",  # 5xx
     "network",  # no connection, or one that broke
     "damaged",  # what came back is not what the dialect says
+    "reply_too_large",  # what came back is more than is taken, as the request may have wanted
 ]
+
+
+class ToldError(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider's error as JSON of its dialect, without secrets of ours."""
+
+    dialect: str
+    body: str
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """status: HTTP status, None where no reply came. retry_after_s: as the provider asked.
 
     code, param: the provider's own, if any. message: the provider's, without secrets of ours.
+    as_told: the whole of it, for clients of the same dialect; None where they are told in our words
     """
 
     kind: FailureKind
@@ -38,3 +48,4 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     retry_after_s: float | None = None
     request_id: str | None = None
+    as_told: ToldError | None = None

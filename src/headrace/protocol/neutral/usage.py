@@ -16,7 +16,8 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: text and pictures read anew. cache_write_tokens: written with the vendor's
     ordinary lifetime (Anthropic: five minutes). output_tokens: without reasoning and audio.
     input_audio_s: recordings that are billed by the second beside the tokens (Mistral).
-    cost_nusd: what the provider itself says it took (OpenRouter), in 1e-9 dollars.
+    cost_nusd: what the provider itself says it took (OpenRouter), in 1e-9 dollars. is_incomplete:
+    something is billed that no line counts: a search, or tokens at the rate of a faster way to run.
     """
 
     input_tokens: int = 0
@@ -30,6 +31,7 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
     output_audio_tokens: int = 0
     images: int = 0
     cost_nusd: int | None = None
+    is_incomplete: bool = False
 
     @property
     def prompt_tokens(self) -> int:

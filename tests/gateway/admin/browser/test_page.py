@@ -64,7 +64,7 @@ async def test_the_overview_has_the_numbers_of_the_ledger(tmp_path: Path) -> Non
         tile = page.locator(".tile")
         await tile.filter(has_text="Requests").get_by_text("4", exact=True).wait_for()
         texts = [" ".join(text.split()) for text in await tile.all_inner_texts()]
-        assert texts[1].startswith("Failed 25 % 1 failed, 0 refused")
+        assert texts[1].startswith("Failed 25 % 1 failed of 4; 0 refused, not counted")
         assert texts[2].startswith("Cost $0.000054 every price known")
         assert texts[3].startswith("Tokens 45 36 in, 9 out")
         assert await rows(page, ".card table") == [
@@ -120,6 +120,28 @@ async def test_a_key_is_made_used_counted_and_blocked(tmp_path: Path) -> None:
         await row.get_by_role("button", name="Delete").click()
         await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         await page.get_by_text("No key matches").wait_for()
+
+
+async def test_a_raised_budget_stays_raised_when_its_key_is_edited(tmp_path: Path) -> None:
+    async with seen(tmp_path, access=STORE) as one:
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(base_url=one.url, headers=headers, timeout=20) as client:
+            raised = {"usd": 2, "raised_to_usd": 5, "raised_until_ms": 4_000_000_000_000}
+            wanted = {"label": "bot", "budgets": [raised]}
+            assert (await client.post("/api/keys", json=wanted)).status_code == 200
+            await one.open("keys")
+            row = one.page.locator(".keys tbody tr").filter(has_text="bot")
+            await row.get_by_text("of $5").wait_for()
+            await row.get_by_role("button", name="Edit bot").click()
+            form = one.page.get_by_role("dialog")
+            assert await form.get_by_label("US dollars").input_value() == "2"
+            await form.get_by_label("Label").fill("bot two")
+            await form.get_by_role("button", name="Save").click()
+            await row.get_by_text("bot two").wait_for()
+            (key,) = (await client.get("/api/keys")).json()["keys"]
+        (budget,) = key["meters"]
+        assert (budget["amount"], budget["raised_to"]) == (2 * 10**9, 5 * 10**9)
+        assert budget["raised_until_ms"] == 4_000_000_000_000
 
 
 async def test_the_log_has_the_label_of_a_key_made_while_it_is_open(tmp_path: Path) -> None:

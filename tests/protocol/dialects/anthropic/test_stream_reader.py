@@ -133,6 +133,7 @@ def test_the_last_usage_counts_and_keeps_how_writes_were_split() -> None:
                 cache_write_1h_tokens=40,
                 output_tokens=5,
                 reasoning_tokens=4,
+                is_incomplete=True,  # the search
             ),
             service_tier="standard",
         )

@@ -21,6 +21,7 @@ from headrace.gateway.serving.bill import cost_nusd
 from headrace.gateway.serving.composed.stage_prepared import StagePrepared
 from headrace.gateway.serving.dispatch import Dispatch
 from headrace.gateway.serving.entry import Purpose
+from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import Prepared
 from headrace.gateway.serving.rate import note_opened
@@ -59,7 +60,7 @@ class Answered(NamedTuple):
 @dataclass(kw_only=True, slots=True)
 class Inside:
     """chat: the dialect that own questions are written in. asides: what was paid for besides the
-    answer that is told; tried: who failed. waited_ns: for providers.
+    answer that is told; tried: who failed. waited_ns: for providers. holding: of all of it.
     last: asks who answers in any case."""
 
     router: Router
@@ -70,6 +71,7 @@ class Inside:
     most_reply_bytes: int
     clock_ns: Callable[[], int]
     source: random.Random
+    holding: Holding
     asides: list[Aside] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
     waited_ns: int = 0
@@ -110,6 +112,7 @@ class Inside:
             most_reply_bytes=self.most_reply_bytes,
             clock_ns=self.clock_ns,
             source=self.source,
+            holding=self.holding,
             asides=self.asides,
             tried=self.tried,
         )

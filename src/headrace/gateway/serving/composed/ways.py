@@ -25,6 +25,7 @@ from headrace.gateway.serving.composed.inside import OWN_TOKENS, Inside
 from headrace.gateway.serving.composed.most import NOTHING, Most, dearest
 from headrace.gateway.serving.composed.way import RoutedWay, StagedWay, Way
 from headrace.gateway.serving.demanded import OUTPUT_TOKENS
+from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.incoming import Incoming
 from headrace.gateway.serving.prepared import Prepared, asked_service_tier
 from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
@@ -57,10 +58,15 @@ class Ways:
         return self.models.get(self.router.own_name(name))
 
     def way(
-        self, ask: Ask, prepared: Prepared, incoming: Incoming, asides: list[Aside]
+        self,
+        ask: Ask,
+        prepared: Prepared,
+        incoming: Incoming,
+        asides: list[Aside],
+        holding: Holding,
     ) -> Way | None:
         """None where the model asked for is not made of others. Asks nobody. asides: where goes
-        what is paid for besides the answer."""
+        what is paid for besides the answer. holding: what will be held for all of it."""
         name = ask.wanted.models[0]
         if self.model(name) is None:
             return None
@@ -73,6 +79,7 @@ class Ways:
             most_reply_bytes=self.most_reply_bytes,
             clock_ns=self.clock_ns,
             source=self.source,
+            holding=holding,
             asides=asides,
         )
         try:

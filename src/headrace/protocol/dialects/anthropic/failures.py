@@ -44,6 +44,11 @@ _MESSAGES: tuple[tuple[str, FailureKind], ...] = (
     ("credit balance is too low", "payment"),
     ("reached your specified api usage limits", "payment"),
 )
+# Of the request, though their type or status is of a key: (kind as it is written, words, kind).
+_OF_REQUEST: tuple[tuple[FailureKind, str, FailureKind], ...] = (
+    ("rate_limit", "extra usage is required for long context", "account_limit"),
+    ("authentication", "mcp server", "bad_request"),  # the client's own server refused its token
+)
 _CODES: dict[str, FailureKind] = {
     "contract_spend_limit_reached": "payment",
     "enforced_spend_limit_reached": "payment",
@@ -60,12 +65,14 @@ _TYPES: dict[FailureKind, str] = {
     "payment": "billing_error",
     "not_found": "not_found_error",
     "too_large": "request_too_large",
+    "account_limit": "invalid_request_error",
     "rate_limit": "rate_limit_error",
     "overloaded": "overloaded_error",
     "timeout": "timeout_error",
     "server": "api_error",
     "network": "api_error",
     "damaged": "api_error",
+    "reply_too_large": "api_error",
 }
 _TOO_LONG = "prompt is too long"
 _MOST_SHOWN = 300
@@ -99,9 +106,11 @@ def error_failure(told: dict[str, object], status: int | None = None) -> Failure
     type, message = text(error.get("type")), text(error.get("message"))
     code = text(mapping(error.get("details")).get("error_code"))
     kind = _CODES.get(code) or _KINDS.get(type) or _status_kind(status)
+    lower = message[:2000].lower()
     if kind == "bad_request":
-        lower = message[:2000].lower()
         kind = next((found for part, found in _MESSAGES if part in lower), kind)
+    else:
+        kind = next((to for of, part, to in _OF_REQUEST if of == kind and part in lower), kind)
     return Failure(
         kind=kind,
         message=message,

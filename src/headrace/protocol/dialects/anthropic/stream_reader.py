@@ -57,6 +57,7 @@ _GROWTH: dict[str, tuple[str, Kind]] = {
     "thinking_delta": ("thinking", "thinking"),
     "input_json_delta": ("partial_json", "tool_call"),
 }
+_PING = "ping"
 _HELD: dict[str, Kind] = {"citations_delta": "text", "signature_delta": "thinking"}
 _DELTA_EVENT = frozenset({"type", "delta", "usage"})
 
@@ -77,12 +78,16 @@ class _Block:
 
 
 class AnthropicStreamReader:
-    """Give it bytes with `feed`, and `end` after the last."""
+    """Give it bytes with `feed`, and `end` after the last. has_media, has_data: as of
+    TellsWhatCame."""
+
+    has_media = False  # a picture comes in one piece
 
     def __init__(self) -> None:
         self._sse = SSEReader()
         self._began = False
         self._over = False
+        self.has_data = False
         self._parts = 0
         self._block: _Block | None = None
         self._first_usage: dict[str, Any] = {}
@@ -152,6 +157,8 @@ class AnthropicStreamReader:
             self._take_delta(value)
         elif kind == "message_stop":
             self._stop()
+        elif kind != _PING:
+            self.has_data = True
 
     def _begin(self, value: dict[str, Any]) -> None:
         if self._began:
@@ -193,7 +200,9 @@ class AnthropicStreamReader:
             )
         self._parts += 1
         self._block = block = _Block(value.get("index"), part, kind, start)
-        if kind is not None:
+        if kind is None:
+            self.has_data = True
+        else:
             self._events.append(began)
             self._give(block, piece)
 
@@ -214,6 +223,7 @@ class AnthropicStreamReader:
                 raise DamagedReplyError(f"a {kind} of the stream is of another kind of block")
             self._give(block, text(delta.get(field)))
             return
+        self.has_data = True
         block.held += characters
         self._limit(block.held)
         if block.kind is None:

@@ -2,12 +2,15 @@
 
 Tokens of thoughts are part of output_tokens; how many they were, only newer models say
 (output_tokens_details.thinking_tokens). A stream tells usage twice, and the last one counts: its
-numbers are of the whole answer.
+numbers are of the whole answer. They leave out what was read and written to make a conversation
+shorter (`iterations` of the type "compaction"), which is billed as well.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import msgspec
 
 from headrace.protocol.dialects.anthropic.names import NAME
 from headrace.protocol.dialects.anthropic.values import count, mapping, rest, text
@@ -26,6 +29,16 @@ _THOUGHTS = "thinking_tokens"
 _TIER = "service_tier"
 _KNOWN = frozenset({_INPUT, _OUTPUT, _READ, _WRITE, _SPLIT, _DETAILS, _TIER})
 
+_ITERATIONS = "iterations"
+# Of the model that was asked; others (an advisor's) have a price of their own.
+_OF_MODEL = ("message", "compaction")
+_SPEED, _PLACE, _SERVER_TOOLS = "speed", "inference_geo", "server_tool_use"
+# At the prices of the list; "us" is dearer, as is the speed "fast".
+_USUAL_PLACES = (None, "", "not_available", "global")
+_USUAL_SPEEDS = (None, "", "standard")
+# Calls of tools that cost nothing beside their tokens.
+_FREE_CALLS = frozenset({"web_fetch_requests", "tool_search_requests"})
+
 # Clients look for these in the first event of a stream, which has no other place for them.
 _AT_START = ("inference_geo", "service_tier", "speed")
 
@@ -37,6 +50,20 @@ def read_usage(value: object) -> TokenUsage | None:
     """None if it is not told, or not to be believed. Writes of an hour that are more than all
     writes are cut to those."""
     usage = mapping(value)
+    found = _read_numbers(usage)
+    if found is None:
+        return None
+    is_incomplete = _is_incomplete(usage)
+    iterations = usage.get(_ITERATIONS)
+    for one in map(mapping, iterations if isinstance(iterations, list) else ()):
+        if one.get("type") == "compaction" and (more := _read_numbers(one)) is not None:
+            found = _sum(found, more)
+        is_incomplete = is_incomplete or one.get("type") not in _OF_MODEL
+    return msgspec.structs.replace(found, is_incomplete=True) if is_incomplete else found
+
+
+def _read_numbers(usage: dict[str, Any]) -> TokenUsage | None:
+    """Of a usage object, or of an iteration in it."""
     if told_tokens(usage, _INPUT, _OUTPUT) is None:
         return None
     split = mapping(usage.get(_SPLIT))
@@ -57,6 +84,25 @@ def read_usage(value: object) -> TokenUsage | None:
         output_tokens=output - min(thoughts, output),
         reasoning_tokens=min(thoughts, output),
     )
+
+
+def _sum(one: TokenUsage, other: TokenUsage) -> TokenUsage:
+    return TokenUsage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
+        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
+        cache_write_1h_tokens=one.cache_write_1h_tokens + other.cache_write_1h_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        reasoning_tokens=one.reasoning_tokens + other.reasoning_tokens,
+    )
+
+
+def _is_incomplete(usage: dict[str, Any]) -> bool:
+    """Whether it tells of something that the prices of tokens do not cover."""
+    if usage.get(_SPEED) not in _USUAL_SPEEDS or usage.get(_PLACE) not in _USUAL_PLACES:
+        return True
+    calls = mapping(usage.get(_SERVER_TOOLS))
+    return any(count(told) for name, told in calls.items() if name not in _FREE_CALLS)
 
 
 def merged_usage(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:

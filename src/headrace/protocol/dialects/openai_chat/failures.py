@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.protocol.dialects.openai_chat.account_limit import is_of_request_alone
 from headrace.protocol.dialects.openai_chat.values import mapping, objects, text
 from headrace.protocol.dialects.status_failure import lower_names, retry_after_s
 from headrace.protocol.neutral.dialect import Headers
@@ -32,6 +33,7 @@ _CODES: dict[str, FailureKind] = {
     "datainspectionfailed": "content_policy",
     "invalid_prompt": "content_policy",  # OpenAI's reasoning models
     "cyber_policy_violation": "content_policy",
+    "account_limit": "account_limit",  # ours, of another gateway
     "insufficient_quota": "payment",
     "billing_hard_limit_reached": "payment",
     "billing_not_active": "payment",
@@ -211,6 +213,8 @@ def _place(at: Any) -> str:
 
 
 def _kind(status: int | None, told: _Told) -> FailureKind:
+    if is_of_request_alone(status, told.message, told.code, told.kind):
+        return "account_limit"
     for name in (told.code, told.kind):
         known = _CODES.get(name.lower()) if name else None
         if known is not None:

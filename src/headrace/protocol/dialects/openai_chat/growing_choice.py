@@ -74,6 +74,23 @@ class GrowingChoice:
         return self._reason is not None
 
     @property
+    def has_sound(self) -> bool:
+        """Whether anything was said aloud, which is told at the end."""
+        return any(self._audio_pieces) or any(self._spoken)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the deltas had more than a role and what was told of them."""
+        return bool(
+            self._calls.open
+            or self._calls.any
+            or self._annotations
+            or self._hidden
+            or self._message
+            or self.has_sound
+        )
+
+    @property
     def kept(self) -> int:
         """How many things of the chunks are kept for the end."""
         return (

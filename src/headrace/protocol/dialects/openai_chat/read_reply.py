@@ -37,6 +37,7 @@ from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Media, Opaque, Part, Refusal, Text, ToolCall
 from headrace.protocol.neutral.reply import ChatReply, Choice
+from headrace.protocol.neutral.usage import TokenUsage
 
 TOP = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "service_tier", "obfuscation", "error"}
@@ -72,14 +73,20 @@ def read_reply(body: bytes, *, gap_is_thoughts: bool = False) -> ChatReply:
     return reply_of(decoded, gap_is_thoughts=gap_is_thoughts)
 
 
+def _usage_of(decoded: dict[str, Any], gap_is_thoughts: bool) -> TokenUsage | None:
+    return read_usage(find_usage(decoded), gap_is_thoughts=gap_is_thoughts)
+
+
 def reply_of(decoded: dict[str, Any], *, gap_is_thoughts: bool = False) -> ChatReply:
     """As `read_reply`, of what is decoded already."""
     failure = failure_in(decoded)
     if failure is not None:
-        raise DamagedReplyError(f"the reply is an error: {failure.message}", failure)
+        told = f"the reply is an error: {failure.message}"
+        raise DamagedReplyError(told, failure, _usage_of(decoded, gap_is_thoughts))
     choices = objects(decoded.get("choices"))
     if not choices:
-        raise DamagedReplyError("the reply has no choices")
+        told = "the reply has no choices"
+        raise DamagedReplyError(told, usage=_usage_of(decoded, gap_is_thoughts))
     reply_id = text(decoded.get("id"))
     usage = find_usage(decoded)
     extra = left_over(decoded, TOP)

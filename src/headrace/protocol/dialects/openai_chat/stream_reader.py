@@ -109,6 +109,16 @@ class ChatStreamReader:
         """Whether nothing but the usage and the end is still to come."""
         return self._finished()
 
+    @property
+    def has_media(self) -> bool:
+        """Whether anything of a picture or of sound came."""
+        return any(one.has_sound for one in self._choices.values())
+
+    @property
+    def has_data(self) -> bool:
+        """Whether more came than the beginnings of an answer and what was told of it."""
+        return any(one.has_data for one in self._choices.values())
+
     def _finished(self) -> bool:
         finished = [one.finished and one.failed is None for one in self._choices.values()]
         return len(finished) >= self._wanted and all(finished)

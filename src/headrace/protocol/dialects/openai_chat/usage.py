@@ -14,7 +14,8 @@ from headrace.protocol.dialects.openai_chat.values import (
     mapping,
 )
 from headrace.protocol.dialects.token_count import as_tokens, told_tokens
-from headrace.protocol.dialects.told_cost import NUSD_PER_USD, told_cost_nusd, unread_cost
+from headrace.protocol.dialects.told_cost import told_cost_nusd, unread_cost
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 from headrace.protocol.neutral.usage import TokenUsage
 
 _KNOWN = frozenset(
@@ -29,6 +30,8 @@ _KNOWN = frozenset(
         "cost",
     }
 )
+# What is billed beside tokens: searches of Perplexity, sources of xAI.
+_BILLED = ("num_search_queries", "num_sources_used")
 _KNOWN_PROMPT = frozenset({"cached_tokens", "audio_tokens", "cache_write_tokens"})
 _KNOWN_COMPLETION = frozenset({"reasoning_tokens", "audio_tokens"})
 
@@ -82,6 +85,7 @@ def read_usage(usage: dict[str, Any], *, gap_is_thoughts: bool = False) -> Token
         reasoning_tokens=reasoning,
         output_audio_tokens=audio_out,
         cost_nusd=told_cost_nusd(usage),
+        is_incomplete=any(_part(usage, name) for name in _BILLED),
     )
 
 

@@ -21,12 +21,14 @@ _TYPES: dict[FailureKind, tuple[str, str | None]] = {
     "payment": ("insufficient_quota", "insufficient_quota"),
     "not_found": ("invalid_request_error", "model_not_found"),
     "too_large": ("invalid_request_error", "request_too_large"),
+    "account_limit": ("invalid_request_error", "account_limit"),
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
     "overloaded": ("server_error", "overloaded"),
     "timeout": ("server_error", "timeout"),
     "server": ("server_error", None),
     "network": ("server_error", "connection_error"),
     "damaged": ("server_error", "bad_gateway"),
+    "reply_too_large": ("server_error", "bad_gateway"),
 }
 
 

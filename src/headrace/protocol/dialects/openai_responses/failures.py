@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.protocol.dialects.openai_chat.account_limit import is_of_request_alone
 from headrace.protocol.dialects.openai_responses.values import mapping, text
 from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.failure import Failure, FailureKind
@@ -30,6 +31,7 @@ _CODES: dict[str, FailureKind] = {
     "cyber_policy_violation": "content_policy",
     "misalignment_policy_violation": "content_policy",
     "moderation_blocked": "content_policy",
+    "account_limit": "account_limit",  # ours, of another gateway
     "insufficient_quota": "payment",
     "billing_hard_limit_reached": "payment",
     "billing_not_active": "payment",
@@ -90,12 +92,14 @@ _WRITTEN: dict[FailureKind, tuple[str, str | None]] = {
     "payment": ("insufficient_quota", "insufficient_quota"),
     "not_found": ("invalid_request_error", "model_not_found"),
     "too_large": ("invalid_request_error", "request_too_large"),
+    "account_limit": ("invalid_request_error", "account_limit"),
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
     "overloaded": ("server_error", "server_is_overloaded"),
     "timeout": ("server_error", "timeout"),
     "server": ("server_error", "server_error"),
     "network": ("server_error", "server_error"),
     "damaged": ("server_error", "server_error"),
+    "reply_too_large": ("server_error", "server_error"),
 }
 
 
@@ -142,6 +146,8 @@ def _word(value: Any) -> str | None:
 
 
 def _kind(code: str | None, type_: str, message: str, status: int | None) -> FailureKind:
+    if is_of_request_alone(status, message[:_MOST_CHARACTERS], code, type_):
+        return "account_limit"
     said = _CODES.get((code or "").lower())
     if said is not None:
         return said

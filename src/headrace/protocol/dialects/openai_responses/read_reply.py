@@ -8,7 +8,7 @@ from headrace.protocol.dialects.openai_responses.failures import read_error
 from headrace.protocol.dialects.openai_responses.finish import finish_extra, read_finish
 from headrace.protocol.dialects.openai_responses.logprobs import read_logprobs
 from headrace.protocol.dialects.openai_responses.read_items import item_parts
-from headrace.protocol.dialects.openai_responses.usage import read_usage, usage_extra
+from headrace.protocol.dialects.openai_responses.usage import usage_extra, usage_of
 from headrace.protocol.dialects.openai_responses.values import (
     DIALECT,
     decoded_reply,
@@ -50,9 +50,11 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
     response = decoded_reply(body)
     failure = response_failure(response)
     if failure is not None:
-        raise DamagedReplyError(f"the response failed: {failure.message}", failure)
+        told = f"the response failed: {failure.message}"
+        raise DamagedReplyError(told, failure, usage_of(response))
     if not isinstance(response.get("output"), list):
-        raise DamagedReplyError("the reply has no list `output`; it is no response object")
+        told = "the reply has no list `output`; it is no response object"
+        raise DamagedReplyError(told, usage=usage_of(response))
     parts: list[Part] = []
     logprobs: list[dict[str, Any]] = []
     for item in objects(response["output"]):
@@ -75,7 +77,7 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
         id=text(response.get("id")),
         model=text(response.get("model")),
         choices=(choice,),
-        usage=read_usage(response.get("usage")),
+        usage=usage_of(response),
         created_s=whole(response.get("created_at")),
         service_tier=text(response.get("service_tier")) or None,
         extra=response_extra(response),

@@ -23,7 +23,7 @@ from headrace.protocol.dialects.openai_responses.read_reply import (
     response_failure,
     response_of,
 )
-from headrace.protocol.dialects.openai_responses.usage import read_usage, usage_extra
+from headrace.protocol.dialects.openai_responses.usage import is_billed, usage_extra, usage_of
 from headrace.protocol.dialects.openai_responses.values import (
     count,
     mapping,
@@ -36,9 +36,19 @@ from headrace.protocol.neutral.failure import Failure, FailureKind
 from headrace.protocol.sse import DONE_DATA, SSEReader, StreamTooLargeError
 from headrace.protocol.sse import Event as ServerSentEvent
 
+# Items that are nothing until they grow; any other one is work of the provider's.
+_EMPTY_ITEMS = ("message", "reasoning")
+_PINGS = ("keepalive", "ping")
+_MEDIA = (
+    "response.image_generation_call.partial_image",
+    "response.audio.delta",
+    "response.audio.transcript.delta",
+)
+
 
 class ResponsesStreamReader:
-    """Reads one answer. origin: whose encrypted_content it holds."""
+    """Reads one answer. origin: whose encrypted_content it holds. has_media, has_data: as of
+    TellsWhatCame."""
 
     def __init__(self, origin: str) -> None:
         self._sse = SSEReader()
@@ -46,6 +56,8 @@ class ResponsesStreamReader:
         self._out: list[Event] = self._items.out
         self._began = False
         self._over = False
+        self._tools_used = False
+        self.has_media = self.has_data = False
 
     def feed(self, piece: bytes) -> list[Event]:
         """Events completed by `piece`."""
@@ -88,6 +100,9 @@ class ResponsesStreamReader:
             handler(self, told)
         elif kind == "error" or (told.get("error") and not kind.startswith("response.")):
             self._failed(read_error(told, None))
+        elif kind not in _PINGS:
+            self.has_data = True
+            self.has_media = self.has_media or kind in _MEDIA
         if self._items.too_many:
             self._fail("damaged", "the provider's stream has more items than any answer")
 
@@ -113,11 +128,16 @@ class ResponsesStreamReader:
 
     def _item_added(self, told: dict[str, Any]) -> None:
         self._begin(told)
-        self._items.added(count(told.get("output_index")), mapping(told.get("item")))
+        item = mapping(told.get("item"))
+        self.has_data = self.has_data or item.get("type") not in _EMPTY_ITEMS
+        self._items.added(count(told.get("output_index")), item)
 
     def _item_done(self, told: dict[str, Any]) -> None:
         self._begin(told)
-        self._items.done(count(told.get("output_index")), mapping(told.get("item")))
+        item = mapping(told.get("item"))
+        self.has_data = True
+        self._tools_used = self._tools_used or is_billed(item)
+        self._items.done(count(told.get("output_index")), item)
 
     def _part_added(self, told: dict[str, Any]) -> None:
         kind = mapping(told.get("part")).get("type")
@@ -195,7 +215,7 @@ class ResponsesStreamReader:
 
     def _count(self, response: dict[str, Any]) -> None:
         """Also of a broken answer, which is billed too."""
-        usage = read_usage(response.get("usage"))
+        usage = usage_of(response, tools_used=self._tools_used)
         if usage is not None:
             tier = text(response.get("service_tier")) or None
             self._out.append(Counted(usage=usage, service_tier=tier))

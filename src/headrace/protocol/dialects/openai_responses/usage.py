@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from headrace.protocol.dialects.openai_responses.values import mapping, rest
+import msgspec
+
+from headrace.protocol.dialects.openai_responses.values import mapping, objects, rest
 from headrace.protocol.dialects.token_count import as_tokens
-from headrace.protocol.dialects.told_cost import NUSD_PER_USD, told_cost_nusd, unread_cost
+from headrace.protocol.dialects.told_cost import told_cost_nusd, unread_cost
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
 from headrace.protocol.neutral.usage import TokenUsage
 
 _KNOWN = frozenset(
@@ -19,6 +23,7 @@ _KNOWN = frozenset(
         "cost",
     }
 )
+_BILLED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call")
 
 
 def read_usage(value: Any) -> TokenUsage | None:
@@ -44,6 +49,19 @@ def read_usage(value: Any) -> TokenUsage | None:
         output_audio_tokens=spoken,
         cost_nusd=told_cost_nusd(usage),
     )
+
+
+def usage_of(response: Mapping[str, Any], *, tools_used: bool = False) -> TokenUsage | None:
+    """Of a response object. tools_used: whether it is known to have used a tool that is billed."""
+    usage = read_usage(response.get("usage"))
+    if usage is None or not (tools_used or any(map(is_billed, objects(response.get("output"))))):
+        return usage
+    return msgspec.structs.replace(usage, is_incomplete=True)
+
+
+def is_billed(item: Mapping[str, Any]) -> bool:
+    """Whether an item of the output is a call that OpenAI bills beside its tokens."""
+    return item.get("type") in _BILLED
 
 
 def usage_extra(value: Any) -> dict[str, Any]:

@@ -36,7 +36,15 @@ export function budgetFields(before) {
   const usd = number({ min: 0, step: "any", placeholder: "none" });
   const per = select(WINDOWS, before ? before.per : "1M");
   const calendar = h("input", { type: "checkbox" });
-  if (before) usd.value = before.limit / NUSD_PER_USD;
+  if (before) usd.value = before.amount / NUSD_PER_USD;
+  // A raise goes on where it is one still.
+  const raised = () =>
+    before && before.raised_to !== null && before.raised_to >= usd.value * NUSD_PER_USD
+      ? {
+          raised_to_usd: before.raised_to / NUSD_PER_USD,
+          raised_until_ms: before.raised_until_ms,
+        }
+      : {};
   calendar.checked = Boolean(before && before.calendar);
   const check = field("by the calendar (UTC)", calendar);
   check.classList.add("check");
@@ -50,6 +58,7 @@ export function budgetFields(before) {
             usd: Number(usd.value),
             per: per.value,
             calendar: calendar.checked && per.value !== "total",
+            ...raised(),
           },
   };
 }

@@ -93,7 +93,8 @@ export function keysView(root) {
     try {
       await work();
       note(done);
-      await load();
+      // Not waited for: a dialog that still lies over a list drawn anew takes what is typed there.
+      load();
     } catch (error) {
       note(error.message, "bad");
     }

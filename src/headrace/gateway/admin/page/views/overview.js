@@ -36,7 +36,7 @@ function tiles(all) {
     figure(
       "Failed",
       percent(all.errors, answered),
-      `${compact(all.errors)} failed, ${compact(all.refused)} refused`,
+      `${compact(all.errors)} failed of ${compact(answered)}; ${compact(all.refused)} refused, not counted`,
     ),
     figure(
       "Cost",

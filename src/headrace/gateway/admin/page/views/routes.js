@@ -298,7 +298,7 @@ export function routesView(root) {
         state,
       });
       note(state === "open" ? `${target} gets no requests.` : `${target} gets requests again.`);
-      await load();
+      load();
     } catch (error) {
       note(error.message, "bad");
     }

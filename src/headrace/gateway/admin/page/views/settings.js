@@ -5,7 +5,7 @@ import { failure, h } from "../dom.js";
 
 function outcome(told) {
   if (!told.changed.length)
-    return h("p", { class: "hint good" }, "The file was read. Nothing in it is different.");
+    return h("p", { class: "hint good" }, "The file was read. Nothing in it is different; secrets were read anew.");
   return h(
     "div",
     { class: "hint good" },

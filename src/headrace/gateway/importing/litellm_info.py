@@ -1,0 +1,43 @@
+"""What else LiteLLM's model_list says of a deployment: `model_info` and names beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# What models are asked for here; LiteLLM's others are other APIs.
+_MODES = frozenset(("chat", "completion", "responses", "embedding"))
+_ENTRY = frozenset(("model_name", "litellm_params", "model_info"))
+_KNOWN = frozenset(
+    (
+        "id", "mode", "base_model", "input_cost_per_token", "output_cost_per_token",
+        "cache_read_input_token_cost", "cache_creation_input_token_cost",
+    )
+)  # fmt: skip
+
+
+def info_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """{} where there is none that can be read."""
+    info = entry.get("model_info")
+    return info if isinstance(info, dict) else {}
+
+
+def unserved(info: dict[str, Any], where: str) -> str | None:
+    """Why a deployment has no place here, None if it has."""
+    mode = info.get("mode")
+    if mode is None or str(mode) in _MODES:
+        return None
+    return f"{where}: models of mode {mode} are not served here; it was left out"
+
+
+def left_out(entry: dict[str, Any], where: str) -> list[str]:
+    """Names of which nothing is taken."""
+    notes = [f"{where}.{name}: not carried over" for name in entry if name not in _ENTRY]
+    for name in info_of(entry):
+        if name == "access_groups":
+            notes.append(
+                f"{where}.model_info.access_groups: write the models of each group into "
+                "access.keys.NAME.models or access.teams.NAME.models"
+            )
+        elif name not in _KNOWN:
+            notes.append(f"{where}.model_info.{name}: not carried over")
+    return notes

@@ -1,0 +1,143 @@
+"""A stream that is passed on, without our secrets where the provider speaks for itself.
+
+What a model says is left alone, to the byte: a word of it may be one of a header by chance, and the
+same answer whole has it too. Errors, comments, events of no known form and fields beside the
+answer are searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from headrace.errors import RequestError
+from headrace.gateway.serving.scrub import INSTEAD, Header, secrets_in
+from headrace.protocol.json_object import JsonObject
+
+_INSTEAD = INSTEAD.encode()
+_DATA = b"data:"
+# Nobody escapes these in JSON, so a long enough run of them stands in every spelling of a secret.
+_PLAIN_RUN = re.compile(r"[A-Za-z0-9_.~-]{4,}")
+_PLAIN_CHAR = re.compile(r"[A-Za-z0-9_.~-]")
+# Where answers are said: chats and completions; Anthropic, which has a `message` as Ollama does;
+# Ollama's generate. Of Responses it is all of an event.
+_SAID: dict[str, type] = {
+    "choices": list, "delta": dict, "content_block": dict, "message": dict, "response": str,
+    "thinking": str,
+}  # fmt: skip
+_NOTHING: frozenset[str] = frozenset()
+
+
+class PassedScrub:
+    """headers: those that went out and are nobody's business but the provider's. has_failed: set it
+    once the stream told of an error; all that comes from then on is searched."""
+
+    def __init__(self, headers: Iterable[Header]) -> None:
+        self.has_failed = False
+        self._secrets = secrets_in(headers)
+        self._marks = {_mark(one) for one in self._secrets}
+        self._found: re.Pattern[bytes] | None = None
+
+    def clean(self, events: bytes) -> bytes:
+        """Whole events; the same bytes where no secret is to be taken out."""
+        for mark in self._marks:
+            if mark in events:
+                return b"".join(self._cleaned(events))
+        return events
+
+    def _cleaned(self, events: bytes) -> Iterator[bytes]:
+        event: list[bytes] = []
+        for line in events.splitlines(keepends=True):
+            event.append(line)
+            # An event ends with a blank line, or is a line of JSON.
+            if not line.strip() or line.startswith(b"{"):
+                yield from self._event(event)
+                event = []
+        yield from self._event(event)
+
+    def _event(self, lines: list[bytes]) -> Iterator[bytes]:
+        data = [line for line in lines if _is_data(line)]
+        said = _NOTHING
+        if not self.has_failed and not any(_names_error(line) for line in lines):
+            said = _said(b"".join(line.removeprefix(_DATA) for line in data))
+        for line in lines:
+            if not said or not _is_data(line):
+                yield self._without(line)
+            elif len(data) == 1:
+                yield self._without_beside(line, said)
+            else:
+                yield line
+
+    def _without_beside(self, line: bytes, said: frozenset[str]) -> bytes:
+        """Without secrets in the other fields of the object that the line has."""
+        at = line.index(b"{")
+        end = line.rindex(b"}") + 1
+        try:
+            fields = JsonObject.read(line[at:end])
+        except RequestError:  # a name that is there twice, or too many
+            return self._without(line)
+        cleaned: dict[str, bytes | None] = {}
+        for name in fields.names:
+            value = fields.value(name)
+            if name not in said and value is not None and (less := self._without(value)) != value:
+                cleaned[name] = less
+        return line[:at] + fields.edited(cleaned) + line[end:] if cleaned else line
+
+    def _without(self, text: bytes) -> bytes:
+        if self._found is None:
+            self._found = re.compile(b"|".join(map(_spelled, self._secrets)))
+        return self._found.sub(_INSTEAD, text)
+
+
+def _is_data(line: bytes) -> bool:
+    return line.startswith((_DATA, b"{"))
+
+
+def _names_error(line: bytes) -> bool:
+    name, colon, value = line.partition(b":")
+    return bool(colon) and name == b"event" and value.strip() == b"error"
+
+
+def _said(data: bytes) -> frozenset[str]:
+    """The fields of an event that are an answer's; none of an error, or of what is no answer."""
+    try:
+        told = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _NOTHING
+    if not isinstance(told, dict) or _tells_error(told):
+        return _NOTHING
+    if str(told.get("type")).startswith("response."):
+        return frozenset(told)
+    return frozenset(
+        name for name, kind in _SAID.items() if told.get(name) and isinstance(told[name], kind)
+    )
+
+
+def _tells_error(told: dict[str, Any]) -> bool:
+    if told.get("type") in ("error", "response.failed") or told.get("object") == "error":
+        return True
+    choices = told.get("choices")
+    inside = (told, told.get("response"), told.get("item"))
+    parts = (*inside, *(choices if isinstance(choices, list) else ()))
+    return any(isinstance(one, dict) and bool(one.get("error")) for one in parts)
+
+
+def _mark(secret: str) -> bytes:
+    """What is in the bytes where the secret is, however it is spelt."""
+    longest = max(_PLAIN_RUN.findall(secret), key=len, default=secret)
+    return longest.encode(errors="replace")
+
+
+def _spelled(secret: str) -> bytes:
+    """An expression of it as it is, or with escapes as a JSON text may have them."""
+    return b"".join(
+        char.encode() if _PLAIN_CHAR.fullmatch(char) else _spelled_char(char) for char in secret
+    )
+
+
+def _spelled_char(char: str) -> bytes:
+    plain = re.escape(char.encode(errors="replace"))
+    return rb"(?:\\?%b|\\u(?i:%04x))" % (plain, ord(char))
