@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 ARGS ?=
+# Tests start hundreds of Python processes, each of which would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # A file's tests stay in one process, so that they share what is made once for it.
-SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile
+SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 .PHONY: serve test venv dev check docs clean clients soak soak-gateway models
 

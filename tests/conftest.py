@@ -8,11 +8,31 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 # Torch would start as many threads as there are cores in each of the processes that the tests are
 # spread over, and its threads spin while they wait: three quarters of the time of its tests.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What an example takes says nothing on a machine that is busy with others.
+hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.load_profile("headrace")
+
+# The files that take longest; each runs in one process, which the others should not wait for.
+START_FIRST = (
+    "tests/tools/test_family.py",
+    "tests/models/test_parity.py",
+    "tests/ops/cpu/test_windows.py",
+    "tests/system/test_exact_under_load.py",
+    "tests/models/test_containers.py",
+    "tests/gateway/admin/browser/test_page.py",
+    "tests/clients/test_tours.py",
+    "tests/ops/cpu/test_attention.py",
+    "tests/gateway/cassettes/test_every_cut.py",
+    "tests/tools/test_train.py",
+    "tests/system/test_soak.py",
+)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -29,6 +49,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail where a test would be skipped, but for the shared assets on a machine without",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come first, which xdist keeps with --no-loadscope-reorder."""
+    ranks = {REPOSITORY / path: rank for rank, path in enumerate(START_FIRST)}
+    if missing := sorted(str(path) for path in ranks if not path.is_file()):
+        raise pytest.UsageError(f"START_FIRST names what is not there: {', '.join(missing)}")
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 def pytest_configure() -> None:

@@ -83,16 +83,24 @@ async def ask(
     headers: dict[str, str] | None = None,
     method: str = "POST",
     goes_after: int | None = None,
+    goes_when: Callable[[], bool] | None = None,
 ) -> Told:
     """One request. body: bytes as they are, or anything else as JSON. goes_after: the client
-    leaves once so many pieces of the body came (0: once the request is sent)."""
+    leaves once so many pieces of the body came (0: after 50 ms, whatever was done by then).
+    goes_when: it leaves once this is true."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = False
     left = asyncio.Event()
     told = Told(0, {}, [])
     status = 0
+
     if goes_after == 0:
         asyncio.get_running_loop().call_later(0.05, left.set)
+
+    async def leave(when: Callable[[], bool]) -> None:
+        while not when():
+            await asyncio.sleep(0.002)
+        left.set()
 
     async def receive() -> dict[str, Any]:
         nonlocal sent
@@ -122,6 +130,11 @@ async def ask(
         "path": path,
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
     }
-    async with asyncio.timeout(20):
-        await app(scope, receive, send)
+    leaves = asyncio.create_task(leave(goes_when)) if goes_when is not None else None
+    try:
+        async with asyncio.timeout(20):
+            await app(scope, receive, send)
+    finally:
+        if leaves is not None:
+            leaves.cancel()
     return told._replace(status=status)

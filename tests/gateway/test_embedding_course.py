@@ -124,7 +124,9 @@ async def test_a_client_that_goes_lets_go_of_the_provider() -> None:
     headers = {"authorization": f"Bearer {KEY}"}
     async with served(first(trickles, openai)) as provider:
         built = gateway(settings(("openai-chat", provider.origin)), entries, accounts=own)
-        told = await ask(built.app, BODY, path=PATH, headers=headers, goes_after=0)
+        told = await ask(
+            built.app, BODY, path=PATH, headers=headers, goes_when=lambda: bool(provider.requests)
+        )
         async with asyncio.timeout(5):
             await gone.wait()
         assert told.status == 0 and entries[0].outcome == "client_gone"

@@ -193,7 +193,12 @@ async def test_a_client_that_goes_ends_what_is_done_for_it(goes_after: int) -> N
     entries: list[Entry] = []
     async with served(slow) as provider:
         built = gateway(settings(provider.origin), entries)
-        await ask(built.app, {**CHAT, "stream": True}, goes_after=goes_after)
+        await ask(
+            built.app,
+            {**CHAT, "stream": True},
+            goes_after=goes_after or None,
+            goes_when=None if goes_after else lambda: bool(provider.requests),
+        )
         await asyncio.sleep(0.05)
         target = built.router.routes["chat"].targets[0]
         assert target.provider.pool.connections == 0, "the provider is told to stop"

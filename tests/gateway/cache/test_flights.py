@@ -146,11 +146,13 @@ async def test_a_client_that_goes_leaves_the_question_to_the_next() -> None:
     async with served(after(gate, answers())) as provider:
         built = gateway(settings(provider.origin, cache=ON), entries)
         assert built.serving.cache is not None and built.serving.cache.flights is not None
-        goes = asyncio.create_task(ask(built.app, CHAT, goes_after=0))
+        leaves = asyncio.Event()
+        goes = asyncio.create_task(ask(built.app, CHAT, goes_when=leaves.is_set))
         while not provider.requests:
             await asyncio.sleep(0.001)
         stay = [asyncio.create_task(ask(built.app, CHAT)) for _ in range(3)]
         await _arrived(built.serving.cache.flights, 3)
+        leaves.set()
         await goes
         await _arrived(built.serving.cache.flights, 2)
         gate.set()

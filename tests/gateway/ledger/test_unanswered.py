@@ -64,10 +64,14 @@ async def test_who_leaves_before_an_answer_keeps_neither_limit_nor_money(stream:
         file = config(provider.origin, rpm=3)
         book = await accounts(file)
         built = gateway(file, entries, accounts=book)
-        told = [
-            await ask(built.app, {**CHAT, "stream": stream}, headers=HEADERS, goes_after=0)
-            for _ in range(3)
-        ]
+        told = []
+        for n in (1, 2, 3):
+            body = {**CHAT, "stream": stream}
+
+            def sent(n: int = n) -> bool:
+                return len(provider.requests) == n
+
+            told.append(await ask(built.app, body, headers=HEADERS, goes_when=sent))
         refused = await ask(built.app, CHAT, headers=HEADERS)
         assert not any(one.status for one in told) and refused.status == 429
         assert len(provider.requests) == 3

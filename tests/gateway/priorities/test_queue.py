@@ -176,7 +176,9 @@ def test_a_client_that_goes_leaves_the_queue() -> None:
         await busy.at_provider(1)
         body = {"model": "chat", "messages": [{"role": "user", "content": "second"}]}
         headers = {"authorization": f"Bearer {KEYS['high']}"}
-        await ask(busy.gateway.app, body, headers=headers, goes_after=0)
+        await ask(
+            busy.gateway.app, body, headers=headers, goes_when=lambda: busy.turns.waiting == 1
+        )
         assert busy.turns.waiting == 0
         third = busy.ask("normal", "third")
         await busy.waiting(1)

@@ -242,7 +242,7 @@ async def test_a_client_that_goes_before_it_is_made_cancels_it_too() -> None:
     script.gate.clear()
     async with served(script) as provider:
         built = gate_of(provider, entries)
-        await ask(built.app, CHAT, goes_after=0)
+        await ask(built.app, CHAT, goes_when=lambda: script.lines == [CREATE])
         assert script.lines == [CREATE] and entries[0].outcome == "client_gone"
         script.gate.set()
         await errands(built)

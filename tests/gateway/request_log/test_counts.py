@@ -67,9 +67,10 @@ async def test_counts_are_not_kept_unless_the_file_wants_it(tmp_path: Path) -> N
 
 
 async def test_a_refusal_and_a_client_that_goes_are_kept(tmp_path: Path) -> None:
-    gone = asyncio.Event()
+    there, gone = asyncio.Event(), asyncio.Event()
 
     async def hangs(_number: int, _request: bytes, _writer: asyncio.StreamWriter) -> None:
+        there.set()
         await gone.wait()
 
     guards = {"no": {"kind": "regex", "patterns": ["Zürich"], "on": "input", "default": True}}
@@ -79,7 +80,7 @@ async def test_a_refusal_and_a_client_that_goes_are_kept(tmp_path: Path) -> None
         assert told.status == kept.status == 400 and kept.outcome == "refused"
         assert parsed(kept) == (BODY, told.json) and kept.target is None
         other = {**BODY, "messages": [{"role": "user", "content": "Hi"}]}
-        await ask(one.gateway.app, other, path=MESSAGES, goes_after=0)
+        await ask(one.gateway.app, other, path=MESSAGES, goes_when=there.is_set)
         kept = await one.record("req-2", 2)
         gone.set()
         assert kept.outcome == "client_gone" and kept.request is not None and kept.reply is None

@@ -128,13 +128,14 @@ async def test_who_is_over_a_limit_is_kept_too(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_goes_is_kept_with_what_it_asked(tmp_path: Path) -> None:
-    gone = asyncio.Event()
+    there, gone = asyncio.Event(), asyncio.Event()
 
     async def hangs(_number: int, _request: bytes, _writer: asyncio.StreamWriter) -> None:
+        there.set()
         await gone.wait()
 
     async with logged(tmp_path, hangs) as one:
-        await ask(one.gateway.app, BODY, path=PATHS[0], goes_after=0)
+        await ask(one.gateway.app, BODY, path=PATHS[0], goes_when=there.is_set)
         kept = await one.record()
         gone.set()
     assert kept.outcome == "client_gone" and kept.reply is None and kept.without_bodies == ""

@@ -240,7 +240,9 @@ async def test_a_client_that_goes_ends_the_stage_and_is_billed_for_what_was_done
     models = cascade("small", "medium", "strong", by="rules")
     async with served(says(small="I don't know.", medium=late(5.0, fails(500)))) as provider:
         built = gateway(settings(provider.origin, models), entries)
-        await ask(built.app, {**CHAT, "stream": True}, goes_after=0)
+        await ask(
+            built.app, {**CHAT, "stream": True}, goes_when=lambda: len(provider.requests) == 2
+        )
     assert [(one.purpose, one.outcome) for one in entries] == [
         ("", "client_gone"), ("stage", "answered"), ("stage", "cut"),
     ]  # fmt: skip

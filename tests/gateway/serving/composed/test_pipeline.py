@@ -121,7 +121,9 @@ async def test_a_client_that_goes_ends_both(stream: bool) -> None:
         says(small=late(5.0, answers()), strong=late(0.01, answers("It is four.")))
     ) as provider:
         built = gateway(settings(provider.origin, pipeline(speculative=True)), entries)
-        await ask(built.app, {**CHAT, "stream": stream}, goes_after=0)
+        await ask(
+            built.app, {**CHAT, "stream": stream}, goes_when=lambda: len(provider.requests) == 2
+        )
     assert entries[0].outcome == "client_gone"
     assert [one[:2] for one in lines(entries)[1:]] == [
         ("stage", "a/small"), ("stage", "a/strong"),
