@@ -1,21 +1,17 @@
-"""The file of accounts: keys come and go, spend outlives a restart, damage is told, not mended."""
+"""The store of accounts in SQLite: keys come and go, spend outlives a restart, nothing is lost."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import stat
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from headrace.gateway.accounts import (
-    Accounts,
     BlockedKeyError,
     ExpiredKeyError,
     Group,
@@ -23,70 +19,32 @@ from headrace.gateway.accounts import (
     LimitExceededError,
     Parent,
     Records,
-    SqliteStore,
     StoreBusyError,
     StoreError,
     Terms,
     UnknownKeyError,
 )
 from headrace.gateway.accounts.counters import Spent
-from headrace.gateway.accounts.records import NO_RECORDS
-from headrace.gateway.accounts.sqlite_file import SCHEMA_VERSION
 from headrace.gateway.accounts.store import SpentMore
 from tests.gateway.accounts.parts import (
     KEY,
     NOON_MS,
-    Clock,
-    accounts_of,
     actual,
     budget,
     demand,
     hierarchy,
     key_record,
-    random_bytes,
     standing,
 )
+from tests.gateway.accounts.sqlite_files import Files, files_in
 
 DAY_MS = 86_400_000
 
 
-class Files:
-    """Stores of one test over one file, closed at its end."""
-
-    def __init__(self, path: Path, ends: AsyncExitStack) -> None:
-        self.path = path
-        self.clock = Clock()
-        self._ends = ends
-        self._seed = 0
-
-    async def open(self, **more: object) -> SqliteStore:
-        self._seed += 1
-        store = await SqliteStore.open(
-            self.path,
-            now_ns=self.clock,
-            random_bytes=random_bytes(self._seed),
-            **more,  # type: ignore[arg-type]
-        )
-        self._ends.push_async_callback(_close, store)
-        return store
-
-    async def accounts(self, store: SqliteStore, configured: Records = NO_RECORDS) -> Accounts:
-        accounts = accounts_of(configured, self.clock, store=store, seed=self._seed)
-        await accounts.start()
-        return accounts
-
-
-async def _close(store: SqliteStore) -> None:
-    try:
-        await store.close()
-    except StoreError:
-        return  # closed by the test
-
-
 @pytest.fixture
 async def files(tmp_path: Path) -> AsyncIterator[Files]:
-    async with AsyncExitStack() as ends:
-        yield Files(tmp_path / "accounts.db", ends)
+    async with files_in(tmp_path) as files:
+        yield files
 
 
 async def test_a_made_key_opens_after_the_next_tick(files: Files) -> None:
@@ -289,79 +247,6 @@ async def test_another_process_is_noticed(files: Files) -> None:
     )
     await accounts.tick()
     assert accounts.caller(done.stdout.strip()).key_id.startswith("key_")
-
-
-async def test_many_open_a_new_file_at_once(files: Files) -> None:
-    stores = await asyncio.gather(*(files.open() for _ in range(8)))
-    await asyncio.gather(*(store.create_key() for store in stores))
-    assert len((await stores[0].read()).keys) == 8
-
-
-async def test_only_the_owner_may_read_the_file(files: Files) -> None:
-    await files.open()
-    assert stat.S_IMODE(files.path.stat().st_mode) == 0o600
-
-
-async def test_a_newer_schema_is_told(files: Files) -> None:
-    await (await files.open()).close()
-    with sqlite3.connect(files.path) as connection:
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    connection.close()
-    before = files.path.read_bytes()
-    with pytest.raises(StoreError, match=f"version {SCHEMA_VERSION + 1} .* newer headrace"):
-        await files.open()
-    assert files.path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    "content", [b"not a database " * 500, b"SQLite format 3\0" + b"\xff" * 9000]
-)
-async def test_a_file_that_is_none_is_left_alone(files: Files, content: bytes) -> None:
-    files.path.write_bytes(content)
-    with pytest.raises(StoreError, match="nothing was written"):
-        await files.open()
-    assert files.path.read_bytes() == content
-
-
-async def test_a_damaged_file_is_left_alone(files: Files) -> None:
-    store = await files.open()
-    for _ in range(60):
-        await store.create_key(label="x" * 400)
-    await store.close()
-    content = bytearray(files.path.read_bytes())
-    for page in range(2, len(content) // 4096):
-        content[page * 4096 : page * 4096 + 2048] = b"\x5a" * 2048
-    files.path.write_bytes(content)
-    with pytest.raises(StoreError, match="nothing was written"):
-        await files.open()
-    assert files.path.read_bytes() == content
-
-
-async def test_a_database_of_another_program_is_left_alone(files: Files) -> None:
-    with sqlite3.connect(files.path) as connection:
-        connection.execute("CREATE TABLE theirs (a)")
-    connection.close()
-    before = files.path.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
-        await files.open()
-    assert files.path.read_bytes() == before
-
-
-async def test_a_row_that_is_none_of_ours(files: Files) -> None:
-    store = await files.open()
-    await store.create_key()
-    with sqlite3.connect(files.path) as connection:
-        connection.execute("UPDATE keys SET body = ?", (b'{"id": 5}',))
-    connection.close()
-    with pytest.raises(StoreError, match="a row of it is damaged"):
-        await store.read()
-
-
-async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no folder"):
-        await SqliteStore.open(
-            tmp_path / "none" / "a.db", now_ns=Clock(), random_bytes=random_bytes()
-        )
 
 
 async def test_the_queue_is_bounded_and_spend_is_kept_meanwhile(files: Files) -> None:
