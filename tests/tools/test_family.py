@@ -54,12 +54,12 @@ class Programs:
         self.called: list[str] = []
         self.statuses = statuses or {}
 
-    def __call__(self, command: Sequence[str]) -> int:
-        name = command[1].removeprefix("tools.train.")
+    def __call__(self, module: str, arguments: Sequence[str]) -> int:
+        name = module.removeprefix("tools.train.")
         self.called.append(name)
         status = self.statuses.get(name, 0)
         if status == 0:
-            for path in command[2:]:
+            for path in arguments:
                 Path(path).write_text("made")
         return status
 
@@ -77,7 +77,7 @@ def stages(tmp_path: Path) -> list[Stage]:
 
 def made(stages: Sequence[Stage], tmp_path: Path, **statuses: int) -> list[str]:
     programs = Programs(statuses)
-    make(stages, Times(tmp_path / "times.json"), ("python",), programs)
+    make(stages, Times(tmp_path / "times.json"), programs)
     return programs.called
 
 

@@ -13,23 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from headrace.telemetry.machine import this_machine
 from tools.train.models.config import CHECKPOINT_NAME, read_note
+from tools.train.programs import RunProgram, run_program
 from tools.train.stages import FULL, Stage, plan
 
 # What a training program exits with when it was stopped and saved (launch.py).
 STOPPED = 3
-RunCommand = Callable[[Sequence[str]], int]
 
 
 @dataclass
@@ -65,32 +62,13 @@ def seconds_of(stages: Sequence[Stage], times: Times) -> dict[str, float]:
     return found
 
 
-def run_command(command: Sequence[str]) -> int:
-    """Run a program to its end and return its exit status; a request to stop is passed on.
-
-    What it prints goes to stderr: stdout is for the plan.
-    """
-    process = subprocess.Popen(command, stdout=sys.stderr)
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
-
-    before = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        return process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def make(
     stages: Sequence[Stage],
     times: Times,
-    program: Sequence[str],
-    run: RunCommand = run_command,
+    run: RunProgram = run_program,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Do what is to be done, in order. `program` comes before each command's module.
+    """Do what is to be done, in order.
 
     Raises SystemExit: with 3 when a run was stopped, with a message when a stage failed, what it is
     made from is not there, or a finished run is older than that.
@@ -115,7 +93,7 @@ def make(
             path.parent.mkdir(parents=True, exist_ok=True)
         for command in stage.commands:
             started_s = clock()
-            status = run([*program, f"tools.train.{command[0]}", *command[1:]])
+            status = run(f"tools.train.{command[0]}", command[1:])
             times.add(stage.name, clock() - started_s)
             if status == STOPPED and stage.run is not None:
                 print(f"{stage.name}: stopped; the same command goes on", file=sys.stderr)
@@ -181,20 +159,20 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="all stages with toys, in minutes")
     arguments = parser.parse_args()
     work, root, effort = arguments.work or Path("build/train"), Path(), FULL
-    program: tuple[str, ...] = (sys.executable, "-m")
+    run = run_program
     if arguments.smoke:
         from tools.train import smoke
 
         work = arguments.work or Path("build/train-smoke")
         root, effort = work / "repository", smoke.effort(work)
-        program = (*program, "tools.train.smoke")
+        run = smoke.runner()
     try:
         stages = chosen(plan(work, root, effort), arguments.only)
     except ValueError as error:
         parser.error(str(error))
     times = Times(work / "times.json")
     if not arguments.dry_run:
-        make(stages, times, program)
+        make(stages, times, run)
     report(stages, times, arguments.json, commands=arguments.dry_run)
 
 

@@ -1,6 +1,4 @@
-"""Run one program of this folder with toys: small shapes, few windows, a corpus of a megabyte.
-
-    python -m tools.train.smoke tools.train.base --out ...     (family --smoke puts it in front)
+"""The programs of this folder with toys: small shapes, few windows, a corpus of a megabyte.
 
 What is proven is that every stage works and fits the next one; the models are good for nothing.
 The corpus is a part of the standard library and, in the place of the packages, what headrace
@@ -13,6 +11,7 @@ import importlib
 import shutil
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 from tools.train.models.config import BASE, DRAFT
 from tools.train.models.moe_config import MOE
+from tools.train.programs import RunProgram, run_forked
 from tools.train.stages import Effort
 
 # click and email are among what the corpus holds out; starlette has type annotations.
@@ -137,8 +137,15 @@ def shrink(modules: list[ModuleType]) -> None:
             module.WANTED = few  # type: ignore[attr-defined]
 
 
-def main() -> None:
-    name, *arguments = sys.argv[1:]
+def runner() -> RunProgram:
+    """Runs programs with toys. To import PyTorch and its compiler takes most of them longer than
+    their work, so it is done once."""
+    importlib.import_module("torch._dynamo")
+    return run_forked(run_small)
+
+
+def run_small(name: str, arguments: Sequence[str]) -> None:
+    """The main of a module, in a process that does nothing else."""
     sys.argv = [name, *arguments]
     if name == "tools.train.data.packages":
         write_packages(Path(arguments[arguments.index("--out") + 1]))
@@ -146,7 +153,3 @@ def main() -> None:
     program = importlib.import_module(name)
     shrink([module for key, module in sys.modules.items() if key.startswith("tools.train.")])
     program.main()
-
-
-if __name__ == "__main__":
-    main()
