@@ -200,3 +200,16 @@ async def test_a_provider_that_takes_too_long_is_billed_and_the_next_is_asked() 
     assert told.status == 200 and entry.target == "b/e"
     assert entry.usage is not None and entry.usage.input_tokens == 8
     assert entry.usage_from == "estimated" and entry.cost_nusd == 8000
+
+
+async def test_a_target_may_have_a_longer_time_of_its_own() -> None:
+    async def slow(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.2)
+        await openai(number, request, writer)
+
+    async with served(slow) as provider:
+        settings = config(provider.origin)
+        settings["providers"]["a"]["timeouts"] = {"first_token_s": 0.05}
+        settings["models"]["vectors"]["targets"][0]["timeouts"] = {"first_token_s": 9}
+        told, entry, _ = await asked(settings)
+    assert told.status == 200 and entry.target == "a/e"

@@ -289,6 +289,37 @@ async def test_keys_of_one_target_leave_attempts_for_the_others() -> None:
     assert len(busy.requests) == 5, "each key once, also where they may be used again at once"
 
 
+async def test_many_keys_of_one_target_end_before_the_others_are_left_unasked() -> None:
+    limited = fails(429, "slow", "retry-after: 60")
+    async with served(limited) as busy, served(answers()) as good:
+        config = settings(busy.origin, good.origin)
+        config["providers"]["a"]["api_key"] = [f"sk-{n:02}-0123456789" for n in range(25)]
+        config["models"]["chat"]["targets"] = ["a/one", "b/good"]
+        told = await chat(gateway(config, []).app)
+    assert told.status == 200 and told.headers["x-headrace-provider"] == "b"
+    assert len(busy.requests) == 19
+
+
+@pytest.mark.parametrize("status", [401, 429])
+async def test_requests_that_go_out_with_one_bad_key_at_once_all_find_the_good_one(
+    status: int,
+) -> None:
+    together = asyncio.Event()
+
+    async def answer(number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        if number == 10:
+            together.set()
+        await together.wait()
+        failed = fails(status, "no", "retry-after: 60")
+        bad = KEYS[0].encode() in request
+        await (failed if bad else answers())(number, request, writer)
+
+    async with served(answer) as provider:
+        app = gateway(settings(provider.origin, keys=2), []).app
+        told = await asyncio.gather(*(chat(app) for _ in range(10)))
+    assert [one.status for one in told] == [200] * 10
+
+
 async def test_a_clients_own_fault_is_refused_and_a_providers_is_failed() -> None:
     long = {"error": {"message": "too long", "type": "x", "code": "context_length_exceeded"}}
 

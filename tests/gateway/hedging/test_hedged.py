@@ -278,3 +278,15 @@ def test_what_hedges_may_cost_is_held_back() -> None:
 
 def test_price_of_these_tests() -> None:
     assert PRICE["input"] == 1.0, "asides cost 1,000 nano-dollars a token"
+
+
+async def test_a_key_that_is_refused_while_the_hedge_wins_rests() -> None:
+    refused = after(0.05, fails(401))
+    async with served(refused) as one, served(after(0.1, answers("other"))) as other:
+        config = hedged(one.origin, other.origin, hedge={"after_ms": 5})
+        config["providers"]["a"]["api_key"] = "sk-a-0123456789"
+        built = gateway(config, [])
+        for _ in range(3):
+            assert b"other" in (await ask(built.app, CHAT)).body
+        assert len(one.requests) == 1
+        built.close()

@@ -12,6 +12,8 @@ from headrace.gateway.building.prices import stated_price
 from headrace.gateway.serving.bill import cost_nusd, standard_nusd
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.target import PriceSettings
+from headrace.protocol.dialects.anthropic import CLIENT
+from headrace.protocol.dialects.anthropic import PROVIDER as ANTHROPIC
 from headrace.protocol.dialects.anthropic.usage import read_usage
 from headrace.protocol.dialects.openai_chat.usage import read_usage as read_chat
 from headrace.protocol.dialects.openai_responses import PROVIDER
@@ -126,6 +128,34 @@ def test_a_conversation_made_shorter_is_billed_beside_the_answer() -> None:
     assert read_usage(usage) == TokenUsage(
         input_tokens=100_010, output_tokens=3_005, cache_read_tokens=3, cache_write_tokens=7
     )
+
+
+def test_one_made_shorter_is_counted_once_by_whoever_reads_it_anew() -> None:
+    shorter = {"type": "compaction", "input_tokens": 100_000, "output_tokens": 3_000}
+    advisor = {"type": "advisor_message", **PLAIN}
+    usage = {**PLAIN, "iterations": [shorter, {"type": "message", **PLAIN}, advisor]}
+    told = {
+        "id": "m", "type": "message", "role": "assistant", "model": "c", "stop_sequence": None,
+        "stop_reason": "end_turn", "content": [{"type": "text", "text": "hi"}], "usage": usage,
+    }  # fmt: skip
+    asked = {"model": "c", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    call = CLIENT.read_call(json.dumps(asked).encode(), "/v1/messages", {})
+    anew = CLIENT.write_reply(ANTHROPIC.read_reply(json.dumps(told).encode()), call)
+    again = read_usage(json.loads(anew)["usage"])
+    assert again == read_usage(usage)
+    assert again is not None and again.input_tokens == 100_010 and again.is_incomplete
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_billed"),
+    [({"type": "container_reference", "container_id": "c"}, True), ({"type": "local"}, False)],
+)
+def test_a_shell_is_billed_in_a_container_of_theirs(
+    environment: dict[str, Any], is_billed: bool
+) -> None:
+    output = [{"type": "shell_call", "id": "s", "environment": environment}]
+    usage = usage_of({"output": output, "usage": {**PLAIN, "total_tokens": 15}})
+    assert usage is not None and usage.is_incomplete == is_billed
 
 
 @pytest.mark.parametrize("value", [None, 3, [3], [{}], {"type": "compaction"}])

@@ -33,7 +33,12 @@ class Stores:
         asked = json.loads(request.partition(b"\r\n\r\n")[2])
         previous = asked.get("previous_response_id")
         if previous is not None and not previous.startswith(self.name):
-            error = {"message": "not found", "code": "previous_response_not_found"}
+            error = {
+                "message": "not found",
+                "type": "invalid_request_error",
+                "param": "previous_response_id",
+                "code": "previous_response_not_found",
+            }
             writer.write(reply(400, {"error": error}))
             return
         self.answered += 1
@@ -93,6 +98,63 @@ async def test_whoever_has_it_is_asked_first() -> None:
             assert more.status == 200
             assert more.json["id"][0] == first.json["id"][0]
         assert told_by == {"a", "b"}
+        built.close()
+
+
+class Falters(Stores):
+    """It can be out of work for a while."""
+
+    is_down = False
+
+    async def __call__(self, number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
+        if self.is_down:
+            writer.write(reply(503, {"error": {"message": "busy", "type": "server_error"}}))
+        else:
+            await super().__call__(number, request, writer)
+
+
+async def first_of(built: Gateway, name: str) -> str:
+    """The id of a response that it has."""
+    while True:
+        told = await respond(built)
+        if told.json["id"].startswith(name):
+            return str(told.json["id"])
+
+
+@pytest.mark.parametrize("breaker", [{}, {"breaker": {"least": 1, "cooldown_s": 30}}])
+async def test_that_others_do_not_have_it_is_no_fault_of_the_clients(
+    breaker: dict[str, Any],
+) -> None:
+    stores = Falters("a")
+    async with served(stores) as one, served(Stores("b")) as other:
+        config = settings(one, other) | {"retries": {"backoff_s": 0.001}}
+        built = gateway({**config, **breaker}, [])
+        response_id = await first_of(built, "a")
+        stores.is_down = True
+        for _ in range(2):
+            told = await respond(built, previous_response_id=response_id)
+            assert told.status == 503, told.body
+        built.close()
+
+
+async def test_who_has_it_is_found_where_that_is_not_known() -> None:
+    async with served(Stores("a")) as one, served(Stores("b")) as other:
+        built = gateway(settings(one, other), [])
+        response_id = await first_of(built, "a")
+        built.close()
+        anew = gateway(settings(one, other), [])
+        told = [await respond(anew, previous_response_id=response_id) for _ in range(6)]
+        assert [answer.status for answer in told] == [200] * 6
+        anew.close()
+
+
+async def test_one_that_nobody_has_is_the_clients_own_fault() -> None:
+    async with served(Stores("a")) as one, served(Stores("b")) as other:
+        built = gateway(settings(one, other), [])
+        told = await respond(built, previous_response_id="c_1")
+        assert told.status == 400
+        assert told.json["error"]["code"] == "previous_response_not_found"
+        assert told.json["error"]["type"] == "invalid_request_error"
         built.close()
 
 

@@ -274,3 +274,52 @@ async def test_a_target_has_its_own_time_to_first_content() -> None:
         body = {"model": "chat", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
         told = await ask(gateway(settings, entries).app, body)
     assert told.status == 200 and b"Hello" in told.body
+
+
+PART = event("response.image_generation_call.partial_image", partial_image_b64="AAAA")
+
+
+@pytest.mark.parametrize("before", [(), (event("response.image_generation_call.in_progress"),)])
+async def test_a_picture_begins_the_time_between_two_pieces(before: tuple[bytes, ...]) -> None:
+    steps = (CREATED, *before, PART, 2.0, COMPLETED)
+    limits = {"idle_s": 0.1, "first_token_s": 9.0}
+    name = "openai-responses"
+    _, entry, _ = await heard(name, name, sends(*steps), **limits)
+    assert entry.outcome == "cut"
+
+
+def cut(*pieces: bytes) -> Answer:
+    """A stream that ends in the midst."""
+
+    async def answer(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM_HEAD)
+        for one in pieces:
+            writer.write(framed(one))
+        await writer.drain()
+        writer.close()
+
+    return answer
+
+
+def called(name: str) -> tuple[bytes, ...]:
+    text = event("content_block_start", index=1, content_block={"type": "text", "text": ""})
+    grew = event("content_block_delta", index=1, delta={"type": "text_delta", "text": "Hello"})
+    call = block(0, type="server_tool_use", id="s", name=name, input={})
+    return event("message_start", message=MESSAGE), call, text, grew
+
+
+@pytest.mark.parametrize(
+    ("dialect", "pieces", "is_known"),
+    [
+        ("openai-responses", (CREATED, item("web_search_call", True), GREW), False),
+        ("openai-responses", (CREATED, item("mcp_call", True), GREW), True),
+        ("anthropic", called("web_search"), False),
+        ("anthropic", called("web_fetch"), True),
+    ],
+)
+async def test_cut_after_a_tool_that_is_billed_nobody_knows_the_cost(
+    dialect: str, pieces: tuple[bytes, ...], is_known: bool
+) -> None:
+    _, entry, _ = await heard(dialect, dialect, cut(*pieces))
+    assert (entry.outcome, entry.usage_from) == ("cut", "estimated")
+    assert (entry.cost_nusd is not None) == is_known

@@ -78,6 +78,13 @@ async def test_in_anthropics_dialect_and_of_embeddings() -> None:
     assert got.status == 422 and got.json == OPENAIS
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_words_that_are_also_in_our_own_headers_stay(path: str) -> None:
+    said = {"error": {"message": "content-type must be application/json", "type": "x"}}
+    got, _ = await told(path, "openai-chat", 415, said)
+    assert got.json == said
+
+
 async def test_in_another_dialect_it_is_translated() -> None:
     got, entry = await told("/v1/messages", "openai-chat", 422, OPENAIS)
     assert got.status == entry.status == 400

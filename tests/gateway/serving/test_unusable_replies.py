@@ -34,6 +34,12 @@ def says(value: Any) -> Answer:
     return answer
 
 
+def with_choice(**fields: Any) -> dict[str, Any]:
+    told = completion("x")
+    told["choices"][0] |= fields
+    return told
+
+
 def streams(*events: dict[str, Any]) -> Answer:
     async def answer(_number: int, _request: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM_HEAD)
@@ -88,9 +94,11 @@ async def asked(
     ("path", "body", "value"),
     [
         ("/v1/chat/completions", CHAT, {**completion("x"), "choices": []}),
+        ("/v1/chat/completions", CHAT, with_choice(finish_reason="error")),
+        ("/v1/chat/completions", CHAT, with_choice(error={"message": "gone", "code": 502})),
         ("/v1/responses", RESPONSES, BROKEN),
     ],
-    ids=["no choices", "failed"],
+    ids=["no choices", "an end in error", "a choice in error", "failed"],
 )
 async def test_a_reply_of_no_use_is_billed_as_it_says(
     path: str, body: dict[str, Any], value: dict[str, Any]
@@ -115,6 +123,27 @@ async def test_a_stream_that_fails_before_it_has_content_is_billed_as_it_says() 
     assert told.status == 502
     assert entries[1].cost_nusd == 1_000 * 10 + 2_000 * 1000
     assert await standing(book, "key", "k") == [(entries[1].cost_nusd, 0)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_it_is_billed_at_the_tier_that_was_told(stream: bool) -> None:
+    broken = {**BROKEN, "service_tier": "priority"}
+    failed = streams({"type": "response.failed", "response": broken})
+    async with served(failed if stream else says(broken)) as provider:
+        settings = {**config(provider), "retries": {"attempts": 1}}
+        settings["models"]["m"]["targets"][0]["price"] |= {"priority_factor": 2}
+        _, entries, _ = await asked(settings, {**RESPONSES, "stream": stream}, "/v1/responses")
+    assert entries[1].cost_nusd == 2 * (1_000 * 10 + 2_000 * 1000)
+
+
+async def test_a_whole_reply_in_place_of_a_stream_is_billed_too() -> None:
+    told = {**with_choice(finish_reason="error"), "service_tier": "priority"}
+    async with served(says(told)) as provider:
+        settings = {**config(provider), "retries": {"attempts": 1}}
+        settings["models"]["m"]["targets"][0]["price"] |= {"priority_factor": 2}
+        _, entries, _ = await asked(settings, {**CHAT, "stream": True}, "/v1/chat/completions")
+    read, wrote = told["usage"]["prompt_tokens"], told["usage"]["completion_tokens"]
+    assert entries[1].cost_nusd == 2 * (1_000 * read + 2_000 * wrote)
 
 
 async def test_garbage_may_have_been_billed() -> None:

@@ -96,7 +96,7 @@ def test_when_all_rest_the_first_to_wake_counts() -> None:
     auth, (a, b) = keys("a", "b")
     assert auth.failed(a, failure("authentication"), 0.0) is True
     assert auth.failed(b, failure("rate_limit", 7.0), 0.0) is False
-    assert auth.pick(1.0) is None and auth.usable(1.0) == 0 and auth.usable(7.0) == 1
+    assert auth.pick(1.0) is None and auth.others(a, 1.0) == 0 and auth.others(a, 7.0) == 1
     assert auth.rests_s(1.0) == pytest.approx(6.0)
     assert auth.pick(7.0) is b
 
@@ -111,7 +111,7 @@ def test_what_is_of_one_model_leaves_the_key_to_others(kind: FailureKind) -> Non
     assert auth.pick(2.0, "lim") is None and auth.rests_s(2.0, "lim") > 0
     assert auth.why(2.0, "lim") == failure(kind)
     assert auth.rests_s(2.0, "good") == auth.rests_s(2.0) == 0.0
-    assert auth.why(2.0, "good") is None and auth.usable(2.0, "good") == 2
+    assert auth.why(2.0, "good") is None and auth.others(a, 2.0, "good") == 1
     assert auth.count(2.0) == (2, 2 if kind == "authentication" else 0)
 
 

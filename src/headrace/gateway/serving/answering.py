@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headrace.gateway.serving.aside import Aside, with_asides
-from headrace.gateway.serving.attempt import Opened
+from headrace.gateway.serving.attempt import Opened, has_media
 from headrace.gateway.serving.ending import Bill, bill_of
 from headrace.gateway.serving.incoming import Incoming, Sink
 from headrace.gateway.serving.named import Names
@@ -167,7 +167,7 @@ async def _pass_on(
         began_ns = clock_ns()
         for event in reader.feed(piece) if piece else reader.end():
             failed = _take(event, opened, scrub, tally) or failed
-        if opened.idle_s is not None and tally.has_content:
+        if opened.idle_s is not None and (tally.has_content or has_media(reader)):
             opened.content_came()
         if not piece:
             # A last event may lack its end; one that was cut is nothing that a client could read.

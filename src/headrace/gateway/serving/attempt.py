@@ -33,7 +33,7 @@ from headrace.protocol.neutral.dialect import (
     StreamReader,
     TellsWhatCame,
 )
-from headrace.protocol.neutral.event import Counted, Ended, Event, Failed, has_content
+from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, has_content
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.sse import MAX_EVENT_BYTES
@@ -184,6 +184,7 @@ async def attempt(
         told = f"the reply is not as its API says: {error}"
         failure = error.failure or Failure(kind="damaged", message=told)
         no_reply, sent.told = error.failure is None, error.usage
+        sent.told_tier = error.service_tier
     except AttemptFailedError as error:
         failure = error.failure
         # Else it is an error that the provider told.
@@ -199,13 +200,21 @@ async def attempt(
     failure = without_secrets(failure, (*proof, *provider.headers))
     was_sent = sent.at_ns is not None and not unsent
     if opened is not None:
-        counted = [one.usage for one in opened.events if isinstance(one, Counted)]
-        sent.told = counted[-1] if counted else sent.told
+        _count(opened.events, sent)
     no_reply = no_reply or sent.told is not None
     # An error's body may be cut as well, and errors cost nothing.
     refused = isinstance(reply, Reply) and reply.status >= 400
     no_reply = no_reply and was_sent and not refused
     raise AttemptFailedError(failure, credential, was_sent=was_sent, no_reply=no_reply)
+
+
+def _count(events: list[Event], sent: Sent) -> None:
+    """What was told before it failed."""
+    for event in events:
+        if isinstance(event, Counted):
+            sent.told = event.usage
+        if isinstance(event, Began | Counted):
+            sent.told_tier = event.service_tier or sent.told_tier
 
 
 def _each_once(
@@ -216,6 +225,11 @@ def _each_once(
         return of_request
     said = {name.lower() for name, _ in of_request}
     return (*of_request, *(one for one in of_provider if one[0] not in said))
+
+
+def has_media(reader: StreamReader) -> bool:
+    """Whether anything of a picture or of sound came, which events tell once it is whole."""
+    return isinstance(reader, TellsWhatCame) and reader.has_media
 
 
 async def _open_in_steps(opened: Opened, reply: SteppedAnswer, stream: bool) -> None:
@@ -281,10 +295,10 @@ async def _open(
             if has_content(event) or isinstance(event, Ended):
                 reply.limit_idle(timeouts.idle_s)
                 return
-        tells = reader if isinstance(reader, TellsWhatCame) else None
-        if tells is not None and tells.has_media:
+        if has_media(reader):
             reply.limit_idle(timeouts.idle_s)
             return
+        tells = reader if isinstance(reader, TellsWhatCame) else None
         too_long = came_bytes > most_bytes or len(opened.events) > _MOST_HELD_EVENTS
         if passed_on and piece and (too_long or (tells is not None and tells.has_data)):
             # What the model thinks and makes in silence may still take as long as first content.

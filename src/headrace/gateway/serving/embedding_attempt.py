@@ -80,11 +80,13 @@ class EmbeddingAttempt:
         if self.credential is None:
             now_s = self.serving.clock_ns() * _S_PER_NS
             raise AttemptFailedError(all_rest(provider.name, provider.auth, now_s, target.model))
+        timeouts = target.timeouts or provider.timeouts
+        first_token_s = timeouts.first_byte_s or provider.first_token_s
         try:
-            with Within(provider.first_token_s):
+            with Within(first_token_s):
                 reply, body = await self._asked(self.credential)
         except TimeoutError:
-            told = f"no answer within {provider.first_token_s:g} s"
+            told = f"no answer within {first_token_s:g} s"
             failure = Failure(kind="timeout", message=told)
         except (UpstreamError, AttemptFailedError) as error:
             failure = error.failure
@@ -185,17 +187,17 @@ class EmbeddingAttempt:
     async def _reply(
         self, credential: Credential, written: Written, sent: Sent
     ) -> tuple[Reply, TraceHeaders]:
-        """With the headers that were sent, of which nothing may be told."""
+        """With the headers of which nothing may be told: those that show who we are."""
         target = self.candidate.target
         provider = target.provider
         path = provider.base.joined(written.path)
         headers = (*written.headers.items(), *self.trace, *provider.headers)
         origin = provider.base.origin
         outgoing = Outgoing("POST", origin.host_header, path, headers, written.body)
-        headers += await credential.headers(outgoing)
+        proof = await credential.headers(outgoing)
         reply = await provider.pool.send(
-            request_bytes("POST", origin, path, headers, written.body),
+            request_bytes("POST", origin, path, headers + proof, written.body),
             (target.timeouts or provider.timeouts).before_content(),
             sent.mark,
         )
-        return reply, headers
+        return reply, (*proof, *provider.headers)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.bill import cost_nusd, standard_nusd
 from headrace.gateway.serving.sent import Unanswered
 from headrace.gateway.serving.tally import Tally
+from headrace.protocol.neutral.dialect import TellsToolsUsed
 from headrace.protocol.neutral.usage import TokenUsage
 
 
@@ -31,6 +34,9 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
     unanswered: who was still being asked when the client left or the time was over."""
     if tally is not None:
         usage, usage_from = tally.usage
+        reader = None if opened is None else opened.reader
+        if usage_from == "estimated" and isinstance(reader, TellsToolsUsed) and reader.tools_used:
+            usage = msgspec.structs.replace(usage, is_incomplete=True)
         if opened is None:
             return Bill(usage, usage_from, 0)
         price, asked = opened.candidate.target.price, opened.ready.service_tier

@@ -63,6 +63,8 @@ def nobody_answered(
         told += f"; {unasked} more not asked, as `retries.attempts` ends it after {len(tried)}"
     if worst.kind in _OF_ONE and any(one.for_s is not None for one in left_out):
         return _nobody_free(tried, left_out)  # who was not asked may have it
+    if worst.as_told is not None:  # all say that it is the client's to mend
+        return NobodyAnsweredError(failed.status, worst, tried, left_out)
     ours = failed.next == "other_key" and worst.kind != "rate_limit"
     failure = Failure(
         # A client has its own key, which is not at fault.

@@ -116,6 +116,7 @@ class Rounds(ABC, Generic[Answer]):
             except AttemptFailedError as error:
                 answer, failures = None, [(candidate, error)]
             if answer is not None:
+                self._rest_keys(failures)
                 return answer
             for candidate, failure in failures:
                 failed = class_of(failure.failure)
@@ -128,14 +129,16 @@ class Rounds(ABC, Generic[Answer]):
                         self._most_attempts = max(self._most_attempts, self.attempts + len(queue))
                     self.left_out += fallback.left_out
                     again.clear()
-                elif self._has_other_key(candidate, failure):
+                elif self._has_other_key(candidate, failure) and (
+                    said is not None or self.attempts + len(queue) + len(busy) < _ATTEMPTS_WITH_KEYS
+                ):
                     self._tries_at[candidate.target.name] -= 1  # of that key it was the first
                     queue.appendleft(candidate)
-                    if said is None and self._most_attempts < _ATTEMPTS_WITH_KEYS:
+                    if said is None:
                         self._most_attempts += 1
                 elif failed.again:
                     again.append((candidate, failure.failure))
-        if said is not None and self.attempts >= said:
+        if self.attempts >= self._most_attempts:
             asked = {one.target for one in self.tried}
             self._unasked = len({one.target.name for one in (*queue, *busy)} - asked)
         raise self._nobody()
@@ -202,12 +205,21 @@ class Rounds(ABC, Generic[Answer]):
             return False
         target, now_s = candidate.target, self.clock_ns() * _S_PER_NS
         auth = target.provider.auth
+        others = auth.others(error.credential, now_s, target.model)
         left = self._keys_left.get(target.name)
-        left = (auth.usable(now_s, target.model) if left is None else left) - 1
+        left = others if left is None else left - 1
         self._keys_left[target.name] = left
         if kind == "other_key":
             return auth.failed(error.credential, error.failure, now_s, target.model) and left > 0
-        return left > 0 and auth.usable(now_s, target.model) > 1
+        return left > 0 and others > 0
+
+    def _rest_keys(self, failures: list[tuple[Candidate, AttemptFailedError]]) -> None:
+        """Those that were refused while another target answered."""
+        now_s = self.clock_ns() * _S_PER_NS
+        for candidate, error in failures:
+            target, failure = candidate.target, error.failure
+            if error.credential is not None and class_of(failure).next == "other_key":
+                target.provider.auth.failed(error.credential, failure, now_s, target.model)
 
     def _fallback(self, kind: str, candidate: Candidate, route: Route) -> Decision | None:
         """Other models for what this one cannot take; each list is followed once. Raises

@@ -17,6 +17,8 @@ from headrace.protocol.neutral.failure import Failure, FailureKind, ToldError
 
 # Prompts that are too long have a code of their own in each dialect, which few providers write.
 _KINDS: frozenset[FailureKind] = frozenset(("bad_request", "too_large", "content_policy"))
+# Somebody else may have the response; where nobody has, it is the client's own to mend.
+_CODES = frozenset(("previous_response_not_found",))
 # Of keys, money and waiting: those are the gateway's own towards its clients.
 _NOT_TOLD = frozenset((401, 402, 407, 408, 429))
 _MOST_BYTES = 1 << 16
@@ -26,7 +28,8 @@ def with_body(failure: Failure, dialect: str, body: bytes) -> Failure:
     """The same with its body, if it is one that a client of the dialect can read. The body is
     written anew, so that whoever looks for secrets in it has one spelling of each to look for."""
     status = failure.status or 0
-    if failure.kind not in _KINDS or not 400 <= status < 500 or status in _NOT_TOLD:
+    is_clients = failure.kind in _KINDS or failure.code in _CODES
+    if not is_clients or not 400 <= status < 500 or status in _NOT_TOLD:
         return failure
     is_error = _SHAPES.get(dialect)
     if is_error is None or len(body) > _MOST_BYTES:

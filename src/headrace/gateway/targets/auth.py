@@ -61,8 +61,8 @@ class Auth(Protocol):
     ) -> bool:
         """What came of it; whether it is the credential's fault and another one is left."""
 
-    def usable(self, now_s: float, model: str = "") -> int:
-        """How many may be used now."""
+    def others(self, credential: Credential, now_s: float, model: str = "") -> int:
+        """How many but this one may be used now."""
 
     def rests_s(self, now_s: float, model: str = "") -> float:
         """How long until one may be used again."""
@@ -99,8 +99,8 @@ class NoAuth:
     ) -> bool:
         return False
 
-    def usable(self, now_s: float, model: str = "") -> int:
-        return 1
+    def others(self, credential: Credential, now_s: float, model: str = "") -> int:
+        return 0
 
     def rests_s(self, now_s: float, model: str = "") -> float:
         return 0.0
@@ -181,12 +181,13 @@ class InTurn:
             self._rest_of(at, model, _Rest(now_s + rest_s, failure), now_s)
         else:
             return False
-        every = range(len(self._credentials))
-        return any(self._rest(n, model).until_s <= now_s for n in every if n != at)
+        return self.others(credential, now_s, model) > 0
 
-    def usable(self, now_s: float, model: str = "") -> int:
-        every = range(len(self._credentials))
-        return sum(self._rest(at, model).until_s <= now_s for at in every)
+    def others(self, credential: Credential, now_s: float, model: str = "") -> int:
+        every = enumerate(self._credentials)
+        return sum(
+            self._rest(at, model).until_s <= now_s for at, one in every if one is not credential
+        )
 
     def count(self, now_s: float) -> tuple[int, int]:
         """How many there are, and how many of them rest as wrong or without money."""

@@ -74,6 +74,15 @@ class TellsWhatCame(Protocol):
         answer or of a part, has_media included."""
 
 
+@runtime_checkable
+class TellsToolsUsed(Protocol):
+    """A StreamReader that knows of tools that the provider ran, before it tells the usage."""
+
+    @property
+    def tools_used(self) -> bool:
+        """Whether one of them is billed beside the tokens."""
+
+
 class StreamWriter(Protocol):
     """What a client reads. After a Failed or Ended event nothing more is written."""
 
@@ -142,12 +151,18 @@ class DamagedReplyError(ValueError):
     """A provider's reply is not what its dialect says; the text says where.
 
     failure: what the reply itself says, if it is an error in spite of its status of success.
-    usage: what it says it took, which is billed all the same.
+    usage: what it says it took, which is billed all the same. service_tier: that it was answered
+    at, as far as it says.
     """
 
     def __init__(
-        self, message: str, failure: Failure | None = None, usage: TokenUsage | None = None
+        self,
+        message: str,
+        failure: Failure | None = None,
+        usage: TokenUsage | None = None,
+        service_tier: str | None = None,
     ) -> None:
         super().__init__(message)
         self.failure = failure
         self.usage = usage
+        self.service_tier = service_tier

@@ -20,6 +20,7 @@ from headrace.protocol.dialects.anthropic.read_reply import (
     tool_call,
 )
 from headrace.protocol.dialects.anthropic.usage import (
+    is_billed,
     merged_usage,
     read_tier,
     read_usage,
@@ -79,7 +80,7 @@ class _Block:
 
 class AnthropicStreamReader:
     """Give it bytes with `feed`, and `end` after the last. has_media, has_data: as of
-    TellsWhatCame."""
+    TellsWhatCame; tools_used: as of TellsToolsUsed."""
 
     has_media = False  # a picture comes in one piece
 
@@ -87,7 +88,7 @@ class AnthropicStreamReader:
         self._sse = SSEReader()
         self._began = False
         self._over = False
-        self.has_data = False
+        self.has_data = self.tools_used = False
         self._parts = 0
         self._block: _Block | None = None
         self._first_usage: dict[str, Any] = {}
@@ -202,6 +203,7 @@ class AnthropicStreamReader:
         self._block = block = _Block(value.get("index"), part, kind, start)
         if kind is None:
             self.has_data = True
+            self.tools_used = self.tools_used or is_billed(start)
         else:
             self._events.append(began)
             self._give(block, piece)

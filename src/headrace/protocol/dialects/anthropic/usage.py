@@ -38,6 +38,7 @@ _USUAL_PLACES = (None, "", "not_available", "global")
 _USUAL_SPEEDS = (None, "", "standard")
 # Calls of tools that cost nothing beside their tokens.
 _FREE_CALLS = frozenset({"web_fetch_requests", "tool_search_requests"})
+_FREE_TOOLS = ("web_fetch", "tool_search")
 
 # Clients look for these in the first event of a stream, which has no other place for them.
 _AT_START = ("inference_geo", "service_tier", "speed")
@@ -56,10 +57,15 @@ def read_usage(value: object) -> TokenUsage | None:
     is_incomplete = _is_incomplete(usage)
     iterations = usage.get(_ITERATIONS)
     for one in map(mapping, iterations if isinstance(iterations, list) else ()):
-        if one.get("type") == "compaction" and (more := _read_numbers(one)) is not None:
+        if _is_summed(one) and (more := _read_numbers(one)) is not None:
             found = _sum(found, more)
         is_incomplete = is_incomplete or one.get("type") not in _OF_MODEL
     return msgspec.structs.replace(found, is_incomplete=True) if is_incomplete else found
+
+
+def _is_summed(iteration: dict[str, Any]) -> bool:
+    """Whether the numbers of the whole leave it out."""
+    return iteration.get("type") == "compaction"
 
 
 def _read_numbers(usage: dict[str, Any]) -> TokenUsage | None:
@@ -105,6 +111,12 @@ def _is_incomplete(usage: dict[str, Any]) -> bool:
     return any(count(told) for name, told in calls.items() if name not in _FREE_CALLS)
 
 
+def is_billed(block: dict[str, Any]) -> bool:
+    """Whether a block of an answer is a call that is billed beside its tokens."""
+    name = text(block.get("name"))
+    return block.get("type") == "server_tool_use" and not name.startswith(_FREE_TOOLS)
+
+
 def merged_usage(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
     """What a stream told at its start and at its end, as one usage.
 
@@ -131,8 +143,13 @@ def told_at_start(extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def unread_usage(usage: dict[str, Any], start: dict[str, Any]) -> dict[str, Any]:
-    """Its fields without a neutral form that were not told at the start: calls of server tools."""
-    return rest(usage, _KNOWN | told_at_start(start).keys())
+    """Its fields without a neutral form that were not told at the start: calls of server tools. Of
+    its iterations those that its numbers do not have in them once it was read."""
+    unread = rest(usage, _KNOWN | told_at_start(start).keys())
+    iterations = unread.get(_ITERATIONS)
+    if isinstance(iterations, list):
+        unread[_ITERATIONS] = [one for one in iterations if not _is_summed(mapping(one))]
+    return unread
 
 
 def read_tier(value: object) -> str | None:

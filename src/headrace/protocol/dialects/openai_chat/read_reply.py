@@ -37,7 +37,6 @@ from headrace.protocol.neutral.dialect import DamagedReplyError
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.part import Media, Opaque, Part, Refusal, Text, ToolCall
 from headrace.protocol.neutral.reply import ChatReply, Choice
-from headrace.protocol.neutral.usage import TokenUsage
 
 TOP = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "service_tier", "obfuscation", "error"}
@@ -73,22 +72,23 @@ def read_reply(body: bytes, *, gap_is_thoughts: bool = False) -> ChatReply:
     return reply_of(decoded, gap_is_thoughts=gap_is_thoughts)
 
 
-def _usage_of(decoded: dict[str, Any], gap_is_thoughts: bool) -> TokenUsage | None:
-    return read_usage(find_usage(decoded), gap_is_thoughts=gap_is_thoughts)
-
-
 def reply_of(decoded: dict[str, Any], *, gap_is_thoughts: bool = False) -> ChatReply:
     """As `read_reply`, of what is decoded already."""
+    usage = find_usage(decoded)
+    took = read_usage(usage, gap_is_thoughts=gap_is_thoughts)
+    tier = text(decoded.get("service_tier")) or None
     failure = failure_in(decoded)
     if failure is not None:
         told = f"the reply is an error: {failure.message}"
-        raise DamagedReplyError(told, failure, _usage_of(decoded, gap_is_thoughts))
+        raise DamagedReplyError(told, failure, took, tier)
     choices = objects(decoded.get("choices"))
     if not choices:
-        told = "the reply has no choices"
-        raise DamagedReplyError(told, usage=_usage_of(decoded, gap_is_thoughts))
+        raise DamagedReplyError("the reply has no choices", None, took, tier)
     reply_id = text(decoded.get("id"))
-    usage = find_usage(decoded)
+    try:
+        read = tuple(_read_choice(choice, at, reply_id) for at, choice in enumerate(choices))
+    except DamagedReplyError as error:
+        raise DamagedReplyError(str(error), error.failure, took, tier) from None
     extra = left_over(decoded, TOP)
     more = usage_extra(usage)
     if more:
@@ -97,10 +97,10 @@ def reply_of(decoded: dict[str, Any], *, gap_is_thoughts: bool = False) -> ChatR
         dialect=DIALECT,
         id=reply_id,
         model=text(decoded.get("model")),
-        choices=tuple(_read_choice(choice, at, reply_id) for at, choice in enumerate(choices)),
-        usage=read_usage(usage, gap_is_thoughts=gap_is_thoughts),
+        choices=read,
+        usage=took,
         created_s=whole(decoded.get("created")) or None,
-        service_tier=text(decoded.get("service_tier")) or None,
+        service_tier=tier,
         extra=extra,
     )
 

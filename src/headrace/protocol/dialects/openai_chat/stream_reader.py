@@ -129,7 +129,9 @@ class ChatStreamReader:
             reply = read_reply(body, gap_is_thoughts=self._gap_is_thoughts)
         except DamagedReplyError as error:
             failure = error.failure or Failure(kind="damaged", message=str(error))
-            return [Failed(failure)]
+            if error.usage is None:
+                return [Failed(failure)]
+            return [Counted(usage=error.usage, service_tier=error.service_tier), Failed(failure)]
         return list(replayed(reply))
 
     def _take_event(self, event: ServerSentEvent, events: list[Event]) -> None:

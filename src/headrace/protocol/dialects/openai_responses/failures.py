@@ -38,6 +38,8 @@ _CODES: dict[str, FailureKind] = {
     "account_deactivated": "authentication",
     "invalid_api_key": "authentication",
     "model_not_found": "not_found",
+    # Of who was asked: another provider or account may have it.
+    "previous_response_not_found": "not_found",
     "deployment_not_found": "not_found",
     "deploymentnotfound": "not_found",
     "rate_limit_exceeded": "rate_limit",

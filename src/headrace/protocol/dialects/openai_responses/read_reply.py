@@ -49,12 +49,13 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
     """Raises DamagedReplyError for what is no response, and for one that failed."""
     response = decoded_reply(body)
     failure = response_failure(response)
+    tier = text(response.get("service_tier")) or None
     if failure is not None:
         told = f"the response failed: {failure.message}"
-        raise DamagedReplyError(told, failure, usage_of(response))
+        raise DamagedReplyError(told, failure, usage_of(response), tier)
     if not isinstance(response.get("output"), list):
         told = "the reply has no list `output`; it is no response object"
-        raise DamagedReplyError(told, usage=usage_of(response))
+        raise DamagedReplyError(told, None, usage_of(response), tier)
     parts: list[Part] = []
     logprobs: list[dict[str, Any]] = []
     for item in objects(response["output"]):
@@ -79,7 +80,7 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
         choices=(choice,),
         usage=usage_of(response),
         created_s=whole(response.get("created_at")),
-        service_tier=text(response.get("service_tier")) or None,
+        service_tier=tier,
         extra=response_extra(response),
     )
 

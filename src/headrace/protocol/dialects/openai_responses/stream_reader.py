@@ -48,7 +48,7 @@ _MEDIA = (
 
 class ResponsesStreamReader:
     """Reads one answer. origin: whose encrypted_content it holds. has_media, has_data: as of
-    TellsWhatCame."""
+    TellsWhatCame; tools_used: as of TellsToolsUsed."""
 
     def __init__(self, origin: str) -> None:
         self._sse = SSEReader()
@@ -56,8 +56,7 @@ class ResponsesStreamReader:
         self._out: list[Event] = self._items.out
         self._began = False
         self._over = False
-        self._tools_used = False
-        self.has_media = self.has_data = False
+        self.has_media = self.has_data = self.tools_used = False
 
     def feed(self, piece: bytes) -> list[Event]:
         """Events completed by `piece`."""
@@ -136,7 +135,7 @@ class ResponsesStreamReader:
         self._begin(told)
         item = mapping(told.get("item"))
         self.has_data = True
-        self._tools_used = self._tools_used or is_billed(item)
+        self.tools_used = self.tools_used or is_billed(item)
         self._items.done(count(told.get("output_index")), item)
 
     def _part_added(self, told: dict[str, Any]) -> None:
@@ -215,7 +214,7 @@ class ResponsesStreamReader:
 
     def _count(self, response: dict[str, Any]) -> None:
         """Also of a broken answer, which is billed too."""
-        usage = usage_of(response, tools_used=self._tools_used)
+        usage = usage_of(response, tools_used=self.tools_used)
         if usage is not None:
             tier = text(response.get("service_tier")) or None
             self._out.append(Counted(usage=usage, service_tier=tier))

@@ -60,8 +60,12 @@ def usage_of(response: Mapping[str, Any], *, tools_used: bool = False) -> TokenU
 
 
 def is_billed(item: Mapping[str, Any]) -> bool:
-    """Whether an item of the output is a call that OpenAI bills beside its tokens."""
-    return item.get("type") in _BILLED
+    """Whether an item of the output is a call that OpenAI bills beside its tokens. A shell is where
+    it runs in a container of theirs."""
+    kind = item.get("type")
+    if kind == "shell_call":
+        return bool(mapping(item.get("environment")).get("container_id"))
+    return kind in _BILLED
 
 
 def usage_extra(value: Any) -> dict[str, Any]:
