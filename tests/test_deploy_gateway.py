@@ -118,6 +118,10 @@ def test_the_file_of_kubernetes_is_right(tmp_path: Path) -> None:
         assert container[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "http"}
     port = yaml.safe_load(config["data"]["gateway.yaml"])["listen"]["port"]
     assert {"name": "http", "containerPort": port} in container["ports"]
+    # Bodies take three times their bytes; what else there is has a quarter of the memory.
+    most_bytes = yaml.safe_load(config["data"]["gateway.yaml"])["listen"]["max_bodies_bytes"]
+    assert container["resources"]["limits"]["memory"] == "1Gi"
+    assert 3 * most_bytes <= 0.75 * 2**30
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == labels == service["spec"]["selector"]
     check_command(container["command"] + container["args"])

@@ -168,7 +168,10 @@ def test_a_budget_is_raised_for_a_while(config: Path) -> None:
         (("--raise-budget-to", "20", "--until", "2020-12-31"), "is past"),
         (("--raise-budget-to", "20", "--until", "soon"), "2026-12-31"),
         (("--raise-budget-to", "4", "--until", "2199-12-31"), "below the budget"),
-        (("--raise-budget-to", "20", "--until", "2199-12-31", "--per", "1d", "--usd", "none"), ""),
+        (
+            ("--raise-budget-to", "20", "--until", "2199-12-31", "--per", "1d", "--usd", "none"),
+            "takes the budget away",
+        ),
     ],
 )
 def test_a_raise_that_is_none_changes_nothing(

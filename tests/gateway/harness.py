@@ -13,6 +13,7 @@ from headrace.catalog import Catalog
 from headrace.config.yaml_file import Document
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.building.gateway import Gateway, gateway_of
+from headrace.gateway.held_bodies import HeldBodies
 from headrace.gateway.request_log.written_log import WrittenLog
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.read import parse_settings
@@ -51,6 +52,7 @@ def gateway(
     own_key: str | None = None,
     telemetry: Telemetry | None = None,
     on_refused: OnRefused | None = None,
+    held_bodies: HeldBodies | None = None,
 ) -> Gateway:
     """Of settings as the file would have them; lines of the ledger go to `entries`."""
     import time
@@ -72,6 +74,7 @@ def gateway(
         own_key=own_key,
         telemetry=telemetry,
         on_refused=on_refused,
+        held_bodies=held_bodies,
     )
 
 

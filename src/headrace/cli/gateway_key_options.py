@@ -58,8 +58,15 @@ class Until(click.ParamType):  # type: ignore[type-arg]
             )
         if at.tzinfo is None:
             at = at.replace(tzinfo=dt.UTC)
-        is_day = ":" not in value and "T" not in value
-        return round(at.timestamp() * 1000) + is_day * MS_PER_DAY
+        return round(at.timestamp() * 1000) + _is_day(value) * MS_PER_DAY
+
+
+def _is_day(value: str) -> bool:
+    try:
+        dt.date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
 
 
 class OrNone(click.ParamType):  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""`headrace gateway keys edit`: other models, limits, budget, label or end for a key there is."""
+"""`headrace gateway keys edit`: another label or end, or other terms, for a key there is."""
 
 from __future__ import annotations
 

@@ -53,6 +53,10 @@ class Access:
             return MASTER
         return self._accounts.caller(key)
 
+    def has_several_keys(self) -> bool:
+        """Whether more than one key may ask, the master key aside."""
+        return self._accounts is not None and len(self._accounts.roster) > 1
+
     def shows_all(self, headers: Mapping[str, str]) -> bool:
         """Whether who asks may see how the gateway stands: the master key and the key for metrics,
         and everybody where no key is asked for and none is for metrics; keys of customers may

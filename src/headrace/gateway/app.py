@@ -19,7 +19,7 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.asgi_sink import AsgiSink
 from headrace.gateway.client_address import ADDRESS, ClientAddresses
 from headrace.gateway.client_watch import ClientWatch
-from headrace.gateway.held_bodies import BodiesFullError, HeldBodies
+from headrace.gateway.held_bodies import BodiesFullError, BodyBound
 from headrace.gateway.own_replies import error_body, json_headers, no_such_path, refuse, tell
 from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.serving.entry import Operation
@@ -91,7 +91,7 @@ class GatewayApp:
         *,
         new_id: Callable[[], str],
         most_body_bytes: int,
-        bodies: HeldBodies,
+        bodies: BodyBound,
         addresses: ClientAddresses | None = None,
         prompts: Prompts | None = None,
         below: Mapping[str, AnswerBelow] | None = None,
@@ -160,7 +160,7 @@ class GatewayApp:
             return
         assert chat is not None
         try:
-            body = await self._body(receive, headers)
+            body = await self._body(receive, headers, caller)
             if body is None:
                 return
             try:
@@ -168,7 +168,7 @@ class GatewayApp:
                     chat, path, headers, request_id, body, caller, receive, sink, received_ns
                 )
             finally:
-                self._bodies.let_go(len(body))
+                self._bodies.let_go(caller, len(body))
         except BodiesFullError as error:
             note_refused(self._serving, chat.side.name, operation_of(chat.side.name), request_id,
                          caller, received_ns, 503, str(error))  # fmt: skip
@@ -246,14 +246,14 @@ class GatewayApp:
         received_ns: int,
     ) -> None:
         try:
-            body = await self._body(receive, headers)
+            body = await self._body(receive, headers, caller)
             if body is None:
                 return
             try:
                 with ClientWatch(receive, sink):
                     told, more = await post(body, path, headers, request_id, received_ns)
             finally:
-                self._bodies.let_go(len(body))
+                self._bodies.let_go(caller, len(body))
             if sink.gone:
                 return
         except BodiesFullError as error:
@@ -273,7 +273,9 @@ class GatewayApp:
         else:
             await tell(told, request_id, sink, more)
 
-    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes | None:
+    async def _body(
+        self, receive: Receive, headers: Mapping[str, str], caller: Caller | None
+    ) -> bytes | None:
         """None if the client went before it was whole. Whoever has it lets go of its bytes."""
         stated = headers.get("content-length", "")
         if stated.isdigit() and int(stated) > self._most_body_bytes:
@@ -289,14 +291,14 @@ class GatewayApp:
                 size += len(piece)
                 if size > self._most_body_bytes:
                     raise _TooLargeError
-                self._bodies.grow(held, size)
+                self._bodies.grow(caller, held, size)
                 held = size
                 pieces.append(piece)
                 if not message.get("more_body", False):
                     held = 0  # from here on the caller's
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         finally:
-            self._bodies.let_go(held)
+            self._bodies.let_go(caller, held)
 
     async def _other(
         self,

@@ -21,6 +21,7 @@ from headrace.catalog.user_folder import folders
 from headrace.errors import ConfigError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.building.gateway import Gateway, gateway_of
+from headrace.gateway.held_bodies import HeldBodies
 from headrace.gateway.own_answers import Everywhere
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.told_responses import ToldResponses
@@ -64,6 +65,7 @@ class Surroundings:
     everywhere: Everywhere | None = None
     sticky: Sticky | None = None
     told_responses: ToldResponses = field(default_factory=ToldResponses)
+    held_bodies: HeldBodies = field(default_factory=HeldBodies)
     on_breaker: OnBreaker | None = None
     on_refused: OnRefused | None = None
     on_taken_out: Callable[[TakenOut], None] | None = None
@@ -182,6 +184,7 @@ def made(
         everywhere=around.everywhere,
         sticky=around.sticky,
         told_responses=around.told_responses,
+        held_bodies=around.held_bodies,
         on_breaker=around.on_breaker,
         on_refused=around.on_refused,
         on_taken_out=around.on_taken_out,

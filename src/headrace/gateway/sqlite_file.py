@@ -22,8 +22,8 @@ _WAL_ATTEMPTS = 100
 # What a value that no column takes raises.
 _BAD_ROWS = (ArithmeticError, TypeError, ValueError, sqlite3.DataError, sqlite3.IntegrityError,
              sqlite3.InterfaceError, sqlite3.ProgrammingError)  # fmt: skip
-# All of a file is looked at where that is a matter of tenths of a second; of a larger one the head.
-_WHOLE_CHECK_BYTES = 64 * 2**20
+WHOLE_CHECK_BYTES = 64 * 2**20
+"""Of a file up to this all is looked at, a matter of tenths of a second; of a larger one a part."""
 
 
 def make_private(path: Path) -> None:
@@ -136,7 +136,7 @@ class FileKind:
         connection.execute("BEGIN")
         try:
             is_new = self._check(connection, path)
-            if not is_new and path.stat().st_size <= _WHOLE_CHECK_BYTES:
+            if not is_new and path.stat().st_size <= WHOLE_CHECK_BYTES:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 if verdict != "ok":
                     raise self._damaged(path, verdict)

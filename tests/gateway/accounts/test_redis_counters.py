@@ -268,7 +268,7 @@ async def test_what_stays_in_redis_has_an_end(shared: RedisServer) -> None:
     accounts = accounts_of(hierarchy(team=terms), counters=counters)
     for _ in range(3):
         assert await take(accounts, 1)
-    assert counters._leased == counters._waiting == {}
+    assert len(counters._leased) == len(counters._waiting) == 0
     async with Redis(port=shared.port, decode_responses=True) as client:
         names = {name async for name in client.scan_iter("{ends}:*")}
         forever = {name for name in names if await client.pttl(name) < 0}

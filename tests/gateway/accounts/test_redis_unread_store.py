@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from headrace.gateway.accounts import Budget, KeyRecord, Limits, Records, StoresDownError, Terms
+from headrace.gateway.accounts import (
+    Budget,
+    Group,
+    KeyRecord,
+    LimitExceededError,
+    Limits,
+    Parent,
+    Records,
+    RedisCounters,
+    StoresDownError,
+    Terms,
+    connect,
+)
 from headrace.gateway.accounts.counters import Spent
 from headrace.gateway.accounts.errors import StoreError
 from headrace.gateway.accounts.key import secret_of
 from headrace.gateway.accounts.terms import WhenDown
 from tests.gateway.accounts.parts import (
     KEY,
+    NOON_MS,
     OTHER_KEY,
     Clock,
     KeptAccounts,
@@ -76,6 +89,27 @@ def two_keys(server: RedisServer, store: Store, when_down: WhenDown) -> KeptAcco
     return accounts_of(records, Clock(), counters=counters)
 
 
+def of_a_team(server: RedisServer, store: Store, terms: Terms) -> KeptAccounts:
+    """KEY and, with a budget of its own, OTHER_KEY, both of a team with these terms."""
+    team = Parent("team", "red")
+    own = Terms(budgets=(Budget(amount=100, window="1d"),), when_stores_are_down="open")
+    records = Records(
+        groups=(Group(level="team", name="red", terms=terms),),
+        keys=(
+            KeyRecord(id="plain", secrets=(secret_of(KEY),), parent=team),
+            KeyRecord(id="of a budget", secrets=(secret_of(OTHER_KEY),), parent=team, terms=own),
+        ),
+    )
+    counters = counters_at(server)
+    counters.restore_from(store)
+    return accounts_of(records, Clock(), counters=counters)
+
+
+async def forget_budget(server: RedisServer) -> None:
+    async with Redis(port=server.port) as client:
+        assert await client.delete(BUDGET) == 1
+
+
 async def spend(accounts: KeptAccounts, cost: int) -> None:
     reservation = await accounts.reserve(accounts.caller(OTHER_KEY), demand(cost))
     await reservation.settle(actual(cost))
@@ -132,8 +166,7 @@ async def test_what_is_settled_meanwhile_waits_and_holds_nobody_up(server: Redis
     await accounts.start()
     held = [await accounts.reserve(accounts.caller(OTHER_KEY), demand(1)) for _ in range(40)]
     store.is_well = False
-    async with Redis(port=server.port) as client:
-        assert await client.delete(BUDGET) == 1
+    await forget_budget(server)
     for one in held:
         await one.settle(actual(1))
     await accounts.tick()
@@ -143,4 +176,149 @@ async def test_what_is_settled_meanwhile_waits_and_holds_nobody_up(server: Redis
     await accounts.tick()
     assert accounts.describe().counters.unwritten == 0
     assert await standing(accounts, "key", "of a budget") == [(40, 0)]
+    await accounts.close()
+
+
+async def test_an_open_key_spends_its_budget_once_while_redis_comes_and_goes(
+    server: RedisServer,
+) -> None:
+    store = Store()
+    accounts = two_keys(server, store, "open")
+    await accounts.start()
+    server.kill()
+    await accounts.tick()
+    for _ in range(2):
+        await spend(accounts, 30)
+    under_way = await accounts.reserve(accounts.caller(OTHER_KEY), demand(30))
+    for away in (False, True, False):
+        if away:
+            server.kill()
+        else:
+            server.start()
+        await accounts.tick()
+        assert accounts.describe().counters.reachable is not away
+        with pytest.raises(LimitExceededError):
+            await spend(accounts, 30)
+    await under_way.settle(actual(30))
+    with pytest.raises(LimitExceededError):
+        await spend(accounts, 30)
+    store.is_well = True
+    await accounts.tick()
+    assert await standing(accounts, "key", "of a budget") == [(90, 0)]
+    await accounts.close()
+
+
+async def test_what_waits_is_spent_for_an_open_key(server: RedisServer) -> None:
+    store = Store()
+    store.is_well = True
+    accounts = two_keys(server, store, "open")
+    await accounts.start()
+    held = [await accounts.reserve(accounts.caller(OTHER_KEY), demand(30)) for _ in range(3)]
+    store.is_well = False
+    await forget_budget(server)
+    for one in held[:2]:
+        await one.settle(actual(30))
+    await spend(accounts, 10)
+    await held[2].settle(actual(30))
+    with pytest.raises(LimitExceededError):
+        await spend(accounts, 1)
+    store.is_well = True
+    with pytest.raises(LimitExceededError):
+        await spend(accounts, 1)
+    await accounts.tick()
+    assert await standing(accounts, "key", "of a budget") == [(100, 0)]
+    with pytest.raises(LimitExceededError):
+        await spend(accounts, 1)
+    await accounts.close()
+
+
+async def test_what_redis_counts_meanwhile_is_spent_here_too(server: RedisServer) -> None:
+    """An open key whose team has a budget that Redis knows."""
+    store = Store()
+    store.is_well = True
+    accounts = of_a_team(server, store, Terms(budgets=(Budget(amount=100, window="1d"),)))
+    await accounts.start()
+    await spend(accounts, 10)
+    store.is_well = False
+    await forget_budget(server)
+    await spend(accounts, 10)
+    assert await take(accounts, 50), "the team's other key"
+    with pytest.raises(LimitExceededError, match="team 'red'"):
+        await spend(accounts, 40)
+    await spend(accounts, 30)
+    await accounts.tick()
+    assert await standing(accounts, "team", "red") == [(100, 0)]
+    await accounts.close()
+
+
+async def test_what_an_end_needs_no_store_for_is_done_at_once(server: RedisServer) -> None:
+    store = Store()
+    store.is_well = True
+    terms = Terms(limits=(Limits(concurrency=1),), budgets=(Budget(amount=100, window="1d"),))
+    accounts = of_a_team(server, store, terms)
+    await accounts.start()
+    held = await accounts.reserve(accounts.caller(OTHER_KEY), demand(20))
+    store.is_well = False
+    await forget_budget(server)
+    assert not (await held.settle(actual(10))).counted
+    assert await standing(accounts, "team", "red") == [(0, 0), (10, 0)]
+    assert await take(accounts, 5)
+
+    async def told() -> list[tuple[str, int]]:
+        ticked = await accounts._counters.tick(at_ms=NOON_MS)
+        return [(one.meter.name, one.actual) for late in ticked for one in late.counted]
+
+    assert await told() == [("red", 0), ("red", 10)]
+    assert await told() == []
+    store.is_well = True
+    assert await told() == [("of a budget", 10)]
+    assert await told() == []
+    assert await standing(accounts, "key", "of a budget") == [(10, 0)]
+    assert await standing(accounts, "team", "red") == [(0, 0), (15, 0)]
+    await accounts.close()
+
+
+async def test_a_tick_asks_once_for_all_that_waits(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = connect(server.url, timeout_s=5.0)
+    scripts = []
+    run = link.run
+
+    async def counted(
+        script: str, keys: Sequence[str], arguments: Sequence[str | int]
+    ) -> Sequence[str]:
+        scripts.append(script)
+        return await run(script, keys, arguments)
+
+    monkeypatch.setattr(link, "run", counted)
+    store = Store()
+    counters = RedisCounters(link, prefix="t")
+    counters.restore_from(store)
+    records = Records(
+        keys=(
+            KeyRecord(
+                id="of a budget",
+                secrets=(secret_of(OTHER_KEY),),
+                terms=Terms(
+                    budgets=(Budget(amount=1000, window="1d"),), when_stores_are_down="open"
+                ),
+            ),
+        )
+    )
+    accounts = accounts_of(records, Clock(), counters=counters)
+    await accounts.start()
+    for _ in range(300):
+        await spend(accounts, 1)
+    for _ in range(2):
+        scripts.clear()
+        store.reads = 0
+        await accounts.tick()
+        assert accounts.describe().counters.unwritten == 300
+        assert store.reads == 1
+        assert len(scripts) <= 40
+    store.is_well = True
+    await accounts.tick()
+    assert accounts.describe().counters.unwritten == 0
+    assert await standing(accounts, "key", "of a budget") == [(300, 0)]
     await accounts.close()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.gateway.accounts import SqliteStore, StoreError
+from headrace.gateway.accounts import SqliteStore, StoreError, sqlite_file
+from headrace.gateway.accounts.counters import Mark
 from headrace.gateway.accounts.sqlite_file import SCHEMA_VERSION
 from tests.gateway.accounts.parts import Clock, random_bytes
 from tests.gateway.accounts.sqlite_files import Files, files_in
@@ -66,6 +67,32 @@ async def test_a_damaged_file_is_left_alone(files: Files) -> None:
     with pytest.raises(StoreError, match="nothing was written"):
         await files.open()
     assert files.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("table", ["marks", "keys", "groups", "spent", "generation"])
+async def test_of_a_large_file_all_but_marks_is_looked_at(
+    files: Files, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    store = await files.open()
+    await store.create_key()
+    await store.add_marks([Mark("o", "a", files.clock.ms + 1)])
+    await store.close()
+    with sqlite3.connect(files.path) as connection:
+        text = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = connection.execute(text, (table,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(files.path.read_bytes())
+    content[(page - 1) * size : page * size] = b"\x5a" * size
+    files.path.write_bytes(content)
+    with pytest.raises(StoreError, match="nothing was written"):
+        await files.open()
+    monkeypatch.setattr(sqlite_file, "WHOLE_CHECK_BYTES", len(content) - 1)
+    if table == "marks":
+        assert len((await (await files.open()).read()).keys) == 1
+    else:
+        with pytest.raises(StoreError, match="nothing was written"):
+            await files.open()
 
 
 async def test_a_database_of_another_program_is_left_alone(files: Files) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from redis.asyncio import Redis
@@ -13,6 +15,7 @@ from headrace.gateway.accounts import (
     Accounts,
     MemoryCounters,
     SqliteStore,
+    StoreError,
     StoresDownError,
     connect,
 )
@@ -21,6 +24,7 @@ from headrace.gateway.accounts.redis_counters import RedisCounters
 from headrace.gateway.accounts.redis_marks import RedisMarks
 from headrace.gateway.accounts.remembered import Remembered
 from headrace.gateway.accounts.sqlite_rows import SqliteRows
+from headrace.gateway.accounts.store import AccountStore
 from headrace.gateway.accounts.stored_ids import StoredIds
 from tests.gateway.accounts.parts import NOON_MS, Clock, counters_at, random_bytes
 from tests.gateway.accounts.redis_server import RedisServer, redis_program
@@ -76,11 +80,51 @@ def test_the_oldest_is_forgotten_where_there_are_too_many() -> None:
     remembered = Remembered(most=2)
     for mark in ("a", "b", "a", "c"):
         remembered.add(marks("o", mark))
-    assert remembered.known("abc", NOON_MS) == {"a", "c"}
+    assert remembered.known("o", "abc", NOON_MS) == {"a", "c"}
+    assert remembered.known("p", "abc", NOON_MS) == set()
     old = remembered.oldest(2)
     remembered.add([old[0]._replace(until_ms=NOON_MS + 99)])
     remembered.remove(old)
-    assert remembered.known("abc", NOON_MS) == {"a"}, "what came again stays"
+    assert remembered.known("o", "abc", NOON_MS) == {"a"}, "what came again stays"
+    remembered.remove(remembered.oldest(2))
+    assert len(remembered) == 0 and remembered.oldest(2) == []
+
+
+def test_who_has_most_is_who_forgets() -> None:
+    remembered = Remembered(most=6)
+    remembered.add(marks("few", "a", "b"))
+    remembered.add(marks("flood", *"123456789"))
+    assert remembered.known("few", "ab", NOON_MS) == {"a", "b"}
+    assert remembered.known("flood", "123456789", NOON_MS) == set("6789")
+    remembered.add(marks("third", "x", "y", "z"))
+    assert remembered.known("few", "ab", NOON_MS) == {"a", "b"}
+    assert len(remembered) == 6
+
+
+def test_it_counts_what_is_there() -> None:
+    """Whatever is added, forgotten and removed, of many owners."""
+    chance = random.Random(7)
+    remembered = Remembered(most=20)
+    for _ in range(2000):
+        owner = chance.choice("abcdef")
+        if chance.random() < 0.8:
+            remembered.add(marks(owner, *(str(chance.randrange(12)) for _ in range(3))))
+        else:
+            remembered.remove(chance.sample(remembered.oldest(20), min(4, len(remembered))))
+        there = remembered.oldest(100)
+        assert len(there) == len(set(there)) == len(remembered) <= 20
+        for mark in there:
+            assert remembered.known(mark.owner, [mark.id], NOON_MS)
+
+
+async def test_one_key_does_not_make_others_ids_unknown() -> None:
+    counters = MemoryCounters()
+    counters._remembered = Remembered(most=10)
+    ids = StoredIds(counters, now_ms)
+    await ids.tell("alice", ["resp_alice"])
+    await ids.tell("bob", [f"msg_{number}" for number in range(11)])
+    assert await was_told(ids, "alice", "resp_alice")
+    assert not await was_told(ids, "bob", "msg_0")
 
 
 async def test_gateways_that_count_in_one_redis_know_it_together(server: RedisServer) -> None:
@@ -192,12 +236,73 @@ async def test_what_cannot_be_written_waits(tmp_path: Path) -> None:
     assert await ids.told("alice", ["resp_1"]) == {"resp_1"}
 
 
+class Locked:
+    """A store of marks that another process locks at times."""
+
+    def __init__(self) -> None:
+        self.reads = self.writes = True
+
+    async def marks(self, ids: Sequence[str], *, at_ms: int) -> frozenset[str]:
+        if not self.reads:
+            raise StoreError("gateway.db: database is locked")
+        return frozenset()
+
+    async def add_marks(self, marks: Sequence[Mark]) -> None:
+        if not self.writes:
+            raise StoreError("gateway.db: disk is full")
+
+
+async def test_a_fault_that_is_over_is_told_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    store = Locked()
+    ids = StoredIds(MemoryCounters(), now_ms, cast(AccountStore, store))
+    store.reads = False
+    for _ in range(2):
+        with pytest.raises(StoresDownError):
+            await ids.told("alice", ["resp_1"])
+        await ids.save()
+        assert ids.problem is not None and "locked" in ids.problem
+    store.reads = True
+    assert await ids.told("alice", ["resp_1"]) == set()
+    assert ids.problem is None
+    store.reads = False
+    with pytest.raises(StoresDownError):
+        await ids.told("alice", ["resp_1"])
+    assert len(caplog.records) == 2, "once for each time"
+    store.reads = True
+    await ids.save()
+    assert ids.problem is None, "seen also where nobody asks again"
+
+    store.writes = False
+    await ids.tell("alice", ["resp_1"])
+    await ids.save()
+    await ids.told("alice", ["resp_2"])
+    assert ids.problem is not None and "full" in ids.problem, "what waits waits yet"
+    store.writes = True
+    await ids.save()
+    assert ids.problem is None
+
+
 def test_the_store_keeps_the_newest_of_each_key(tmp_path: Path) -> None:
     rows = SqliteRows(tmp_path / "accounts.db", lambda parent: False)
     rows.open()
     for mark in marks("o", "a", "b", "c") + marks("p", "d"):
         rows.add_marks([mark], NOON_MS, most_of_owner=2)
     assert rows.marks(["a", "b", "c", "d"], NOON_MS) == {"b", "c", "d"}
+    rows.close()
+
+
+def test_the_store_prunes_a_key_that_has_grown_and_not_each_time(tmp_path: Path) -> None:
+    rows = SqliteRows(tmp_path / "accounts.db", lambda parent: False)
+    rows.open()
+    statements: list[str] = []
+    rows._connection.set_trace_callback(statements.append)
+    ids = [f"{number:04}" for number in range(1000)]
+    for number, id in enumerate(ids):
+        one = marks("o", id, until_ms=NOON_MS + 10 + number)
+        rows.add_marks(one, NOON_MS, most_of_owner=500)
+    assert sum("DELETE FROM marks WHERE owner" in one for one in statements) < 1000 / 5
+    kept = rows.marks(ids, NOON_MS)
+    assert kept >= set(ids[500:]) and len(kept) <= 505
     rows.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -67,8 +68,18 @@ def test_fallbacks_go_before_retries_where_there_are_too_few_attempts() -> None:
     )
     assert found.settings["retries"] == {"same_target": 2, "attempts": 14}
     assert "num_retries: 5 became 2 attempts at a target" in "".join(found.notes)
-    with pytest.raises(ConfigError, match=r"router_settings\.num_retries: 'x'"):
-        import_litellm({"model_list": [], "router_settings": {"num_retries": "x"}})
+
+
+@pytest.mark.parametrize("wrong", ["x", math.inf, math.nan])
+def test_retries_that_are_no_number_are_told(wrong: object) -> None:
+    with pytest.raises(ConfigError, match=rf"router_settings\.num_retries: '?{wrong}'?: a number"):
+        import_litellm({"model_list": [], "router_settings": {"num_retries": wrong}})
+
+
+def test_a_price_beyond_all_numbers_is_told() -> None:
+    dear = deployment("a", params={"input_cost_per_token": 10**400})
+    with pytest.raises(ConfigError, match=r"model_list\.0 \(a\)\.input_cost_per_token: 1000"):
+        import_litellm({"model_list": [dear]})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ import pytest
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.redis_counters import RedisCounters
 from headrace.gateway.accounts.redis_link import connect
+from headrace.gateway.accounts.stored_ids import StoredIds
 from headrace.gateway.building.gateway import Gateway
 from headrace.gateway.serving.entry import Entry
+from headrace.gateway.serving.stored import MOST_IDS
 from tests.gateway.accounts.parts import Clock, random_bytes
 from tests.gateway.accounts.redis_server import redis_program
 from tests.gateway.harness import Told, ask, gateway
@@ -101,6 +103,34 @@ async def test_what_the_gateway_tells_nobody_is_refused_unless_the_file_allows_i
         built = await made(provider, [], stored_ids="any")
         assert (await asked(built, BOB, **body)).status == 200
         assert (await asked(built, BOB, previous_response_id="resp_x")).status == 200
+        built.close()
+
+
+async def test_more_ids_than_a_context_holds_are_not_even_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up: list[int] = []
+    told_to = StoredIds.told
+
+    async def told(self: StoredIds, key_id: str, ids: Collection[str]) -> set[str]:
+        looked_up.append(len(ids))
+        return await told_to(self, key_id, ids)
+
+    monkeypatch.setattr(StoredIds, "told", told)
+    points = [{"type": "item_reference", "id": f"msg_{number}"} for number in range(MOST_IDS)]
+    async with served(both) as provider:
+        built = await made(provider, [])
+        # One that is there twice counts once.
+        refused = await asked(built, BOB, input=points * 2)
+        assert (refused.status, refused.json["error"]["code"]) == (400, "stored_id_not_allowed")
+        one_more = {"tools": [{"type": "code_interpreter", "container": "cntr_1"}]}
+        for path in ("/v1/responses", "/v1/responses/input_tokens"):
+            refused = await asked(built, BOB, path, input=points, **one_more)
+            error = refused.json["error"]
+            assert (refused.status, error["code"]) == (400, "too_many_stored_ids")
+            assert f"{MOST_IDS:,}" in error["message"] and "cntr_1" in error["message"]
+        assert looked_up == [MOST_IDS]
+        assert provider.requests == []
         built.close()
 
 

@@ -103,7 +103,7 @@ def test_each_is_found(dialect: str, body: dict[str, Any], found: set[tuple[str,
 @pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "openai-responses"])
 def test_escapes_hide_nothing(dialect: str) -> None:
     body = b'{"messages": [{"content": [{"fil\\u0065_id": "f"}]}]}'
-    assert stored_references(dialect, JsonObject.read(body)) == [("file_id", "f")]
+    assert list(stored_references(dialect, JsonObject.read(body))) == [("file_id", "f")]
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,16 @@ def test_escapes_hide_nothing(dialect: str) -> None:
     ],
 )
 def test_words_of_the_client_and_of_answers_are_none(dialect: str, body: dict[str, Any]) -> None:
-    assert stored_references(dialect, JsonObject.read(json.dumps(body).encode())) == []
+    assert list(stored_references(dialect, JsonObject.read(json.dumps(body).encode()))) == []
+
+
+@pytest.mark.parametrize("field", ["container", "container_id", "file_id"])
+def test_a_list_is_none_where_one_id_belongs(field: str) -> None:
+    body = json.dumps({"tools": [{"type": "code_interpreter", field: ["a", "b"]}]}).encode()
+    assert list(stored_references("openai-responses", JsonObject.read(body))) == []
+
+
+def test_nobody_pays_for_those_that_are_not_asked_for() -> None:
+    body = json.dumps({"tools": [{"vector_store_ids": ["a"] * 1000}]}).encode()
+    found = stored_references("openai-responses", JsonObject.read(body))
+    assert next(found) == ("vector_store_ids", "a") and len(list(found)) == 999

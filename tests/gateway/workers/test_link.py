@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -17,8 +17,8 @@ from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.accounts.meter import Meter, meters_of
 from headrace.gateway.accounts.stored_ids import StoredIds
 from headrace.gateway.accounts.terms import Budget, Limits, Terms
-from headrace.gateway.workers import messages
-from headrace.gateway.workers.link import Link, LinkLostError
+from headrace.gateway.workers import messages, shared
+from headrace.gateway.workers.link import Link, LinkLostError, TooLongError
 from headrace.gateway.workers.linked_counters import LinkedCounters
 from headrace.gateway.workers.member import Member
 from headrace.gateway.workers.messages import Message
@@ -85,6 +85,14 @@ class Stuck(Quiet):
             work()
 
 
+class Hangs:
+    """A store that never answers."""
+
+    async def marks(self, ids: Sequence[str], *, at_ms: int) -> frozenset[str]:
+        await asyncio.Event().wait()
+        return frozenset()
+
+
 class Pair:
     def __init__(self, counters: MemoryCounters, linked: LinkedCounters, link: Link, parent: Stuck):
         self.counters = counters
@@ -124,7 +132,7 @@ async def pair() -> AsyncIterator[Pair]:
     """A parent with its counters, and a worker with counters linked to them."""
     counters = MemoryCounters()
     accounts = Accounts(counters, now_ns=lambda: AT_MS * 10**6, random_bytes=bytes)
-    shared = Shared(
+    in_common = Shared(
         accounts,
         counters,
         None,
@@ -134,8 +142,8 @@ async def pair() -> AsyncIterator[Pair]:
         on_taken_out=lambda told: None,
         own_pid=1,
     )
-    member = Member(0, 2, shared)
-    shared.members[0] = member
+    member = Member(0, 2, in_common)
+    in_common.members[0] = member
     parent = Stuck(member)
     ours, theirs = socket.socketpair()
     member.link = await Link.open(ours, parent)
@@ -222,6 +230,45 @@ def test_what_keys_were_told_is_not_lost_while_the_parent_does_not_answer(
             every = ["resp_0", "resp_1", "resp_2"]
             for known in (ids, at_parent):
                 assert await known.told("alice", [*every, "resp_3"]) == set(every)
+
+    asyncio.run(check())
+
+
+def test_a_store_that_hangs_is_not_taken_for_a_parent_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared, "_STORE_S", 0.01)
+
+    async def check() -> None:
+        async with pair() as both:
+            both.parent.member._shared._accounts.stored_ids._store = Hangs()  # type: ignore[assignment]
+            ids = StoredIds(both.linked, lambda: AT_MS)
+            await ids.tell("alice", ["resp_1"])
+            assert await ids.told("alice", ["resp_1"]) == {"resp_1"}
+            with pytest.raises(StoresDownError, match="looked up"):
+                await ids.told("alice", ["resp_1", "resp_2"])
+            assert both.linked.describe().reachable
+            assert await both.take("of another key", 10)
+
+    asyncio.run(check())
+
+
+def test_a_message_that_is_too_long_is_an_error_of_who_sent_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.gateway.workers.link.MOST_FRAME_BYTES", 5000)
+
+    async def check() -> None:
+        async with pair() as both:
+            long = "a" * 5000
+            with pytest.raises(TooLongError, match=r"Remembers has 5,\d+ bytes"):
+                await both.linked.remembers(long, (), at_ms=AT_MS)
+            with caplog.at_level(logging.ERROR):
+                assert not both.link.tell(messages.Sticks("chat", long, "p/m"))
+            assert "Sticks has 5," in caplog.text
+            # The link goes on, and the parent is not taken for gone.
+            assert both.linked.describe().reachable
+            assert await both.take("of another key", 10)
 
     asyncio.run(check())
 

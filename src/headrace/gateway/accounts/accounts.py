@@ -121,11 +121,6 @@ class Accounts:
         return self._store
 
     @property
-    def counters(self) -> Counters:
-        """What is counted is there."""
-        return self._counters
-
-    @property
     def roster(self) -> Roster:
         """As it is now."""
         return self._roster

@@ -177,7 +177,7 @@ class MemoryCounters:
 
     async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
         """See Counters."""
-        return Known(self._remembered.known(ids, at_ms), is_sure=True)
+        return Known(self._remembered.known(owner, ids, at_ms), is_sure=True)
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters."""
@@ -199,6 +199,16 @@ class MemoryCounters:
         """Count what was spent without a reservation."""
         for meter_id, bucket, amount in sorted(spent):
             self._count(meter_id).add(bucket, amount)
+
+    def catch_up(self, counted: Sequence[Counted], used: Sequence[int], at_ms: int) -> None:
+        """Count what was ended elsewhere of budgets. used: of each meter there, after it; () where
+        nobody knows."""
+        for place, (meter, _, actual) in enumerate(counted):
+            if meter.is_budget:
+                count = self._count(meter.id)
+                count.at(meter.window, at_ms)
+                more = used[place] - count.used if used else 0
+                count.add(count.newest, max(actual, more))
 
     def restore_from(self, source: SpentSource) -> None:
         """See Counters. These forget nothing while the process runs."""

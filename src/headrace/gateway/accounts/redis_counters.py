@@ -9,8 +9,9 @@ wait in memory and carry their reservation's id, so writing one twice counts onc
 
 What Redis forgets of a budget, in a restart without persistence or by eviction, is seeded from the
 durable store before that budget counts again; what other processes had not saved by then, a
-second's worth, is missing in it. While the store cannot be read, the policy holds for requests of
-such a budget alone. The processes' clocks are taken to agree within a second (NTP).
+second's worth, is missing in it. While the store cannot be read, and until what waits for it was
+written, the policy holds for requests of such a budget alone; what their ends count of other limits
+and budgets is written at once. The processes' clocks are taken to agree within a second (NTP).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from headrace.gateway.accounts.counters import (
     Counted,
@@ -44,6 +44,7 @@ from headrace.gateway.accounts.redis_marks import RedisMarks
 from headrace.gateway.accounts.redis_owners import EndedOwners
 from headrace.gateway.accounts.redis_script import END, RENEW, RESERVE
 from headrace.gateway.accounts.redis_seeding import Seeding, UnreadStoreError
+from headrace.gateway.accounts.redis_waiting import WaitingEnd, WaitingEnds
 from headrace.gateway.accounts.terms import WhenDown
 
 DEFAULT_LEASE_MS = 120_000
@@ -60,15 +61,6 @@ _LOST = "the counters of limits and budgets (Redis) cannot be reached"
 _UNREAD = "what was spent of a budget of this key is not in Redis and cannot be read from the store"
 
 _logger = logging.getLogger(__name__)
-
-
-class _Waiting(NamedTuple):
-    """An end on its way, or one that waits. counted: nothing, to undo what may have been taken."""
-
-    id: str
-    counted: tuple[Counted, ...]
-    reserved_ms: int
-    at_ms: int
 
 
 class RedisCounters:
@@ -95,18 +87,19 @@ class RedisCounters:
             clock_s=clock_s,
             on_change=on_outage,
         )
-        self._waiting: dict[str, _Waiting] = {}
-        """Ends to be written, in the order they came."""
+        self._waiting = WaitingEnds()
         self._late: list[Late] = []
         self._leased: dict[str, None] = {}
         self._renewed_ms = 0
         self._ended_owners = EndedOwners(link, self._prefix)
-        self._fallback = MemoryCounters()
-        self._unread: MemoryCounters | None = None
-        """Counts for keys with a budget that is unknown while the store cannot be read."""
+        self._here: MemoryCounters | None = None
+        """Counts while Redis, or the store of what it does not know, is away; from the first that
+        is asked for then until the last reservation made here has ended."""
+        self._here_ids: set[str] = set()
+        """Reservations made here."""
+        self._unread: set[str] = set()
+        """Budgets, by ids of their meters, that Redis did not know and the store could not tell."""
         self._marks = RedisMarks(link, self._prefix)
-        self._local: dict[str, MemoryCounters] = {}
-        """Reservations made while Redis was away, and where."""
         self._last_used: dict[str, Spent] = {}
         """What Redis said last of each budget."""
         self._ticking = asyncio.Lock()
@@ -115,7 +108,7 @@ class RedisCounters:
         self, id: str, wanted: Sequence[Wanted], *, at_ms: int, when_down: WhenDown
     ) -> tuple[Shortage, ...]:
         """See Counters."""
-        if self._down:
+        if self._down or (self._unread and any(w.meter.id in self._unread for w in wanted)):
             return self._reserve_here(id, wanted, at_ms, when_down)
         try:
             reply = await self._run_reserve(id, wanted, at_ms)
@@ -124,8 +117,10 @@ class RedisCounters:
             # It may have been taken all the same.
             self._undo(id, at_ms)
             return self._reserve_here(id, wanted, at_ms, when_down)
-        except UnreadStoreError:
-            return self._reserve_here(id, wanted, at_ms, when_down)
+        except UnreadStoreError as error:
+            short = self._reserve_here(id, wanted, at_ms, when_down)
+            self._unread |= error.meter_ids
+            return short
         except BaseException:
             self._undo(id, at_ms)
             raise
@@ -139,30 +134,33 @@ class RedisCounters:
     ) -> Ended:
         """See Counters."""
         self._leased.pop(id, None)
-        here = self._local.pop(id, None)
-        if here is not None:
-            done = await here.end(id, counted, reserved_ms=reserved_ms, at_ms=at_ms)
-            budgets = tuple(one for one in counted if one.meter.is_budget)
-            waiting = _Waiting(f"{id}-here", budgets, reserved_ms, at_ms)
-            self._waiting[waiting.id] = waiting
-            return Ended(first=True, counted=False, used=done.used)
-        waiting = _Waiting(id, tuple(counted), reserved_ms, at_ms)
-        if self._down:
-            self._keep(waiting)
-            return Ended(first=True, counted=False)
+        if id in self._here_ids:
+            return self._end_here(id, counted, reserved_ms, at_ms)
+        whole = end = WaitingEnd(id, tuple(counted), reserved_ms, at_ms)
+        used = None
         try:
-            used = await self._run_end(waiting, late=False)
+            while used is None and not self._down:
+                try:
+                    used = await self._run_end(end, late=False, may_read=not self._unread)
+                except UnreadStoreError as error:
+                    self._unread |= error.meter_ids
+                    end, unread = end.split(error.meter_ids)
+                    if unread is not None:
+                        self._keep(unread)
         except RedisLostError as error:
             self._lose(error)
-            self._keep(waiting)
-            return Ended(first=True, counted=False)
-        except UnreadStoreError:
-            self._keep(waiting)
-            return Ended(first=True, counted=False)
         except BaseException:
-            self._keep(waiting)
+            self._keep(end)
             raise
-        return Ended(first=True, counted=True, used=used)
+        if used is None:
+            self._keep(end)
+            return Ended(first=True, counted=False)
+        if self._here is not None:
+            self._here.catch_up(end.counted, used, at_ms)
+        if end is whole:
+            return Ended(first=True, counted=True, used=used)
+        self._add_late(end, used)
+        return Ended(first=True, counted=False)
 
     async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
         """See Counters. While Redis is away each process answers for itself."""
@@ -172,7 +170,7 @@ class RedisCounters:
                 return await self._link.set_first(f"{self._prefix}a:{mark}", lifetime_ms)
             except RedisLostError as error:
                 self._lose(error)
-        return await self._fallback.first(mark, until_ms=until_ms, at_ms=at_ms)
+        return await self._counters_here().first(mark, until_ms=until_ms, at_ms=at_ms)
 
     async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
         """See Counters. While Redis is away, this process alone; Redis is told by a `tick`."""
@@ -186,7 +184,7 @@ class RedisCounters:
 
     async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
         """See Counters. While Redis is away, what this process told alone."""
-        known = self._marks.waiting.known(ids, at_ms)
+        known = self._marks.waiting.known(owner, ids, at_ms)
         left = [id for id in ids if id not in known]
         if left and not self._down:
             try:
@@ -198,7 +196,7 @@ class RedisCounters:
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
         """See Counters. While Redis is away, what this process knows."""
         if self._down:
-            return await self._fallback.read(meters, at_ms=at_ms)
+            return await self._counters_here().read(meters, at_ms=at_ms)
         readings: list[Reading] = []
         try:
             for start in range(0, len(meters), _BATCH):
@@ -206,7 +204,7 @@ class RedisCounters:
                 readings += await self._seeding.read(part, at_ms=at_ms)
         except RedisLostError as error:
             self._lose(error)
-            return await self._fallback.read(meters, at_ms=at_ms)
+            return await self._counters_here().read(meters, at_ms=at_ms)
         return tuple(readings)
 
     async def load(self, spent: Iterable[Spent]) -> None:
@@ -215,7 +213,7 @@ class RedisCounters:
             policy = await self._link.evicts()
         except RedisLostError as error:
             self._lose(error)
-            self._fallback.add(spent)
+            self._counters_here().add(spent)
             return
         if policy is not None:
             _logger.warning(
@@ -246,11 +244,9 @@ class RedisCounters:
                 await self._link.ping()
                 await self._write_waiting()
                 await self._marks.add_waiting(at_ms)
-                if self._down:
-                    self._down.end()
-                    self._fallback = MemoryCounters()
-                if not self._seeding.unread:
-                    self._unread = None
+                self._down.end()
+                if not (self._unread or self._here_ids):
+                    self._here = None
                 await self._renew(at_ms)
                 await self._ended_owners.give_back()
             except RedisLostError as error:
@@ -272,75 +268,77 @@ class RedisCounters:
         await self._link.close()
 
     async def _write_waiting(self) -> None:
-        wait_on: set[str] = set()
-        while some := [
-            *islice((w for w in self._waiting.values() if w.id not in wait_on), _WRITTEN_AT_ONCE)
-        ]:
-            problems = await asyncio.gather(*(self._write(waiting) for waiting in some))
-            for waiting, problem in zip(some, problems, strict=True):
-                if isinstance(problem, UnreadStoreError):
-                    wait_on.add(waiting.id)
-                elif problem is not None:
-                    raise problem
+        """All that needs no budget that is unread; the store is asked until it fails once."""
+        unread: set[str] = set()
+        while ends := self._waiting.that_need_none_of(unread):
+            left = (end for end in ends if not end.is_of(unread))
+            while some := list(islice(left, _WRITTEN_AT_ONCE)):
+                for problem in await asyncio.gather(*(self._write(end, unread) for end in some)):
+                    if problem is not None:
+                        raise problem
+        self._unread = unread
 
-    async def _write(self, waiting: _Waiting) -> RedisLostError | UnreadStoreError | None:
-        try:
-            used = await self._run_end(waiting, late=True)
-        except (RedisLostError, UnreadStoreError) as error:
-            return error
+    async def _write(self, end: WaitingEnd, unread: set[str]) -> RedisLostError | None:
+        """What needs no budget that is unread; more of those are added."""
+        used = None
+        while used is None:
+            if end.is_of(unread):
+                return None
+            end = self._waiting.without(end, unread)
+            try:
+                used = await self._run_end(end, late=True, may_read=not unread)
+            except UnreadStoreError as error:
+                unread |= error.meter_ids
+            except RedisLostError as error:
+                return error
         # Only now is it written; a lost answer leaves it, and by its id it counts once.
-        del self._waiting[waiting.id]
-        if waiting.counted:
-            self._late.append(Late(waiting.counted, used, waiting.at_ms))
+        self._waiting.remove(end)
+        self._add_late(end, used)
         return None
 
-    def _lose(self, error: RedisLostError) -> None:
-        """Redis does not answer: go on with what it said last."""
-        if self._down.begin(str(error)):
-            self._fallback.add(self._last_used.values())
+    def _add_late(self, end: WaitingEnd, used: tuple[int, ...]) -> None:
+        if end.counted:
+            self._late.append(Late(end.counted, used, end.at_ms))
 
-    def _keep(self, waiting: _Waiting) -> None:
+    def _lose(self, error: RedisLostError) -> None:
+        self._down.begin(str(error))
+
+    def _keep(self, end: WaitingEnd) -> None:
         """Write it later; until then it counts here."""
-        self._waiting[waiting.id] = waiting
-        if self._down:
-            self._fallback.add(
-                Spent(one.meter.id, one.meter.window.bucket(waiting.at_ms), one.actual)
-                for one in waiting.counted
-                if one.meter.is_budget
-            )
+        self._waiting.put(end)
+        if self._here is not None:
+            self._here.add(end.spent())
 
     def _undo(self, id: str, at_ms: int) -> None:
-        self._waiting[id] = _Waiting(id, (), at_ms, at_ms)
+        self._waiting.put(WaitingEnd(id, (), at_ms, at_ms))
+
+    def _end_here(self, id: str, counted: Sequence[Counted], reserved_ms: int, at_ms: int) -> Ended:
+        self._here_ids.remove(id)
+        done = self._counters_here().end_now(id, counted, reserved_ms=reserved_ms, at_ms=at_ms)
+        budgets = tuple(one for one in counted if one.meter.is_budget)
+        self._waiting.put(WaitingEnd(f"{id}-here", budgets, reserved_ms, at_ms, holds=False))
+        return Ended(first=True, counted=False, used=done.used)
 
     def _reserve_here(
         self, id: str, wanted: Sequence[Wanted], at_ms: int, when_down: WhenDown
     ) -> tuple[Shortage, ...]:
         why = _LOST if self._down else _UNREAD
         if when_down == "closed":
-            raise StoresDownError(
-                f"{why}, and this key is refused then (when_stores_are_down: closed); try again "
-                "soon",
-                retry_after_s=_RETRY_AFTER_S,
-            )
-        if len(self._waiting) + len(self._local) >= self._most_unwritten:
-            raise StoresDownError(
-                f"{why}, and {self._most_unwritten} settlements wait for them already; try again "
-                "soon",
-                retry_after_s=_RETRY_AFTER_S,
-            )
-        counters = self._counters_here()
-        short = counters.reserve_now(id, wanted, at_ms=at_ms)
-        if not short:
-            self._local[id] = counters
-        return short
+            so = "this key is refused then (when_stores_are_down: closed)"
+        elif len(self._waiting) + len(self._here_ids) >= self._most_unwritten:
+            so = f"{self._most_unwritten} settlements wait for them already"
+        else:
+            short = self._counters_here().reserve_now(id, wanted, at_ms=at_ms)
+            if not short:
+                self._here_ids.add(id)
+            return short
+        raise StoresDownError(f"{why}, and {so}; try again soon", retry_after_s=_RETRY_AFTER_S)
 
     def _counters_here(self) -> MemoryCounters:
-        if self._down:
-            return self._fallback
-        if self._unread is None:
-            self._unread = MemoryCounters()
-            self._unread.add(self._last_used.values())
-        return self._unread
+        if self._here is None:
+            self._here = MemoryCounters()
+            self._here.add((*self._last_used.values(), *self._waiting.spent()))
+        return self._here
 
     async def _run_reserve(self, id: str, wanted: Sequence[Wanted], at_ms: int) -> Sequence[str]:
         meters = [want.meter for want in wanted]
@@ -351,19 +349,23 @@ class RedisCounters:
             arguments.append(self._seeding.lifetime_ms(meter))
         return await self._seeding.run(RESERVE, self._keys(id, meters), arguments, meters)
 
-    async def _run_end(self, waiting: _Waiting, *, late: bool) -> tuple[int, ...]:
-        meters = [one.meter for one in waiting.counted]
-        arguments: list[str | int] = [waiting.id, _MARK_MS, int(late)]
-        for meter, held, actual in waiting.counted:
+    async def _run_end(
+        self, end: WaitingEnd, *, late: bool, may_read: bool = True
+    ) -> tuple[int, ...]:
+        meters = [one.meter for one in end.counted]
+        arguments: list[str | int] = [end.id, _MARK_MS, int(late)]
+        for meter, held, actual in end.counted:
             window = meter.window
             amount = actual - held if meter.kind == "rate" else actual * meter.is_budget
-            arguments += (_kind(meter), amount, window.bucket(waiting.at_ms), window.span)
-            arguments += (window.bucket(waiting.reserved_ms), self._seeding.lifetime_ms(meter))
-        reply = await self._seeding.run(END, self._keys(waiting.id, meters), arguments, meters)
+            arguments += (_kind(meter), amount, window.bucket(end.at_ms), window.span)
+            arguments += (window.bucket(end.reserved_ms), self._seeding.lifetime_ms(meter))
+        reply = await self._seeding.run(
+            END, self._keys(end.id, meters), arguments, meters, may_read=may_read
+        )
         used = tuple(int(text) for text in reply[1:])
-        for one, now_used in zip(waiting.counted, used, strict=False):
+        for one, now_used in zip(end.counted, used, strict=False):
             if one.meter.is_budget:
-                bucket = one.meter.window.bucket(waiting.at_ms)
+                bucket = one.meter.window.bucket(end.at_ms)
                 self._last_used[one.meter.id] = Spent(one.meter.id, bucket, now_used)
         return used
 

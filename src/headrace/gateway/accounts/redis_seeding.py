@@ -27,8 +27,12 @@ _logger = logging.getLogger(__name__)
 
 
 class UnreadStoreError(HeadraceError):
-    """Redis is well and does not know a budget, and the store that does cannot be read. Nothing was
-    counted."""
+    """Redis is well and does not know budgets, and the store that does cannot be read. Nothing was
+    counted. meter_ids: of those budgets."""
+
+    def __init__(self, problem: str, meters: Sequence[Meter]) -> None:
+        super().__init__(problem)
+        self.meter_ids = frozenset(meter.id for meter in meters)
 
 
 class Seeding:
@@ -40,8 +44,9 @@ class Seeding:
         self._lease_ms = lease_ms
         self._lock = asyncio.Lock()
         self._failures = 0
-        self._failed: type[HeadraceError] = RedisLostError
-        self.unread = False
+        self._lost = False
+        """Whether the last failure was of Redis."""
+        self._unread = False
         """Whether the store could not be read when it was asked last."""
         self.source: SpentSource | None = None
         """What was spent, as far as it is known without Redis; None where nobody else knows."""
@@ -52,16 +57,22 @@ class Seeding:
         keys: Sequence[str],
         arguments: Sequence[str | int],
         meters: Sequence[Meter],
+        *,
+        may_read: bool = True,
     ) -> Sequence[str]:
-        """Run a script, after seeding those of its meters that it says are not. Raises
-        RedisLostError and UnreadStoreError."""
+        """Run a script, after seeding those of its meters that it says are not. may_read: whether
+        the store is asked for them. Raises RedisLostError and UnreadStoreError."""
         reply = await self._link.run(script, keys, arguments)
         if reply[0] != UNSEEDED:
             return reply
+        unknown = [meters[int(place)] for place in reply[1:]]
+        if not may_read:
+            raise UnreadStoreError("the store of what was spent: it was not asked again", unknown)
         failures = self._failures
         async with self._lock:
             if self._failures != failures:
-                raise self._failed("Redis: a call that waited to seed it saw another one fail")
+                problem = "Redis: a call that waited to seed it saw another one fail"
+                raise RedisLostError(problem) if self._lost else UnreadStoreError(problem, unknown)
             try:
                 # Whoever had the lock may have seeded them.
                 reply = await self._link.run(script, keys, arguments)
@@ -72,7 +83,7 @@ class Seeding:
                     raise RedisLostError("Redis forgets what it is told")
             except (RedisLostError, UnreadStoreError) as error:
                 self._failures += 1
-                self._failed = type(error)
+                self._lost = isinstance(error, RedisLostError)
                 raise
         return reply
 
@@ -127,16 +138,16 @@ class Seeding:
         try:
             spent = await self.source([meter.id for meter in meters])
         except StoreError as error:
-            if not self.unread:
+            if not self._unread:
                 _logger.error(
                     "what was spent of budgets that Redis does not know cannot be read (%s): keys "
                     "that have one are refused, those with when_stores_are_down: open counted by "
                     "each process",
                     error,
                 )
-            self.unread = True
-            raise UnreadStoreError(f"the store of what was spent: {error}") from error
-        if self.unread:
+            self._unread = True
+            raise UnreadStoreError(f"the store of what was spent: {error}", meters) from error
+        if self._unread:
             _logger.warning("what was spent of budgets that Redis does not know is read again")
-        self.unread = False
+        self._unread = False
         return spent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from headrace.gateway.accounts.counters import Mark
 
@@ -13,35 +13,71 @@ MOST_MARKS = 200_000
 
 
 class Remembered:
-    """The oldest is forgotten for a new one where there are `most`."""
+    """Where there are `most`, a new one takes the place of the oldest of the owner of most: nobody
+    can make all that others have forgotten."""
 
     def __init__(self, most: int = MOST_MARKS) -> None:
         self._most = most
-        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self._count = 0
+        self._of_owner: dict[str, OrderedDict[str, Mark]] = {}
+        self._by_count: dict[int, OrderedDict[str, None]] = {}
+        """Owners by how many of theirs there are, so that the owner of most is found at once."""
+        self._highest = 0
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return self._count
 
     def add(self, marks: Iterable[Mark]) -> None:
         """They are known until their ends."""
         for mark in marks:
-            self._marks[mark.id] = mark
-            self._marks.move_to_end(mark.id)
-            if len(self._marks) > self._most:
-                self._marks.popitem(last=False)
+            own = self._of_owner.setdefault(mark.owner, OrderedDict())
+            is_new = mark.id not in own
+            own[mark.id] = mark
+            own.move_to_end(mark.id)
+            if is_new:
+                self._counted(mark.owner, len(own) - 1)
+                if self._count > self._most:
+                    self._forget_one()
 
-    def known(self, ids: Iterable[str], at_ms: int) -> frozenset[str]:
+    def known(self, owner: str, ids: Iterable[str], at_ms: int) -> frozenset[str]:
         """Those of the ids that are known."""
+        own = self._of_owner.get(owner)
+        if own is None:
+            return frozenset()
         return frozenset(
-            id for id in ids if (mark := self._marks.get(id)) is not None and mark.until_ms > at_ms
+            id for id in ids if (mark := own.get(id)) is not None and mark.until_ms > at_ms
         )
 
     def oldest(self, most: int) -> list[Mark]:
-        """As many as that, in the order they came."""
-        return list(islice(self._marks.values(), most))
+        """As many as that, those of each owner in the order they came."""
+        return list(islice(chain.from_iterable(o.values() for o in self._of_owner.values()), most))
 
     def remove(self, marks: Sequence[Mark]) -> None:
         """Forget them; what came again meanwhile stays."""
         for mark in marks:
-            if self._marks.get(mark.id) is mark:
-                del self._marks[mark.id]
+            own = self._of_owner.get(mark.owner)
+            if own is not None and own.get(mark.id) is mark:
+                del own[mark.id]
+                self._counted(mark.owner, len(own) + 1)
+
+    def _forget_one(self) -> None:
+        owner = next(iter(self._by_count[self._highest]))
+        own = self._of_owner[owner]
+        own.popitem(last=False)
+        self._counted(owner, len(own) + 1)
+
+    def _counted(self, owner: str, before: int) -> None:
+        """An owner has one more or one less than before."""
+        now = len(self._of_owner[owner])
+        self._count += now - before
+        if before:
+            alike = self._by_count[before]
+            del alike[owner]
+            if not alike:
+                del self._by_count[before]
+        if now:
+            self._by_count.setdefault(now, OrderedDict())[owner] = None
+        else:
+            del self._of_owner[owner]
+        if now > self._highest or self._highest not in self._by_count:
+            self._highest = now

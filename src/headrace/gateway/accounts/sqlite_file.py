@@ -6,7 +6,12 @@ import sqlite3
 from pathlib import Path
 
 from headrace.gateway.accounts.errors import StoreError
-from headrace.gateway.sqlite_file import make_private, transaction, use_write_ahead_log
+from headrace.gateway.sqlite_file import (
+    WHOLE_CHECK_BYTES,
+    make_private,
+    transaction,
+    use_write_ahead_log,
+)
 
 SCHEMA_VERSION = 1
 # "HRac": tells our files from other programs' (PRAGMA application_id).
@@ -26,6 +31,8 @@ _SCHEMA = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+# What makes a file large is marks: of the rest all is looked at in any file.
+_ALWAYS_CHECKED = ("generation", "groups", "keys", "spent")
 # Came later; a headrace that does not know them leaves them alone.
 _ADDED = (
     "CREATE TABLE IF NOT EXISTS marks (id TEXT PRIMARY KEY, owner TEXT NOT NULL, "
@@ -88,13 +95,15 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
                 f"{path}: its schema has version {version} and this headrace knows up to "
                 f"{SCHEMA_VERSION}; use the newer headrace that wrote it"
             )
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        parts = ("1",) if path.stat().st_size <= WHOLE_CHECK_BYTES else _ALWAYS_CHECKED
+        for part in parts:
+            (verdict,) = connection.execute(f"PRAGMA quick_check({part})").fetchone()
+            if verdict != "ok":
+                raise _damaged(path, verdict)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             raise
         raise _damaged(path, str(error)) from error
-    if verdict != "ok":
-        raise _damaged(path, verdict)
     return False
 
 

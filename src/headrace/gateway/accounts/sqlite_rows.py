@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ T = TypeVar("T")
 ParentElsewhere = Callable[[Parent], bool]
 """Whether a group that is not in the store is somewhere else: in the configuration."""
 
+# To find the oldest marks of an owner who has all that are kept costs milliseconds, so one in a
+# hundred may be there beside them.
+_MARKS_PER_SPARE = 100
+
 
 class SqliteRows:
     """Opened and closed once each, by the thread that uses it. Raises StoreError for what
@@ -34,6 +39,9 @@ class SqliteRows:
         self._seen_generation = -1
         self._read_generation = -1
         self._wrote = False
+        self._unpruned: dict[str, int] = {}
+        """Marks that came for each owner since theirs were pruned; what came before this process is
+        not known."""
 
     def open(self) -> None:
         """See `open_file`."""
@@ -179,6 +187,10 @@ class SqliteRows:
         self, marks: Sequence[Mark], at_ms: int, most_of_owner: int = MOST_OF_OWNER
     ) -> None:
         """Keep the newest of each owner, and forget those that have ended at `at_ms`."""
+        spare = most_of_owner // _MARKS_PER_SPARE
+        came = Counter(mark.owner for mark in marks)
+        unpruned = {owner: self._unpruned.get(owner, spare) + n for owner, n in came.items()}
+        full = [owner for owner, n in unpruned.items() if n > spare]
         with self._change(of_records=False) as connection:
             connection.executemany(
                 "INSERT INTO marks (owner, id, until_ms) VALUES (?, ?, ?) "
@@ -189,8 +201,9 @@ class SqliteRows:
             connection.executemany(
                 "DELETE FROM marks WHERE owner = ?1 AND until_ms < (SELECT until_ms FROM marks "
                 "WHERE owner = ?1 ORDER BY until_ms DESC LIMIT 1 OFFSET ?2)",
-                [(owner, most_of_owner - 1) for owner in {mark.owner for mark in marks}],
+                [(owner, most_of_owner - 1) for owner in full],
             )
+        self._unpruned |= unpruned | dict.fromkeys(full, 0)
 
     def marks(self, ids: Sequence[str], at_ms: int) -> frozenset[str]:
         """Those of the ids that are kept at `at_ms`."""

@@ -34,8 +34,13 @@ class StoredIds:
         self._now_ms = now_ms
         self._store = store
         self._unsaved = Remembered()
-        self.problem: str | None = None
-        """What the store was at fault with last."""
+        self._read_problem: str | None = None
+        self._save_problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """What the store is at fault with, as far as is known."""
+        return self._save_problem or self._read_problem
 
     async def tell(
         self, key_id: str, ids: Collection[str], *, with_owner: Collection[str] = ()
@@ -76,31 +81,46 @@ class StoredIds:
         known, is_sure = await self._counters.remembers(owner, ids, at_ms=at_ms)
         if self._store is None or len(known) == len(ids):
             return Known(known, is_sure)
-        known |= self._unsaved.known(ids, at_ms)
-        try:
-            known |= await self._store.marks([id for id in ids if id not in known], at_ms=at_ms)
-        except HeadraceError as error:
-            self._fail(error)
-            is_sure = False
-        return Known(known, is_sure)
+        known |= self._unsaved.known(owner, ids, at_ms)
+        left = [id for id in ids if id not in known]
+        stored = await self._read(self._store, left, at_ms)
+        if stored is None:
+            return Known(known, is_sure=False)
+        return Known(known | stored, is_sure)
 
     async def save(self) -> None:
         """Write what was told to the store; what cannot be written waits for the next time."""
+        if self._store is None:
+            return
+        if self._read_problem is not None:
+            # Nobody may ask again for long, and a fault that is over must not be told on.
+            await self._read(self._store, ("",), self._now_ms())
         some = self._unsaved.oldest(len(self._unsaved))
-        if self._store is None or not some:
+        if not some:
             return
         try:
             await self._store.add_marks(some)
         except HeadraceError as error:
-            self._fail(error)
+            if self._save_problem is None:
+                _logger.error("ids that keys were told cannot be written: %s", error)
+            self._save_problem = str(error)
             return
         self._unsaved.remove(some)
-        self.problem = None
+        self._save_problem = None
 
-    def _fail(self, error: HeadraceError) -> None:
-        if self.problem is None:
-            _logger.error("ids that keys were told cannot be read or written: %s", error)
-        self.problem = str(error)
+    async def _read(
+        self, store: AccountStore, ids: Sequence[str], at_ms: int
+    ) -> frozenset[str] | None:
+        """Those that the store has; None where it cannot be read."""
+        try:
+            stored = await store.marks(ids, at_ms=at_ms)
+        except HeadraceError as error:
+            if self._read_problem is None:
+                _logger.error("ids that keys were told cannot be read: %s", error)
+            self._read_problem = str(error)
+            return None
+        self._read_problem = None
+        return stored
 
 
 def _owner(key_id: str) -> str:

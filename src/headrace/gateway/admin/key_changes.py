@@ -143,7 +143,7 @@ async def create_key(call: Call) -> Response:
 
 
 async def edit_key(call: Call) -> Response:
-    """Change its label, models, budgets, limits or end; its secret stays."""
+    """Change what `KeyEdited` gives; its secret stays."""
     store = await _store_of_key(call)
     wanted = await call.body(KeyEdited)
     id = call.path("id")

@@ -119,7 +119,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         method="PATCH", path="/api/keys/{id}", name="editKey", places=_KEY,
         handler=changes.edit_key, body=changes.KeyEdited, reply=changes.KeyChanged,
-        summary="Change a key's label, models, budgets, limits or end; its secret stays.",
+        summary="Change a key's label, its end or what holds for it; its secret stays.",
     ),
     Operation(
         method="POST", path="/api/keys/{id}/rotate", name="rotateKey", places=_KEY,

@@ -25,7 +25,7 @@ from headrace.gateway.building.paths import Paths, paths_of
 from headrace.gateway.building.providers import provider_of
 from headrace.gateway.building.request_logging import log_change_of, request_logging_of
 from headrace.gateway.building.routes import Targets, routes_of, unknown_routes
-from headrace.gateway.held_bodies import HeldBodies
+from headrace.gateway.held_bodies import BodyBound, HeldBodies
 from headrace.gateway.key_answer import PATHS as KEY_PATHS
 from headrace.gateway.key_answer import KeyAnswer
 from headrace.gateway.own_answers import Everywhere, OwnAnswers
@@ -138,6 +138,7 @@ def gateway_of(
     everywhere: Everywhere | None = None,
     sticky: Sticky | None = None,
     told_responses: ToldResponses | None = None,
+    held_bodies: HeldBodies | None = None,
     on_breaker: OnBreaker | None = None,
     on_refused: OnRefused | None = None,
     on_taken_out: Callable[[TakenOut], None] | None = None,
@@ -145,8 +146,8 @@ def gateway_of(
     own_key: str | None = None,
 ) -> Gateway:
     """parts: what /health tells of others, by name. telemetry: what counts on from a configuration
-    to the next. everywhere, sticky, told_responses, on_breaker, on_refused, request_log, own_key:
-    see `making.Surroundings`.
+    to the next. everywhere, sticky, told_responses, held_bodies, on_breaker, on_refused,
+    request_log, own_key: see `making.Surroundings`.
 
     Raises ConfigError for what cannot be made; nothing is connected to yet.
     """
@@ -218,10 +219,13 @@ def gateway_of(
     of_key = KeyAnswer(access, accounts)
     answers = {**own.by_path(), **{("GET", path): of_key.tell for path in KEY_PATHS}}
     paths = paths_of(serving, access, settings.ledger, sources.folder, prompts)
+    bodies = BodyBound(
+        held_bodies or HeldBodies(), settings.listen.max_bodies_bytes, access.has_several_keys
+    )
     app = GatewayApp(
         serving, access, paths.chats, answers, paths.posts, told, new_id=new_id,
         most_body_bytes=settings.listen.max_body_bytes, addresses=addresses_of(settings),
-        bodies=HeldBodies(settings.listen.max_bodies_bytes), prompts=prompts, below=own.below(),
+        bodies=bodies, prompts=prompts, below=own.below(),
     )  # fmt: skip
     names = Names(router.routes, settings.aliases, providers)
 

@@ -175,7 +175,7 @@ class _Reader:
                              ("max_parallel_requests", "most_in_flight")):  # fmt: skip
             if params.get(theirs) is not None:
                 target[ours] = params[theirs]
-        if price := _price(params, info):
+        if price := _price(params, info, where):
             target["price"] = price
         elif info.get("base_model"):
             self.notes.append(
@@ -359,8 +359,8 @@ def _parts(text: str) -> tuple[str, str]:
     return "openai", text
 
 
-def _price(params: dict[str, Any], info: dict[str, Any]) -> dict[str, float]:
-    """Theirs is per token, ours per million."""
+def _price(params: dict[str, Any], info: dict[str, Any], where: str) -> dict[str, float]:
+    """Theirs is per token, ours per million. Raises ConfigError."""
     found = {}
     for theirs, ours in (
         ("input_cost_per_token", "input"),
@@ -370,5 +370,8 @@ def _price(params: dict[str, Any], info: dict[str, Any]) -> dict[str, float]:
     ):
         value = params.get(theirs, info.get(theirs))
         if isinstance(value, int | float) and not isinstance(value, bool):
-            found[ours] = round(value * 1e6, 9)
+            try:
+                found[ours] = round(value * 1e6, 9)
+            except OverflowError:
+                raise ConfigError(f"{where}.{theirs}: {shown(value)} is too large") from None
     return found if {"input", "output"} <= set(found) else {}

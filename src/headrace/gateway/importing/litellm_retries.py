@@ -22,7 +22,7 @@ def retries_of(
     the same. models: ours. Raises ConfigError."""
     try:
         wanted = int(num_retries) + 1
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(
             f"{where}.num_retries: {shown(num_retries)}: a number is expected"
         ) from None

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from headrace.gateway.serving.told_ids import ToldIds
 
 CODE = "stored_id_not_allowed"
+MOST_IDS = 2048
+"""Of one request, each once: far more items than fit into a context. Each is hashed and looked up
+before any limit of the key counts the request."""
 
 _ANTHROPIC = "anthropic"
 
@@ -41,18 +44,21 @@ async def check_stored(serving: Serving, incoming: Incoming) -> None:
     stored_ids, caller = serving.stored_ids, incoming.caller
     if stored_ids is None or caller is None or caller is MASTER or caller is ADMIN:
         return
-    found = stored_references(incoming.side.name, incoming.body)
-    if not found:
-        return
-    for field, stored_id in found:
-        if field not in TOLD and field != COPIED:
+    wanted: dict[str, str] = {}
+    copied: set[str] = set()
+    for field, stored_id in stored_references(incoming.side.name, incoming.body):
+        if field == COPIED:
+            copied.add(stored_id)
+        elif field in TOLD:
+            wanted.setdefault(stored_id, field)
+        else:
             raise _refused(field, stored_id, "may be another key's")
-    wanted = [one for one in found if one.field in TOLD]
-    told = await stored_ids.told(caller.key_id, {one.id for one in wanted}) if wanted else ()
-    for field, stored_id in wanted:
+        if len(wanted) + len(copied) > MOST_IDS:
+            raise _too_many(field, stored_id)
+    told = await stored_ids.told(caller.key_id, wanted) if wanted else ()
+    for stored_id, field in wanted.items():
         if stored_id not in told:
             raise _refused(field, stored_id, "was not told to this key")
-    copied = {one.id for one in found if one.field == COPIED}
     for stored_id in await stored_ids.of_others(caller.key_id, copied) if copied else ():
         raise _refused(COPIED, stored_id, "was told to another key")
 
@@ -63,6 +69,16 @@ def _refused(field: str, stored_id: str, why: str) -> RequestError:
         "itself, or have an administrator set access.stored_ids to any",
         param=field,
         code=CODE,
+    )
+
+
+def _too_many(field: str, stored_id: str) -> RequestError:
+    return RequestError(
+        f"{field}: {shown(stored_id)} is one more than the {MOST_IDS:,} ids of what is stored at "
+        "the provider that one request may name; send the content itself, or go on from a "
+        "response with previous_response_id",
+        param=field,
+        code="too_many_stored_ids",
     )
 
 

@@ -20,11 +20,14 @@ COPIED = "code_interpreter_call.container_id"
 """Of the container that a call of an earlier answer ran in, in a client's copy of that answer."""
 
 _FIELDS = frozenset({"messages", "input", "tools", "tool_resources", "container", "prompt"})
-_ID_FIELDS = frozenset({"file_id", "file_ids", "vector_store_ids", "container", "container_id"})
+_LISTS = frozenset({"file_ids", "vector_store_ids"})
+_ID_FIELDS = _LISTS | {"file_id", "container", "container_id"}
 # Schemas and arguments are a client's own words; the others repeat what an answer has said.
 _WORDS = frozenset(
     {"parameters", "input_schema", "schema", "metadata", "annotations", "results", "outputs"}
 )
+# Made once: lists may have millions of strings, each of which is looked at.
+_NESTED = (list, dict)
 # Of OpenAI's stored prompts: their names are a client's own.
 _VARIABLES = "variables"
 
@@ -36,19 +39,18 @@ class StoredReference(NamedTuple):
     id: str
 
 
-def stored_references(dialect: str, body: JsonObject) -> list[StoredReference]:
-    """All of them, in no order that means something. Raises RequestError for a body that cannot be
-    read."""
+def stored_references(dialect: str, body: JsonObject) -> Iterator[StoredReference]:
+    """All of them, in no order that means something, found as they are asked for: there may be
+    millions. Raises RequestError for a body that cannot be read."""
     if not _may_have(dialect, body):
-        return []
+        return
     try:
         asked = msgspec.json.decode(body.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"the body cannot be read: {error}") from None
-    found = list(_in_fields({name: asked[name] for name in _FIELDS & asked.keys()}))
     if dialect == RESPONSES:
-        found += _in_response_asked(asked)
-    return found
+        yield from _in_response_asked(asked)
+    yield from _in_fields({name: asked[name] for name in _FIELDS & asked.keys()})
 
 
 def _may_have(dialect: str, body: JsonObject) -> bool:
@@ -86,7 +88,7 @@ def _in_fields(asked: dict[str, Any]) -> Iterator[StoredReference]:
     while left:
         value, in_call = left.pop()
         if isinstance(value, list):
-            left += ((one, in_call) for one in value)
+            left += [(one, in_call) for one in value if isinstance(one, _NESTED)]
         elif isinstance(value, dict) and not _is_told_result(value):
             in_call = in_call or str(value.get("type", "")).endswith("_call")
             words = _WORDS | {"input"} if _is_call(value) else _WORDS
@@ -97,14 +99,14 @@ def _in_fields(asked: dict[str, Any]) -> Iterator[StoredReference]:
                 if name in _ID_FIELDS:
                     copied = in_call and name == "container_id"
                     yield from _ids(COPIED if copied else name, inner)
-                if name not in words and isinstance(inner, list | dict):
+                if name not in words and isinstance(inner, _NESTED):
                     left.append((inner, in_call))
 
 
 def _ids(name: str, value: object) -> Iterator[StoredReference]:
     if name == "container" and isinstance(value, dict):
         value = value.get("id")
-    for one in value if isinstance(value, list) else (value,):
+    for one in value if name in _LISTS and isinstance(value, list) else (value,):
         if isinstance(one, str):
             yield StoredReference(name, one)
 

@@ -54,9 +54,11 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1024,
             description="What a process holds of bodies of 64 KiB and more, unfinished ones too; "
-            "beyond it is a 503 with Retry-After. One alone is always taken.",
+            "beyond it is a 503 with Retry-After. One alone is always taken, and where several "
+            "keys may ask one key has half of it at most. It takes about three times as much "
+            "memory.",
         ),
-    ] = 2**30
+    ] = 2**28
     max_reply_bytes: Annotated[
         int, Meta(ge=1024, description="Largest reply of a provider without a stream.")
     ] = 64 * 2**20

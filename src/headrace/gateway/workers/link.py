@@ -37,6 +37,10 @@ class LinkLostError(HeadraceError):
     same."""
 
 
+class TooLongError(HeadraceError):
+    """A message has more bytes than a frame may have; it was not sent, and the link goes on."""
+
+
 class Handler(Protocol):
     """What one end does with what comes."""
 
@@ -75,7 +79,8 @@ class Link(asyncio.Protocol):
         return link
 
     async def ask(self, message: Message, timeout_s: float = DEFAULT_TIMEOUT_S) -> Message:
-        """The answer. Raises LinkLostError; the question may be done all the same."""
+        """The answer. Raises LinkLostError, after which the question may be done all the same, and
+        TooLongError."""
         if self.lost:
             raise LinkLostError("the other process has ended")
         self._asked += 1
@@ -97,7 +102,7 @@ class Link(asyncio.Protocol):
             return False
         try:
             self._send(0, message)
-        except OverflowError as error:
+        except (OverflowError, TooLongError) as error:
             logger.error("news of %s cannot be sent: %s", type(message).__name__, error)
             return False
         return True
@@ -190,15 +195,19 @@ class Link(asyncio.Protocol):
 
     async def _answer(self, number: int, answer: Awaitable[Message]) -> None:
         try:
-            message = await answer
+            self._send(-number, await answer)
         except Exception:
             # Who asked waits no longer than its time; a fault of ours must not end the process.
             logger.exception("a question of the other process was not answered")
-            return
-        self._send(-number, message)
 
     def _send(self, number: int, message: Message) -> None:
         if self.lost or self._transport is None:
             return
         payload = self._encoder.encode((number, message))
+        if len(payload) > MOST_FRAME_BYTES:
+            # The other end would end the link, and with it all that others ask.
+            raise TooLongError(
+                f"{type(message).__name__} has {len(payload):,} bytes, and a message to the other "
+                f"process {MOST_FRAME_BYTES:,} at most"
+            )
         self._transport.write(_LENGTH.pack(len(payload)) + payload)

@@ -11,6 +11,7 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.alert import Alert
 from headrace.gateway.accounts.counters import Counted, Spent
 from headrace.gateway.accounts.memory_counters import MemoryCounters
+from headrace.gateway.in_time import InTime
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.serving.entry import Entry
@@ -20,12 +21,16 @@ from headrace.gateway.telemetry.standing import Standing
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.gateway.workers import messages
 from headrace.gateway.workers.figures import Sum
-from headrace.gateway.workers.link import LinkLostError
+from headrace.gateway.workers.link import DEFAULT_TIMEOUT_S, LinkLostError
 from headrace.gateway.workers.member import Member
 from headrace.gateway.workers.merged import merged
 from headrace.gateway.workers.messages import Message
 
 logger = logging.getLogger(__name__)
+
+# What a worker's question waits for the store: well below what the worker waits for the answer,
+# as who hears nothing in time takes this process for one that is gone.
+_STORE_S = DEFAULT_TIMEOUT_S / 2
 
 _NO_STANDING = Standing(ready=False, models={}, providers={}, accounts=None)
 
@@ -229,8 +234,13 @@ class Shared:
 
     async def _remembers(self, message: messages.Remembers) -> Message:
         assert self._counters is not None
-        stored_ids = self._accounts.stored_ids
-        known = await stored_ids.remembers(message.owner, message.ids, at_ms=message.at_ms)
+        owner, ids, at_ms = message.owner, message.ids, message.at_ms
+        try:
+            async with InTime(_STORE_S):
+                known = await self._accounts.stored_ids.remembers(owner, ids, at_ms=at_ms)
+        except TimeoutError:
+            here = await self._counters.remembers(owner, ids, at_ms=at_ms)
+            known = here._replace(is_sure=False)
         return messages.AreRemembered(known)
 
     async def _read(self, message: messages.Read) -> Message:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.gateway.workers import messages
-from headrace.gateway.workers.link import Link, LinkLostError
+from headrace.gateway.workers.link import Link, LinkLostError, TooLongError
 from headrace.gateway.workers.member import Member
 from headrace.gateway.workers.shared import Shared
 from headrace.gateway.workers.spawn import described, spawn
@@ -230,6 +230,6 @@ async def _asked(member: Member, message: messages.Message) -> str:
         return ""
     try:
         answer = await member.link.ask(message, _RELOAD_S)
-    except LinkLostError as error:
+    except (LinkLostError, TooLongError) as error:
         return "" if member.link.lost else f"worker {member.number}: {error}"
     return answer.problem if isinstance(answer, messages.Done) else "it said something else"
