@@ -20,7 +20,7 @@ from headrace.text import Tokenizer
 from tests.server.conftest import served_model
 from tests.server.mock_engine import MockEngine, output
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 STALLED_S = 0.3
 
 

@@ -89,8 +89,10 @@ async def test_warm_up_is_handed_over_with_prompts_of_its_own() -> None:
     async with (mock := MockEndpoint(MockSettings(**QUICK), keep_requests=50)) as url:
         records = await run_plan(url, plan, singles(9), singles(5, "warm"))
     assert [one.measured for one in records] == [False] * 5 + [True] * 9
-    assert sorted(bodies(mock)[:5]) == [f"warm {at}" for at in range(5)]
-    assert sorted(bodies(mock)[5:]) == [f"prompt {at}" for at in range(9)]
+    # The first of what is measured may come before the last of the warm-up: three at a time.
+    sent = [*(f"warm {at}" for at in range(5)), *(f"prompt {at}" for at in range(9))]
+    assert sorted(bodies(mock)) == sorted(sent)
+    assert sum(one.startswith("warm") for one in bodies(mock)[:7]) == 5
     assert peak(records) <= 3
 
 

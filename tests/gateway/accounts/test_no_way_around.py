@@ -127,7 +127,7 @@ async def test_with_room_for_all_of_them_every_attempt_is_made(
             provider.origin,
             {"budgets": [{"usd": 5, "per": "1d"}], "limits": [{"rpm": 1, "concurrency": 1}]},
             models={"chat": [{"model": f"a/{one}", "price": PRICE} for one in "uvw"]},
-            timeouts={"first_token_s": 0.05},
+            timeouts={"first_token_s": 0.3},
             retries={"attempts": 3},
         )
         book = await accounts(settings)

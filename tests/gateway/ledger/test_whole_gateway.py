@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Provider:
 
     def __init__(self) -> None:
         self.counted: Counter[str] = Counter()
+        self.hanging = 0
 
     async def answer(self, _number: int, request: bytes, writer: asyncio.StreamWriter) -> None:
         asked = body_of(request)
@@ -55,6 +57,7 @@ class Provider:
             writer.write(reply(500, {"error": {"message": "no"}}))
             return
         if kind == "gone_at_once":
+            self.hanging += 1
             await asyncio.sleep(5)
         usage = {
             "prompt_tokens": cached + fresh,
@@ -112,23 +115,33 @@ def config(origin: Any) -> dict[str, Any]:
     }
 
 
-async def asked(app: Any, request: tuple[str, int, int, int]) -> None:
+async def asked(app: Any, request: tuple[str, int, int, int], all_hang: Callable[[], bool]) -> None:
     kind = request[0]
     body: dict[str, Any] = {
         "model": {"free": "free", "refused": "nobody"}.get(kind, "chat"),
         "messages": [{"role": "user", "content": json.dumps(request)}],
         "stream": kind in ("stream", "fallback", "cut", "gone", "gone_at_once"),
     }
-    await ask(app, body, goes_after={"gone": 1, "gone_at_once": 0}.get(kind))
+    await ask(
+        app,
+        body,
+        goes_after=1 if kind == "gone" else None,
+        goes_when=all_hang if kind == "gone_at_once" else None,
+    )
 
 
 async def all_asked(
     ledger: LedgerStore, provider: Provider, requests: list[tuple[str, int, int, int]]
 ) -> list[Entry]:
     entries = Kept(ledger)
+    hanging = provider.hanging + sum(kind == "gone_at_once" for kind, *_ in requests)
+
+    def all_hang() -> bool:
+        return provider.hanging == hanging
+
     async with served(provider.answer) as scripted:
         built = gateway(config(scripted.origin), entries)
-        await asyncio.gather(*(asked(built.app, one) for one in requests))
+        await asyncio.gather(*(asked(built.app, one, all_hang) for one in requests))
         built.close()
     return entries
 
