@@ -193,7 +193,7 @@ async def test_a_provider_that_takes_too_long_is_billed_and_the_next_is_asked() 
 
     async with served(hangs) as slow, served(openai) as other:
         settings = config(slow.origin, other.origin)
-        settings["providers"]["a"]["timeouts"] = {"first_token_s": 0.05}
+        settings["providers"]["a"]["timeouts"] = {"first_token_s": 0.3}
         settings["models"]["vectors"]["fallbacks"] = ["large"]
         told, entry, _ = await asked(settings)
         gone.set()

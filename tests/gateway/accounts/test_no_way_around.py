@@ -100,7 +100,7 @@ async def test_attempts_that_are_paid_and_not_answered_stay_within_the_budget(
             provider.origin,
             {"budgets": [{"usd": limit / 1e9, "per": "1d"}]},
             models={"chat": [{"model": f"a/{one}", "price": PRICE} for one in "uvwx"]},
-            timeouts={"first_token_s": 0.05},
+            timeouts={"first_token_s": 0.2},
         )
         book = await accounts(settings)
         built = gateway(settings, entries, accounts=book)
