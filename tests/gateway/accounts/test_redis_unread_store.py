@@ -208,6 +208,57 @@ async def test_an_open_key_spends_its_budget_once_while_redis_comes_and_goes(
     await accounts.close()
 
 
+async def test_an_open_key_with_limits_alone_is_served_while_redis_is_away(
+    server: RedisServer,
+) -> None:
+    only = KeyRecord(
+        id="of limits",
+        secrets=(secret_of(KEY),),
+        terms=Terms(limits=(Limits(rpm=100),), when_stores_are_down="open"),
+    )
+    accounts = accounts_of(Records(keys=(only,)), Clock(), counters=counters_at(server))
+    await accounts.start()
+    server.kill()
+    await accounts.tick()
+    assert await take(accounts, 0)
+    server.start()
+    await accounts.tick()
+    state = accounts.describe().counters
+    assert state.reachable and state.unwritten == 0
+    await accounts.close()
+
+
+async def test_what_redis_said_when_it_was_back_counts_in_the_next_outage(tmp_path: Path) -> None:
+    """Of two gateways, one of which has an answer under way all the time."""
+    mortal = RedisServer(redis_program(), tmp_path / "kept", persistent=True)
+    mortal.start()
+    own = Terms(budgets=(Budget(amount=100, window="1d"),), when_stores_are_down="open")
+    records = Records(keys=(KeyRecord(id="k", secrets=(secret_of(KEY),), terms=own),))
+    one, other = (
+        accounts_of(records, Clock(), counters=counters_at(mortal), seed=seed) for seed in (1, 2)
+    )
+    await one.start()
+    await other.start()
+    try:
+        mortal.kill()
+        await one.tick()
+        under_way = await one.reserve(one.caller(KEY), demand(1))
+        assert await take(one, 9)
+        mortal.start()
+        await other.tick()
+        assert await take(other, 80)
+        await one.tick()
+        assert (await standing(one, "key", "k"))[0][0] == 89
+        mortal.kill()
+        await one.tick()
+        assert not await take(one, 80)
+        await under_way.settle(actual(1))
+    finally:
+        mortal.kill()
+        await one.close()
+        await other.close()
+
+
 async def test_what_waits_is_spent_for_an_open_key(server: RedisServer) -> None:
     store = Store()
     store.is_well = True

@@ -11,6 +11,7 @@ import pytest
 from headrace.gateway.building.gateway import Gateway
 from headrace.gateway.routing.told_responses import UNKNOWN, ToldResponse, ToldResponses
 from headrace.gateway.serving.demanded import demand_of
+from headrace.gateway.serving.entry import Entry
 from tests.gateway.harness import Told, ask, gateway
 from tests.gateway.openai_provider import reply
 from tests.gateway.providers.test_responses_passed_on import RESPONSE, both
@@ -148,13 +149,28 @@ async def test_who_has_it_is_found_where_that_is_not_known() -> None:
         anew.close()
 
 
-async def test_one_that_nobody_has_is_the_clients_own_fault() -> None:
+async def test_who_was_not_asked_may_have_it() -> None:
     async with served(Stores("a")) as one, served(Stores("b")) as other:
         built = gateway(settings(one, other), [])
+        response_id = await first_of(built, "a")
+        built.close()
+        anew = gateway(settings(one, other) | {"retries": {"attempts": 1}}, [])
+        told = [await respond(anew, previous_response_id=response_id) for _ in range(12)]
+        assert {answer.status for answer in told} == {200, 404}
+        missed = next(answer for answer in told if answer.status == 404)
+        assert "1 more not asked" in missed.json["error"]["message"]
+        anew.close()
+
+
+async def test_one_that_nobody_has_is_the_clients_own_fault() -> None:
+    entries: list[Entry] = []
+    async with served(Stores("a")) as one, served(Stores("b")) as other:
+        built = gateway(settings(one, other), entries)
         told = await respond(built, previous_response_id="c_1")
         assert told.status == 400
         assert told.json["error"]["code"] == "previous_response_not_found"
         assert told.json["error"]["type"] == "invalid_request_error"
+        assert (entries[0].outcome, entries[0].status) == ("refused", 400)
         built.close()
 
 

@@ -42,7 +42,7 @@ from headrace.gateway.accounts.outage import OnOutage, Outage
 from headrace.gateway.accounts.redis_link import RedisLink, RedisLostError
 from headrace.gateway.accounts.redis_marks import RedisMarks
 from headrace.gateway.accounts.redis_owners import EndedOwners
-from headrace.gateway.accounts.redis_script import END, RENEW, RESERVE
+from headrace.gateway.accounts.redis_script import END, RENEW, RESERVE, kind_of, shortages
 from headrace.gateway.accounts.redis_seeding import Seeding, UnreadStoreError
 from headrace.gateway.accounts.redis_waiting import WaitingEnd, WaitingEnds
 from headrace.gateway.accounts.terms import WhenDown
@@ -125,7 +125,7 @@ class RedisCounters:
             self._undo(id, at_ms)
             raise
         if reply[0] == "short":
-            return _shortages(reply, wanted)
+            return shortages(reply, wanted)
         self._leased[id] = None
         return ()
 
@@ -293,6 +293,9 @@ class RedisCounters:
                 return error
         # Only now is it written; a lost answer leaves it, and by its id it counts once.
         self._waiting.remove(end)
+        if self._here is not None:  # it has these; what others used it has not
+            counted = [one._replace(actual=0) for one in end.counted]
+            self._here.catch_up(counted, used, end.at_ms)
         self._add_late(end, used)
         return None
 
@@ -316,7 +319,8 @@ class RedisCounters:
         self._here_ids.remove(id)
         done = self._counters_here().end_now(id, counted, reserved_ms=reserved_ms, at_ms=at_ms)
         budgets = tuple(one for one in counted if one.meter.is_budget)
-        self._waiting.put(WaitingEnd(f"{id}-here", budgets, reserved_ms, at_ms, holds=False))
+        if budgets:
+            self._waiting.put(WaitingEnd(f"{id}-here", budgets, reserved_ms, at_ms, holds=False))
         return Ended(first=True, counted=False, used=done.used)
 
     def _reserve_here(
@@ -345,7 +349,7 @@ class RedisCounters:
         arguments: list[str | int] = [id, at_ms, at_ms + self._lease_ms, f"{self._prefix}r:"]
         for meter, amount, limit in wanted:
             window = meter.window
-            arguments += (_kind(meter), amount, limit, window.bucket(at_ms), window.span)
+            arguments += (kind_of(meter), amount, limit, window.bucket(at_ms), window.span)
             arguments.append(self._seeding.lifetime_ms(meter))
         return await self._seeding.run(RESERVE, self._keys(id, meters), arguments, meters)
 
@@ -357,7 +361,7 @@ class RedisCounters:
         for meter, held, actual in end.counted:
             window = meter.window
             amount = actual - held if meter.kind == "rate" else actual * meter.is_budget
-            arguments += (_kind(meter), amount, window.bucket(end.at_ms), window.span)
+            arguments += (kind_of(meter), amount, window.bucket(end.at_ms), window.span)
             arguments += (window.bucket(end.reserved_ms), self._seeding.lifetime_ms(meter))
         reply = await self._seeding.run(
             END, self._keys(end.id, meters), arguments, meters, may_read=may_read
@@ -382,18 +386,3 @@ class RedisCounters:
         prefix = self._prefix
         own = [f"{prefix}leases", f"{prefix}s:{id}", f"{prefix}r:{id}"]
         return own + [self._seeding.key(meter) for meter in meters]
-
-
-def _kind(meter: Meter) -> str:
-    """For scripts, which look after budgets."""
-    return "budget" if meter.is_budget else meter.kind
-
-
-def _shortages(reply: Sequence[str], wanted: Sequence[Wanted]) -> tuple[Shortage, ...]:
-    found = []
-    for place in range(1, len(reply), 4):
-        index, used, held, free = reply[place : place + 4]
-        meter, amount, limit = wanted[int(index)]
-        free_at_ms = meter.window.leaves_ms(int(free)) if free else None
-        found.append(Shortage(meter, limit, int(used), int(held), amount, free_at_ms))
-    return tuple(found)

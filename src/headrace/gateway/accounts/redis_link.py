@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from headrace.errors import ConfigError, HeadraceError
 from headrace.gateway.in_time import InTime
+from headrace.gateway.redis_idle import close_idle
 
 DEFAULT_TIMEOUT_S = 0.25
 # Calls at once; more wait here. With 32, a first burst of requests on a busy machine spent half a
@@ -159,7 +160,7 @@ class _Link:
                         return await call()
                     except (ConnectionError, ConnectionResetError):
                         # From before a restart; the others that idle are from then too.
-                        await self._client.connection_pool.disconnect(inuse_connections=False)
+                        await close_idle(self._client)
                         return await call()
             except (RedisError, OSError, TimeoutError) as error:
                 self._losses += 1

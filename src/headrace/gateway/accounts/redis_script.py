@@ -11,6 +11,11 @@ few units. All keys share a hash tag, so that a Redis cluster keeps them in one 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from headrace.gateway.accounts.counters import Shortage, Wanted
+from headrace.gateway.accounts.meter import Meter
+
 # place: a meter's used, held and newest bucket, with what counts no more taken out.
 # count: adds to a bucket that counts; give_back: ends what a reservation holds, of a meter that
 # was evicted meanwhile no more than it has; unseeded: places of budgets to be seeded, if there are.
@@ -223,3 +228,19 @@ if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 1
 """
 )
+
+
+def kind_of(meter: Meter) -> str:
+    """Of a meter, for scripts, which look after budgets."""
+    return "budget" if meter.is_budget else meter.kind
+
+
+def shortages(reply: Sequence[str], wanted: Sequence[Wanted]) -> tuple[Shortage, ...]:
+    """What RESERVE says where it took nothing."""
+    found = []
+    for place in range(1, len(reply), 4):
+        index, used, held, free = reply[place : place + 4]
+        meter, amount, limit = wanted[int(index)]
+        free_at_ms = meter.window.leaves_ms(int(free)) if free else None
+        found.append(Shortage(meter, limit, int(used), int(held), amount, free_at_ms))
+    return tuple(found)

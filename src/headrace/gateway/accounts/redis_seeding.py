@@ -62,13 +62,13 @@ class Seeding:
     ) -> Sequence[str]:
         """Run a script, after seeding those of its meters that it says are not. may_read: whether
         the store is asked for them. Raises RedisLostError and UnreadStoreError."""
+        failures = self._failures
         reply = await self._link.run(script, keys, arguments)
         if reply[0] != UNSEEDED:
             return reply
         unknown = [meters[int(place)] for place in reply[1:]]
         if not may_read:
             raise UnreadStoreError("the store of what was spent: it was not asked again", unknown)
-        failures = self._failures
         async with self._lock:
             if self._failures != failures:
                 problem = "Redis: a call that waited to seed it saw another one fail"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from headrace.errors import ConfigError
 from headrace.gateway.cache.breaker import Breaker
+from headrace.gateway.redis_idle import close_idle
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class RedisStore:
                     found = await call()
                 except (ConnectionError, ConnectionResetError):
                     # From before a restart; the others that idle are from then too.
-                    await self._client.connection_pool.disconnect(inuse_connections=False)
+                    await close_idle(self._client)
                     found = await call()
         except (RedisError, OSError, TimeoutError) as error:
             if self._breaker.failed():

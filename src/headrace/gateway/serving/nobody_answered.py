@@ -30,7 +30,8 @@ class NobodyAnsweredError(Exception):
         self.tried = tried
         self.left_out = left_out
         next = class_of(failure).next
-        self.is_clients = next in _CLIENTS or next == "other_account"
+        of_clients = next in _CLIENTS or next == "other_account"
+        self.is_clients = of_clients or failure.as_told is not None
 
 
 def nobody_answered(
@@ -63,7 +64,8 @@ def nobody_answered(
         told += f"; {unasked} more not asked, as `retries.attempts` ends it after {len(tried)}"
     if worst.kind in _OF_ONE and any(one.for_s is not None for one in left_out):
         return _nobody_free(tried, left_out)  # who was not asked may have it
-    if worst.as_told is not None:  # all say that it is the client's to mend
+    all_told = all(one.failure.as_told is not None for one in tried)
+    if all_told and no_room is None and not unasked:  # it is the client's to mend
         return NobodyAnsweredError(failed.status, worst, tried, left_out)
     ours = failed.next == "other_key" and worst.kind != "rate_limit"
     failure = Failure(
