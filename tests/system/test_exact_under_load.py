@@ -20,6 +20,8 @@ import pytest
 from tests.tiny import write_tiny_gguf
 
 VOCABULARY = 256
+# Streams of a server that are asked again alone, one after another; the others are its load.
+CHECKED = 24
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,9 @@ async def test_streams_do_not_disturb_each_other(
     together = await _together(server.url, cases)
     # A server of its own that shares nothing: what the others left in a cache cannot help.
     quiet = serve(path, "--no-enable-prefix-caching", "--max-model-len", "200")
-    alone = await _alone(quiet.url, cases)
-    for case, here, there in zip(cases, together, alone, strict=True):
+    checked = cases[:CHECKED]
+    alone = await _alone(quiet.url, checked)
+    for case, here, there in zip(checked, together, alone, strict=False):
         size = len(here.token_ids)
         assert here.token_ids == there.token_ids[:size]
         assert here.logprobs == there.logprobs[: len(here.logprobs)]
@@ -150,7 +153,7 @@ async def test_streams_do_not_disturb_each_other(
             assert size == len(there.token_ids) == case.body["max_tokens"]
             assert here.finish_reason == there.finish_reason == "length"
     # What came together may have found nothing of a small pool left; what is asked twice does.
-    longest = max(range(count), key=lambda one: len(cases[one].body["prompt"]))
+    longest = max(range(len(checked)), key=lambda one: len(cases[one].body["prompt"]))
     first, second = await _alone(server.url, [cases[longest]] * 2)
     assert first == second == alone[longest]
     await asyncio.sleep(0.2)  # the engine's last word on its state is on its way
