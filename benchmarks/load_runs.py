@@ -142,7 +142,7 @@ def wait_ready(url: str, timeout_s: float = START_TIMEOUT_S) -> None:
 
 def load_here(arguments: Sequence[str]) -> Done:
     """One run of `headrace bench load` in this process, in place of what it would print."""
-    from headrace.cli.bench_load import experiment_of
+    from headrace.cli.bench.load.command import experiment_of
 
     experiment, options = experiment_of(arguments)
     return experiment.run(options)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.load_runs import RunError, cores, endpoint, json_of, load_here, pinned
 from benchmarks.markdown import number, surroundings, surroundings_line, table
 from headrace.errors import ConfigError
-from tests.cli.test_bench_load import SHORT, mock, run
+from tests.cli.bench.test_load import SHORT, mock, run
 
 SPEAKS = 'import time; print(\'{"url": "http://x"}\', flush=True); time.sleep(600)'
 

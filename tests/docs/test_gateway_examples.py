@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from headrace.cli.gateway import gateway
+from headrace.cli.gateway.group import gateway
 from tests.docs.pages import DOCS, page
 
 _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import LLM, AsyncLLM
-from headrace.cli.chat_commands import COMMANDS
+from headrace.cli.chat.commands import COMMANDS
 from headrace.offline.progress import GenerationProgress
 from headrace.offline.results import GenerationResult
 from tests.tiny import write_tiny_gguf

@@ -22,23 +22,26 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "serve": CommandEntry("headrace.cli.serve:serve", "Serve a model over the OpenAI API."),
-    "chat": CommandEntry("headrace.cli.chat:chat", "Talk to a model in the terminal."),
+    "chat": CommandEntry("headrace.cli.chat.command:chat", "Talk to a model in the terminal."),
     "generate": CommandEntry(
         "headrace.cli.generate:generate", "Continue prompts and print the result."
     ),
     "show": CommandEntry("headrace.cli.show:show", "Tell what a model file holds."),
     "bench": CommandEntry(
-        "headrace.cli.bench:bench", "Measure endpoints under load, this machine, the engine."
+        "headrace.cli.bench.group:bench", "Measure endpoints under load, this machine, the engine."
     ),
     "eval": CommandEntry(
         "headrace.cli.eval:evaluate", "Tell how well a checkpoint predicts a text."
     ),
     "catalog": CommandEntry(
-        "headrace.cli.catalog:catalog", "Tell facts about models, hardware and prices."
+        "headrace.cli.catalog.group:catalog", "Tell facts about models, hardware and prices."
     ),
-    "plan": CommandEntry("headrace.cli.plan:plan", "Predict what fits, how fast, at what cost."),
+    "plan": CommandEntry(
+        "headrace.cli.plan.group:plan", "Predict what fits, how fast, at what cost."
+    ),
     "gateway": CommandEntry(
-        "headrace.cli.gateway:gateway", "Put one address in front of many providers and engines."
+        "headrace.cli.gateway.group:gateway",
+        "Put one address in front of many providers and engines.",
     ),
     "pull": CommandEntry("headrace.cli.pull:pull", "Fetch a model from the hub."),
     "list": CommandEntry("headrace.cli.list_models:list_models", "List the models on this disk."),

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from headrace.catalog import Catalog
-from headrace.cli.gateway import gateway
+from headrace.cli.gateway.group import gateway
 from headrace.errors import HeadraceError
 from tests.gateway.chaos.every_secret import MODELS, SECRETS, environment, settings, write_files
 from tests.gateway.chaos.spoiled_files import wrong_files

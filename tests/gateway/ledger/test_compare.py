@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.gateway_compare import compare
+from headrace.cli.gateway.compare import compare
 from headrace.errors import ConfigError
 from headrace.gateway.feedback.score import Score
 from headrace.gateway.feedback.scores_file import ScoresFile

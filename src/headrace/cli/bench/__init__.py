@@ -1,0 +1,1 @@
+"""`headrace bench`: one file per command."""

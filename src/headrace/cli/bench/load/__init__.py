@@ -1,0 +1,1 @@
+"""`headrace bench load`: its flags, and what they are read into."""

@@ -1,0 +1,1 @@
+"""`headrace catalog`: one file per command."""

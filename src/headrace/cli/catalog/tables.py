@@ -1,0 +1,256 @@
+"""What `headrace catalog` prints: tables that fit 80 columns, and JSON with all there is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from headrace.catalog.names import plain
+from headrace.catalog.rows import Decision
+from headrace.catalog.shown_value import shown_value, with_unit
+from headrace.cli.catalog.decision import decision_tree
+from headrace.cli.visible import visible
+from headrace.errors import CatalogError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from headrace.catalog import Catalog, Contradiction, Fact
+    from headrace.catalog.coverage import Coverage
+    from headrace.catalog.difference import Difference
+    from headrace.catalog.rows import Row
+
+# Files and pipes have no width; names are not broken over lines there.
+_WIDE_COLUMNS = 240
+# From so many on there is room for the longest names of facts; with less they get so much.
+_ROOMY_COLUMNS = 110
+_NAME_COLUMNS = 24
+# Columns of a list, by kind: heading and field. The last may be long text.
+_COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
+    "model": (("total", "total_parameters"), ("active", "active_parameters"),
+              ("context", "context_tokens"), ("licence", "licence")),
+    "hardware": (("memory", "memory_bytes"), ("bandwidth", "bandwidth_bytes_per_s"),
+                 ("dense bf16", "dense_bf16_flops")),
+    "quantization": (("bits", "bits_per_weight"), ("quality", "quality"), ("method", "method")),
+    "runtime": (("kind", "category"), ("best for", "best_for")),
+    "provider": (("kind", "category"), ("best for", "best_for")),
+    "price": (("in", "input_usd_per_million_tokens"), ("out", "output_usd_per_million_tokens"),
+              ("cached", "cache_read_usd_per_million_tokens"), ("from", "effective_from")),
+    "technique": (("kind", "category"), ("does", "does")),
+    "measurement": (("tokens/s", "output_tokens_per_s"), ("TTFT", "ttft_s"),
+                    ("conditions", "conditions")),
+    "constant": (("figure", "figure"), ("rule", "rule")),
+    "decision": (("topic", "topic"), ("about", "about")),
+    "rule": (("strength", "strength"), ("says", "says")),
+}  # fmt: skip
+# Of rows that are new or gone, only what a list shows; --json has all.
+_OF_WHOLE_ROWS = {kind: {field for _, field in columns} for kind, columns in _COLUMNS.items()}
+
+
+def row_json(kind: str, row: Row, known: Catalog | None = None) -> str:
+    """One row with all its facts; with `known`, also what it is disputed by and its sources."""
+    said: dict[str, Any] = {
+        "kind": kind, "id": row.id, "name": row.name, "aliases": row.aliases,
+        "facts": {path: msgspec.to_builtins(fact) for path, fact in row.facts.items()},
+    }  # fmt: skip
+    if known is not None:
+        said["disputes"] = [known.contradictions[one] for one in row.disputed_by]
+        said["sources"] = [known.sources[one] for one in _sources(row)]
+    return msgspec.json.encode(said).decode()
+
+
+def print_rows(found: Mapping[str, Sequence[Row]]) -> None:
+    """A table for each kind."""
+    console = _console()
+    for kind, rows in found.items():
+        table = _table(f"{kind} ({len(rows)})", "id", *(title for title, _ in _COLUMNS[kind]))
+        for row in rows:
+            mark = " *" if row.disputed_by else ""
+            table.add_row(
+                visible(row.id) + mark,
+                *(visible(_short(row.facts.get(field))) for _, field in _COLUMNS[kind]),
+            )
+        console.print(table)
+    if any(row.disputed_by for rows in found.values() for row in rows):
+        console.print("* sources disagree; `headrace catalog show ID` tells how")
+
+
+def print_row(known: Catalog, kind: str, row: Row) -> None:
+    """All facts of a row, then their notes, disputes and sources."""
+    console = _console()
+    names = f" (also {', '.join(row.aliases)})" if row.aliases else ""
+    console.print(visible(f"{row.name}: {kind} {row.id}{names}"), soft_wrap=False)
+    sources = _sources(row)
+    number = {source: f"[{place}]" for place, source in enumerate(sources, 1)}
+    if isinstance(row, Decision):
+        console.print(decision_tree(row, number))
+    else:
+        console.print(_facts(row, number, console))
+    noted = [(path, fact.note) for path, fact in row.facts.items() if fact.note]
+    _lines(console, "Notes", [f"{path}: {note}" for path, note in noted])
+    disputes = [known.contradictions[one] for one in row.disputed_by]
+    _lines(console, "Disputed", [f"{one.id} {one.subject}: {one.used} ({one.why})"
+                                 for one in disputes])  # fmt: skip
+    told = [known.sources[one] for one in sources]
+    _lines(console, "Sources", [f"{number[one.id]} {one.title}, {one.date.isoformat()} ({one.id})"
+                                + (f", {one.url}" if one.url else "")
+                                for one in told])  # fmt: skip
+
+
+def _facts(row: Row, number: Mapping[str, str], console: Console) -> Table:
+    table = _table(None, "fact", "value", "source", "as of", "sure", "see")
+    for path, fact in row.facts.items():
+        table.add_row(
+            _broken(visible(path), console), visible(shown_value(fact)), number[fact.source],
+            fact.as_of.isoformat(), fact.confidence.value, ", ".join(fact.disputed_by),
+        )  # fmt: skip
+    return table
+
+
+def print_contradiction(known: Catalog, one: Contradiction, as_json: bool) -> None:
+    """One contradiction and the facts that carry it."""
+    carried = known.disputed_rows(one.id)
+    if as_json:
+        rows = [{"kind": kind, "id": row, "field": field} for kind, row, field in carried]
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(one), "rows": rows}))
+        return
+    console = _console()
+    console.print(visible(f"{one.id} {one.subject}"))
+    said = [f"{known.sources[s.source].title}: {s.says}" for s in one.statements]
+    _lines(console, "Said", said)
+    _lines(console, "Used here", [one.used])
+    _lines(console, "Because", [one.why])
+    facts = [f"{kind} {row}, {field}" for kind, row, field in carried]
+    _lines(console, "Carried by", [*facts, *one.carried_by])
+
+
+def print_contradictions(known: Catalog, text: str, as_json: bool) -> None:
+    """The register, or what of it has every word of `text`."""
+    words = [plain(word) for word in text.split()]
+    found = [
+        one
+        for one in known.contradictions.values()
+        if all(word in plain(f"{one.id} {one.subject} {one.used} {one.why}") for word in words)
+    ]
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    if not found:
+        raise CatalogError(f"no contradiction has {text!r}; leave out a word")
+    table = _table(None, "id", "subject", "said", "used here")
+    for one in found:
+        said = "; ".join(f"{statement.source}: {statement.says}" for statement in one.statements)
+        table.add_row(one.id, visible(one.subject), visible(said), visible(one.used))
+    _console().print(table)
+
+
+def print_coverage(coverage: Coverage, as_json: bool) -> None:
+    """Items of each document by their answers, then what waits, by what it waits for."""
+    if as_json:
+        click.echo(msgspec.json.encode(_coverage_json(coverage)))
+        return
+    console = _console()
+    table = _table(None, "document", "items", "rows", "command", "test", "open", "rejected")
+    for name in coverage.documents:
+        counts = coverage.answers_of(name)
+        table.add_row(name, str(sum(counts.values())), *map(str, counts.values()))
+    console.print(table)
+    for work, items in coverage.waiting().items():
+        does = coverage.works[work].does
+        told = [f"{one.id} {one.kind}: {one.name}" for one in items]
+        _lines(console, f"Waiting for {work} ({does})", told)
+
+
+def _coverage_json(coverage: Coverage) -> dict[str, Any]:
+    documents = [
+        {"id": name, "items": len(coverage.of(name)), "repeats": document.repeats,
+         "kinds": coverage.kinds_of(name), "answers": coverage.answers_of(name)}
+        for name, document in coverage.documents.items()
+    ]  # fmt: skip
+    fields = ("id", "document", "section", "kind", "name", "first", "last", "waits_for")
+    waiting = [
+        {field: getattr(one, field) for field in fields} for one in coverage.items if one.open
+    ]
+    return {"items": len(coverage.items), "documents": documents, "open": waiting}
+
+
+def print_differences(found: Sequence[Difference], as_json: bool) -> None:
+    """What differs; only sources and dates of values that are the same are told in one line."""
+    if as_json:
+        click.echo(msgspec.json.encode([msgspec.to_builtins(one) for one in found]))
+        return
+    values = [one for one in found if one.of_value]
+    if values:
+        console = _console()
+        table = _table(None, "row", "fact", "old", "new")
+        for one in values:
+            if one.of_row == "both" or one.field in _OF_WHOLE_ROWS[one.kind]:
+                whole = "" if one.of_row == "both" else f" ({one.of_row})"
+                table.add_row(
+                    visible(one.row) + whole, _broken(visible(one.field), console),
+                    visible(shown_value(one.old)), visible(shown_value(one.new)),
+                )  # fmt: skip
+        console.print(table)
+    rest = len(found) - len(values)
+    if rest:
+        click.echo(f"{rest} values are the same and have another source, date or note; see --json")
+    if not found:
+        click.echo("no difference")
+
+
+def _sources(row: Row) -> list[str]:
+    return list(dict.fromkeys(fact.source for fact in row.facts.values()))
+
+
+def _short(fact: Fact | None) -> str:
+    """For a list: without the second of two units."""
+    if fact is not None and fact.unit == "byte" and isinstance(fact.value, int):
+        return with_unit(fact.value, fact.unit).partition(" (")[0]
+    return shown_value(fact)
+
+
+def _table(title: str | None, *headings: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left"
+    )
+    for heading in headings:
+        # Identifiers are looked up, so they stay whole where there is room.
+        wide = heading in ("id", "fact", "row")
+        table.add_column(heading, overflow="fold", min_width=24 if wide else None)
+    return table
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDE_COLUMNS
+    return console
+
+
+def _broken(name: str, console: Console) -> str:
+    """A long name of a fact over lines that end where a word of it does; whole where it is wide."""
+    if console.width >= _ROOMY_COLUMNS or len(name) <= _NAME_COLUMNS:
+        return name
+    cut = max(name.rfind(mark, 0, _NAME_COLUMNS) for mark in "_.-") + 1 or _NAME_COLUMNS
+    return f"{name[:cut]}\n  {_broken(name[cut:], console)}"
+
+
+def _lines(console: Console, title: str, lines: Sequence[str]) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if lines:
+        console.print(f"\n{title}")
+        for line in lines:
+            console.print(Padding(Text(visible(line)), (0, 0, 0, 2)))

@@ -1,0 +1,1 @@
+"""`headrace chat`: the conversation in the terminal."""

@@ -1,0 +1,87 @@
+"""`headrace chat`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from headrace.cli.notes import note
+from headrace.cli.options import CONFIGS, collect, settings
+from headrace.cli.sampling import sampling_options, sampling_params
+from headrace.cli.sections import SectionedCommand
+from headrace.config import EngineConfig
+from headrace.errors import TemplateError
+
+_HINT = "/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends."
+
+
+@click.command(cls=SectionedCommand)
+@click.argument("model", required=False)
+@click.option("--system", help="System message the conversation starts with.")
+@sampling_options
+@settings(EngineConfig, skip=frozenset({"model"}))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per answer.")
+@click.pass_context
+def chat(
+    ctx: click.Context,
+    /,
+    model: str | None,
+    system: str | None,
+    stop: tuple[str, ...],
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """Talk to MODEL (a path, or a name as for `serve`); each line read is a message.
+
+    A line that ends in a backslash goes on in the next, and three double quotes open and close a
+    message of many lines. Lines such as /help, /undo, /save FILE and /set temperature 0.2 are
+    commands. What is typed in a terminal is kept in $XDG_STATE_HOME/headrace/chat_history.
+
+    Without MODEL, the small model that ships in the package is used: it answers short questions
+    about Python, best with --temperature 0.
+
+    \b
+    headrace chat Qwen/Qwen3-0.6B
+    headrace chat ./model.gguf --system "Answer in one sentence." --temperature 0.2
+    headrace chat --temperature 0
+    """
+    config = collect(ctx, EngineConfig, among=CONFIGS, overrides={"model": model})
+    from msgspec.structs import asdict
+
+    from headrace.cli.obtain import obtain
+
+    config, _ = obtain(config)
+    from headrace.cli.chat.commands import ends, run_command
+    from headrace.cli.chat.conversation import Conversation
+    from headrace.cli.chat.input import entries, line_editing, read_line
+    from headrace.cli.chat.session import Session
+    from headrace.llm import LLM
+
+    llm = LLM(**asdict(config))
+    if not llm.has_chat_template:
+        raise TemplateError(
+            f"{model} has no chat template; continue texts with `headrace generate`, "
+            "or give one to `headrace serve --chat-template FILE`"
+        )
+    if sys.stdin.isatty() and not as_json:
+        note(_HINT)
+    session = Session(
+        llm,
+        Conversation(system),
+        sampling_params(values),
+        stop=stop,
+        model=model or "the model of the package",
+        as_json=as_json,
+    )
+    with line_editing(os.environ):
+        for entry in entries(read_line, prompt="" if as_json else "> "):
+            if not entry.is_block and ends(entry.text):
+                break
+            try:
+                if entry.is_block or not run_command(session, entry.text):
+                    session.ask(entry.text)
+            except KeyboardInterrupt:
+                note("\n(stopped)")

@@ -1,0 +1,174 @@
+"""The commands of a chat: a line whose first word is / and letters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.cli.chat import settings as chat_settings
+from headrace.cli.chat.conversation import SavedChat, load, save
+from headrace.cli.chat.session import Session
+from headrace.cli.notes import note
+from headrace.errors import ConfigError, HeadraceError
+
+_LINE = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+
+
+class Command(NamedTuple):
+    """argument: its name in the help; "" takes none, one in brackets may be left out."""
+
+    run: Callable[[Session, str], None]
+    argument: str
+    help: str
+
+
+def run_command(session: Session, line: str) -> bool:
+    """Run a line if it is a command; whether it was one. Errors are told, and change nothing."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return False
+    name, argument = match[1], (match[2] or "").strip()
+    command = COMMANDS.get(name)
+    try:
+        if command is None:
+            raise ConfigError(f"/{name} is no command; /help lists them")
+        if command.argument and not command.argument.startswith("[") and not argument:
+            raise ConfigError(f"/{name} needs {command.argument}; /help says more")
+        if argument and not command.argument:
+            raise ConfigError(f"/{name} takes nothing, not {argument!r}")
+        command.run(session, argument)
+    except HeadraceError as error:
+        note(f"headrace: {error}", "red")
+    return True
+
+
+def ends(line: str) -> bool:
+    """Whether a line ends the chat."""
+    return line in ("/quit", "/exit")
+
+
+def _help(_session: Session, _argument: str) -> None:
+    rows = [(f"/{name} {one.argument}".rstrip(), one.help) for name, one in COMMANDS.items()]
+    rows.append(("/quit", "end the chat (or Ctrl-D)"))
+    width = max(len(left) for left, _ in rows)
+    note("\n".join(f"{left.ljust(width)}  {right}" for left, right in rows))
+    note(
+        'A line that ends in \\ goes on in the next; """ opens and closes a text of many lines. '
+        "Ctrl-C stops an answer and keeps what there is."
+    )
+
+
+def _clear(session: Session, _argument: str) -> None:
+    session.conversation.clear()
+
+
+def _system(session: Session, argument: str) -> None:
+    if argument:
+        session.conversation.set_system("" if argument == "none" else argument)
+    else:
+        note(session.conversation.system or "there is no system message")
+
+
+def _undo(session: Session, _argument: str) -> None:
+    question = session.conversation.undo()
+    if question is None:
+        raise ConfigError("/undo: there is no exchange to take back")
+    note(f"taken back: {_one_line(question)}")
+
+
+def _retry(session: Session, _argument: str) -> None:
+    kept = session.conversation.messages
+    question = session.conversation.undo()
+    if question is None:
+        raise ConfigError("/retry: nothing has been asked yet")
+    if not session.ask(question):
+        session.conversation.messages = kept
+
+
+def _save(session: Session, argument: str) -> None:
+    chat = SavedChat(
+        messages=session.conversation.messages,
+        model=session.model,
+        settings=chat_settings.chosen(session.params),
+        stop=list(session.stop),
+    )
+    path = _path(argument)
+    save(path, chat)
+    note(f"{_counted(session)} saved to {path}")
+
+
+def _load(session: Session, argument: str) -> None:
+    path = _path(argument)
+    chat = load(path)
+    params = chat_settings.of_file(chat.settings, session.params)
+    session.conversation.messages = chat.messages
+    session.params, session.stop = params, tuple(chat.stop)
+    note(f"{_counted(session)} loaded from {path}")
+
+
+def _set(session: Session, argument: str) -> None:
+    name, _, value = argument.partition(" ")
+    if not name:
+        note(_settings(session))
+    elif not value.strip():
+        raise ConfigError("/set needs a name and a value: /set temperature 0.2")
+    else:
+        session.params = chat_settings.changed(session.params, name, value.strip())
+
+
+def _show(session: Session, _argument: str) -> None:
+    lines = [
+        f"model     {session.model}",
+        f"system    {_one_line(session.conversation.system) or 'none'}",
+        f"messages  {len(session.conversation.messages)}",
+        f"context   {session.used_tokens():,} of {session.context_tokens:,} tokens",
+        f"stop      {', '.join(map(repr, session.stop)) or 'none'}",
+        _settings(session),
+    ]
+    note("\n".join(lines))
+
+
+def _tokens(session: Session, _argument: str) -> None:
+    used, context = session.used_tokens(), session.context_tokens
+    note(f"{used:,} of {context:,} tokens of context; {max(0, context - used):,} are left")
+
+
+def _settings(session: Session) -> str:
+    width = max(map(len, chat_settings.NAMES))
+    values = ((name, getattr(session.params, name)) for name in chat_settings.NAMES)
+    return "\n".join(
+        f"{name.ljust(width)}  {'default' if value is None else value}" for name, value in values
+    )
+
+
+def _counted(session: Session) -> str:
+    count = len(session.conversation.messages)
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:57]}..."
+
+
+def _path(argument: str) -> Path:
+    try:
+        return Path(argument).expanduser()
+    except RuntimeError as error:  # a ~name that nobody has
+        raise ConfigError(f"{argument}: {error}") from error
+
+
+COMMANDS = {
+    "help": Command(_help, "", "list the commands"),
+    "clear": Command(_clear, "", "forget the conversation, but for the system message"),
+    "system": Command(_system, "[TEXT]", "set the system message (none takes it away), or show it"),
+    "undo": Command(_undo, "", "take the last question and its answer back"),
+    "retry": Command(_retry, "", "ask the last question again, for another answer"),
+    "save": Command(_save, "FILE", "write messages and settings as JSON, or Markdown (.md)"),
+    "load": Command(_load, "FILE", "go on with a conversation saved as JSON"),
+    "set": Command(_set, "[NAME VALUE]", "set a sampling parameter, or show them all"),
+    "show": Command(_show, "", "show the model, the settings and the context used"),
+    "tokens": Command(_tokens, "", "count the tokens of the conversation"),
+}

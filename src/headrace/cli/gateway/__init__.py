@@ -1,0 +1,1 @@
+"""`headrace gateway`: one file per command."""

@@ -1,0 +1,1 @@
+"""`headrace gateway keys`: one file per command."""

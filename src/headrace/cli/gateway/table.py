@@ -1,0 +1,70 @@
+"""Tables of figures that fit the terminal: what matters least is left out where it is narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from headrace.protocol.neutral.dollars import NUSD_PER_USD
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# Files and pipes have no width; names are not broken over lines there.
+_WIDE_COLUMNS = 240
+
+
+class Column(NamedTuple):
+    """always: whether it is shown however narrow the terminal is. is_name: of a row, not of a
+    figure."""
+
+    title: str
+    always: bool = True
+    is_name: bool = False
+
+
+def print_fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """All columns where they fit, else those that are always shown, with a word on the others."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDE_COLUMNS
+    table = _table(columns, rows)
+    options = console.options.update(max_width=_WIDE_COLUMNS)
+    if Measurement.get(console, options, table).maximum <= console.width:
+        console.print(table)
+        return
+    kept = [at for at, one in enumerate(columns) if one.always]
+    console.print(_table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows]))
+    left_out = ", ".join(one.title for one in columns if not one.always)
+    click.echo(f"a wider terminal or --json shows more: {left_out}")
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for one in columns:
+        if one.is_name:
+            table.add_column(one.title, overflow="fold")
+        else:
+            table.add_column(one.title, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def cost_text(nusd: int, unknown: int, *, of: int | None = None) -> str:
+    """Dollars of what is known. unknown: of how many requests it is not; where that is all, so is
+    the sum. of: requests of which it is the mean; None for the sum."""
+    from headrace.cli.gateway.ledger import dollars
+
+    if unknown and not nusd:
+        return "unknown"
+    told = dollars(nusd) if of is None else f"{nusd / max(1, of) / NUSD_PER_USD:.6f}"
+    return f"≥ {told}" if unknown else told

@@ -1,0 +1,1 @@
+"""`headrace plan`: one file per command."""

@@ -1,0 +1,195 @@
+"""`headrace plan calibrate`."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.plan.options import catalog_of
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.plan.calibration.errors import CheckedRow
+    from headrace.plan.calibration.measured import Measured
+    from headrace.plan.calibration.stored import Calibration
+    from headrace.plan.model_shape import ModelShape
+    from headrace.plan.run_file import Run
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(short_help="Fit plans of this machine to what was measured.")
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option(
+    "--measure",
+    "do_measure",
+    is_flag=True,
+    help="Measure each MODEL in the engine on this machine first; says how long before it begins.",
+)
+@click.option(
+    "--from",
+    "sources",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Fit to results at hand: of `bench engine --json`, of --measurements, or a folder that "
+    "`bench load --save` wrote. [may be repeated]",
+)
+@click.option(
+    "--check",
+    "checks",
+    type=_FILE,
+    multiple=True,
+    help="Predict these results and print the errors; they are not fitted to. [may be repeated]",
+)
+@click.option(
+    "--model", "lines_of", help="The model of results that do not name theirs, or not as it is."
+)
+@click.option(
+    "--measurements",
+    type=_FILE,
+    help="File that measured tests are kept in; those it has are not measured again. [default: "
+    "calibration/measured.json beside what `bench machine` stored]",
+)
+@click.option("--fresh", is_flag=True, help="Measure again what the file has.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Timed runs of each test; of long ones two at most.",
+)
+@click.option(
+    "--longest",
+    type=click.IntRange(min=32),
+    default=8192,
+    show_default=True,
+    help="Longest prompt or context that is measured; long ones take most of the time.",
+)
+@click.option("-t", "--threads", type=click.IntRange(1, 1024), help="Compute threads.")
+@click.option("--cpu-level", default="auto", help="Dispatch level. [default: the best]")
+@click.option("--no-store", is_flag=True, help="Print only; plans keep what was stored before.")
+@click.option("--rows", "every_row", is_flag=True, help="Print every test, not the worst alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: rates, errors, every test.")
+def calibrate(models: tuple[str, ...], **options: Any) -> None:
+    """Fit the speed of plans to what was measured, and say how far off they then are.
+
+    With --measure each MODEL is measured over prompts, contexts to 8,192 tokens and batches to 32, some
+    minutes a model; nothing else should run meanwhile, and a run that was ended goes on where it
+    was. What is found is stored for this machine, and `headrace plan speed` and `plan cost` of
+    `--hardware this` are made with it from then on. Without options the stored one is shown.
+
+    \b
+    headrace plan calibrate --measure q8.gguf q4.gguf
+    headrace bench engine q8.gguf -b 1,8,32 --json > q8.json
+    headrace plan calibrate --from q8.json
+    headrace plan calibrate --from one-user/ --from eight-users/
+    headrace plan calibrate --check other-model.json
+    """  # noqa: E501 - click joins lines
+    from headrace.plan.calibration.errors import checked
+    from headrace.plan.calibration.reading import read_engine_results
+    from headrace.plan.calibration.stored import calibrate as fit
+    from headrace.plan.calibration.stored import store_calibration, stored_calibration
+
+    if models and not options["do_measure"]:
+        raise ConfigError(f"MODEL {models[0]!r} is not used: add --measure to measure it")
+    if options["do_measure"] and not models:
+        raise ConfigError("--measure needs a MODEL, such as a GGUF file")
+    for one in options["checks"]:
+        if one in options["sources"]:
+            raise ConfigError(
+                f"--check {one}: it is what --from names; a fit is checked against other results"
+            )
+    shape_of = _shapes()
+    runs, files = _runs_and_files(options["sources"])
+    sets: tuple[Measured, ...] = read_engine_results(files, shape_of, options["lines_of"])
+    others = read_engine_results(options["checks"], shape_of, options["lines_of"])
+    if models:
+        sets += _measured(models, options)
+    note = ""
+    if sets:
+        calibration = fit(sets)
+    else:
+        found = stored_calibration(os.environ, datetime.now(UTC))
+        if found.calibration is None:
+            raise ConfigError(
+                found.note
+                or "nothing is calibrated on this machine: measure a model with "
+                "`headrace plan calibrate --measure MODEL`, or name results with --from"
+            )
+        calibration, note = found.calibration, f"as stored in {found.path}"
+    if runs:
+        from headrace.plan.calibration.runs import with_runs
+
+        calibration, note = with_runs(calibration, runs, options["lines_of"]), ""
+    if (sets or runs) and not options["no_store"]:
+        note = (
+            f"not stored: it is off by {calibration.error.mean:.0%} on average"
+            if calibration.is_poor
+            else f"stored in {store_calibration(calibration, os.environ)}"
+        )
+    rows = checked(calibration.rates, others) if others else ()
+    _print(calibration, rows, note, options)
+
+
+def _runs_and_files(sources: tuple[Path, ...]) -> tuple[tuple[Run, ...], tuple[Path, ...]]:
+    """Runs of `bench load`, read, and all else."""
+    from headrace.plan.calibration.runs import read_runs
+    from headrace.plan.run_file import is_run
+
+    named = tuple(one for one in sources if one.is_dir() or is_run(one))
+    return read_runs(named), tuple(one for one in sources if one not in named)
+
+
+def _shapes() -> Any:
+    """Shapes of MODEL arguments; the catalog is loaded when the first is asked for."""
+    from functools import cache
+
+    @cache
+    def shape_of(model: str) -> ModelShape:
+        from headrace.plan.model_named import shape_named
+
+        return shape_named(catalog_of(()), model, os.environ)
+
+    return shape_of
+
+
+def _measured(models: tuple[str, ...], options: dict[str, Any]) -> tuple[Measured, ...]:
+    from headrace.cli.plan.calibrate_measure import measure_models
+    from headrace.plan.calibration.stored import measurements_path
+
+    return measure_models(
+        models,
+        options["measurements"] or measurements_path(os.environ),
+        fresh=options["fresh"],
+        repeats=options["repeats"],
+        longest=options["longest"],
+        threads=options["threads"],
+        cpu_level=options["cpu_level"],
+    )
+
+
+def _print(
+    calibration: Calibration, rows: tuple[CheckedRow, ...], note: str, options: dict[str, Any]
+) -> None:
+    if options["as_json"]:
+        import msgspec
+
+        from headrace.plan.calibration.errors import spread
+
+        whole = msgspec.to_builtins(calibration)
+        whole["checked"] = msgspec.to_builtins(rows)
+        whole["checked_error"] = msgspec.to_builtins(spread(row.error for row in rows))
+        click.echo(msgspec.json.encode(whole))
+        click.echo(note, err=True)
+        return
+    from headrace.cli.plan.tables.calibrate import print_calibration, print_checked
+
+    print_calibration(calibration, every_row=options["every_row"])
+    if rows:
+        print_checked(rows)
+    if note:
+        click.echo(note)

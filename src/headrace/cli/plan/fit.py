@@ -1,0 +1,92 @@
+"""`headrace plan fit`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from headrace.cli.options import integer
+from headrace.cli.plan.options import (
+    catalog_of,
+    catalog_options,
+    hardware_named,
+    place_options,
+    step_tokens_option,
+    storage_of,
+    storage_options,
+)
+from headrace.cli.plan.output import keep_for_explain, output_options, plan_about, write_page
+
+DEFAULT_CONTEXT_TOKENS = 8192
+
+
+@click.command(short_help="Does it fit, how much context, how many users.")
+@click.argument("model")
+@place_options
+@click.option(
+    "--context",
+    metavar="INTEGER",
+    callback=integer,
+    help="Tokens of a request, prompt and output together. [default: 8192, or the model's own "
+    "length if less]",
+)
+@click.option("--users", type=int, default=1, help="Requests at once. [default: 1]")
+@storage_options
+@step_tokens_option
+@catalog_options
+@output_options
+def fit(
+    model: str,
+    hardware: str,
+    count: int,
+    context: int | None,
+    users: int,
+    quantization: str | None,
+    kv_type: str,
+    block_size: int,
+    step_tokens: int,
+    folders: tuple[str, ...],
+    as_json: bool,
+    plot: bool | None,
+    html: Path | None,
+    keep: bool,
+) -> None:
+    """Tell whether MODEL fits, the most context and users, and what would make it fit.
+
+    MODEL is a GGUF file, a folder with safetensors, a config.json, a name of the hub or of Ollama
+    that is on this disk, or a model of the catalog. Weights are not read, only headers.
+
+    \b
+    headrace plan fit qwen3-8b --hardware rtx-4090 --context 16384 --users 4
+    headrace plan fit ./model.gguf --hardware this
+    headrace plan fit llama-3.3-70b --quantization fp8 --hardware h100 --count 2 --users 64
+    """
+    from headrace.plan.fit import fit as fit_of
+    from headrace.plan.hardware_memory import place_of
+    from headrace.plan.memory import Load
+    from headrace.plan.model_named import shape_named
+
+    known = catalog_of(folders)
+    shape = shape_named(known, model, os.environ)
+    tokens = context or min(shape.context_tokens or DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOKENS)
+    storage = storage_of(known, shape, quantization, kv_type, block_size)
+    load = Load(tokens if context is None else context, users, step_tokens)
+    place = place_of(known, hardware_named(known, hardware, count), count)
+    found = fit_of(known, shape, place, storage, load)
+    about = plan_about("fit", folders)
+    if keep:
+        keep_for_explain(found.as_dict(), about)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        from headrace.cli.plan.tables.fit import print_fit
+
+        print_fit(found, plot)
+    if html is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(html, plan_page(known, about, fit=found))

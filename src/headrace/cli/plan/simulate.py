@@ -1,0 +1,341 @@
+"""`headrace plan simulate`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import integer
+from headrace.cli.plan.options import (
+    catalog_of,
+    catalog_options,
+    parallel_options,
+    place_options,
+    storage_options,
+)
+from headrace.cli.plan.output import keep_for_explain, output_options, plan_about, write_page
+from headrace.cli.sections import SectionedCommand, SectionOption
+
+if TYPE_CHECKING:
+    from headrace.plan.simulation.result import SimulationResult
+
+_BETWEEN_S = 1.0
+
+option = partial(click.option, cls=SectionOption)
+_load = partial(option, section="Load")
+_service = partial(option, section="Service")
+_engine = partial(option, section="Engine of a replica")
+_judge = partial(option, section="Judging")
+
+
+class SimulateCommand(SectionedCommand):
+    """Help by heading, with examples."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Commands that work as they stand, but for the files."""
+        with formatter.section("Examples"):
+            for line in (
+                "headrace plan simulate llama-3.1-8b --hardware h100 --rate 20 --replicas 2",
+                "headrace plan simulate llama-3.1-8b --hardware h100 --rate 60 "
+                "--goodput 'ttft:500 tpot:50' --find-replicas",
+                "headrace plan simulate llama-3.1-8b --hardware h100 --trace conv.csv --day "
+                "--scale 40 --replicas 10 --autoscale queue --max-replicas 40 --price 2.5",
+            ):
+                formatter.write_text(line)
+
+
+@click.command(cls=SimulateCommand, short_help="A service under a load, before there is one.")
+@click.argument("model", required=False)
+@place_options
+@storage_options
+@parallel_options
+@_load("--rate", type=float, help="Requests a second, drawn.")
+@_load(
+    "--burstiness",
+    type=float,
+    default=1.0,
+    help="Shape of the gaps' gamma distribution: 1 is Poisson, below 1 bursts, inf even. "
+    "[default: 1]",
+)
+@_load(
+    "--prompt",
+    metavar="LENGTHS",
+    help="Tokens of prompts of --rate: 1024, 128..2048 or normal(512,64). [default: 1024]",
+)
+@_load("--output", metavar="LENGTHS", help="Tokens of answers of --rate. [default: 256]")
+@_load(
+    "--shared-prefix",
+    metavar="TOKENS[:GROUPS]",
+    help="Tokens before each prompt, the same for all of a group, as a system prompt is.",
+)
+@_load(
+    "--trace",
+    type=click.Path(dir_okay=False),
+    help="Requests of a trace, as `headrace bench load --trace` reads it; ids of blocks are "
+    "shared beginnings.",
+)
+@_load(
+    "--trace-block-tokens",
+    "block_tokens",
+    type=int,
+    help="Tokens of a block of hash ids. [default: 512 of Mooncake]",
+)
+@_load(
+    "--speed",
+    type=float,
+    default=1.0,
+    help="Of a trace: 2 replays two seconds in one. [default: 1]",
+)
+@_load(
+    "--scale",
+    type=float,
+    default=1.0,
+    help="Times the requests of the load, chosen or copied by chance. [default: 1]",
+)
+@_load(
+    "--day",
+    is_flag=True,
+    help="Repeat an hour of a trace 24 times, with the requests of each hour by a curve.",
+)
+@_load(
+    "--day-curve",
+    metavar="NUMBERS",
+    help="Factor of each hour, with commas; its length is the number of hours. [default: 1 at "
+    "15 o'clock, 0.2 at 3]",
+)
+@_load("--duration", type=float, help="Seconds of the load. [default: 600; of a trace: all of it]")
+@_load(
+    "--lanes",
+    metavar="PRIORITY:SHARE,...",
+    help="Shares of requests by priority; lower comes first and may preempt: 0:0.2,5:0.8.",
+)
+@_load("--seed", type=int, default=0, help="Of all that is drawn. [default: 0]")
+@_service("--replicas", type=int, default=1, help="Replicas at the start. [default: 1]")
+@_service(
+    "--routing",
+    type=click.Choice(["round-robin", "least-loaded", "prefix-aware"]),
+    default="least-loaded",
+    help="Where a request goes. [default: least-loaded]",
+)
+@_service(
+    "--autoscale",
+    type=click.Choice(["queue", "kv", "slo"]),
+    help="Add and remove replicas by waiting requests of a replica, by the share of KV "
+    "blocks in use, or by p95 TTFT over its limit.",
+)
+@_service(
+    "--scale-target",
+    type=float,
+    help="What that is to be. [default: 2 waiting, 0.7 of the blocks, 0.7 of the limit]",
+)
+@_service("--min-replicas", type=int, help="Of autoscaling, in each pool. [default: 1]")
+@_service(
+    "--max-replicas",
+    type=int,
+    help="Of autoscaling, in each pool. [default: 10, or twice --replicas]",
+)
+@_service(
+    "--cold-start",
+    metavar="SECONDS[..SECONDS]",
+    help="Until a new replica is ready. [default: the catalog's, 30..120]",
+)
+@_service(
+    "--scale-interval", type=float, default=15.0, help="Seconds between decisions. [default: 15]"
+)
+@_service(
+    "--scale-down-after",
+    type=float,
+    default=300.0,
+    help="Seconds for which fewer replicas have to be enough. [default: 300]",
+)
+@_service("--mtbf", type=float, help="Mean seconds between failures of a replica. [default: none]")
+@_service(
+    "--mttr",
+    type=float,
+    default=120.0,
+    help="Seconds until one that failed is back, its cache empty. [default: 120]",
+)
+@_service(
+    "--fail-at",
+    multiple=True,
+    metavar="SECOND:REPLICA",
+    help="A failure at that time; replicas count from 0. [may be repeated]",
+)
+@_service(
+    "--prefill-replicas",
+    type=int,
+    help="Prefill on so many replicas of their own, in place of --replicas.",
+)
+@_service("--decode-replicas", type=int, help="And decode on so many.")
+@_service(
+    "--link",
+    type=float,
+    default=50.0,
+    help="GB/s at which a request's KV cache goes from one to the other. [default: 50]",
+)
+@_service(
+    "--link-latency",
+    type=float,
+    default=0.0,
+    help="Seconds before it begins to arrive. [default: 0]",
+)
+@_service(
+    "--kv-bytes-per-token",
+    type=float,
+    help="Bytes of keys and values of a token. [default: of MODEL]",
+)
+@_engine(
+    "--latency-model",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="JSON with the seconds of a LatencyModel. [default: calibrated, or the roofline]",
+)
+@_engine(
+    "--latency",
+    multiple=True,
+    metavar="PART=SECONDS",
+    help="A part of it: step_s, prefill_token_s, prefill_pair_s, decode_request_s, "
+    "decode_context_token_s or request_s. [may be repeated]",
+)
+@_engine(
+    "--kv-tokens",
+    metavar="INTEGER",
+    callback=integer,
+    help="Tokens in the KV cache of a replica. [default: what its memory holds]",
+)
+@_engine(
+    "--max-num-seqs",
+    type=int,
+    default=256,
+    help="Most requests that run in a replica at once. [default: 256]",
+)
+@_engine(
+    "--prefix-caching/--no-prefix-caching",
+    default=None,
+    help="Find computed beginnings again. [default: on where the load has shared ones]",
+)
+@_judge(
+    "--goodput",
+    multiple=True,
+    metavar="SLO",
+    help="Limits of ttft, tpot and e2e, as of `headrace bench`: 'ttft:500 tpot:50', in ms.",
+)
+@_judge("--find-replicas", is_flag=True, help="Find the fewest replicas that meet --goodput.")
+@_judge(
+    "--attainment",
+    type=float,
+    default=0.99,
+    help="Share of requests that are to be good, of --find-replicas. [default: 0.99]",
+)
+@_judge(
+    "--most-replicas",
+    type=int,
+    default=1024,
+    help="At which --find-replicas gives up. [default: 1024]",
+)
+@_judge("--price", type=float, help="USD an hour of a replica.")
+@_judge(
+    "--sample",
+    type=float,
+    default=10.0,
+    help="Seconds between points of the series over time. [default: 10]",
+)
+@catalog_options
+@output_options
+def simulate(model: str | None, **options: Any) -> None:
+    """Simulate a service of MODEL under a load: latencies, goodput, queues, replicas and cost.
+
+    The engine's own scheduler and KV cache run in each replica; a line in what a step holds says
+    how long it takes. MODEL is named as for `headrace plan fit`.
+    """
+    from headrace.cli.plan.simulate_load import (
+        conditions_of,
+        engine_for,
+        load_of,
+        service_of,
+    )
+    from headrace.cli.plan.tables.simulate import print_simulation
+    from headrace.errors import ConfigError
+    from headrace.plan.simulation.plan import SimulationPlan
+    from headrace.plan.simulation.simulate import fewest_replicas, with_replicas
+    from headrace.plan.simulation.simulate import simulate as simulated
+
+    conditions = conditions_of(options)
+    find = options["find_replicas"]
+    if find and not conditions:
+        raise ConfigError("--find-replicas needs an SLO: add --goodput 'ttft:500 tpot:50'")
+    if find and (options["autoscale"] or options["prefill_replicas"]):
+        raise ConfigError("--find-replicas is for one pool of a fixed size: no --autoscale, no "
+                          "--prefill-replicas")  # fmt: skip
+    load, notes = load_of(options)
+    engine, replica, context, more = engine_for(model, load, options)
+    settings = service_of(engine, replica, context, options)
+
+    def run(replicas: int) -> SimulationResult:
+        return simulated(
+            with_replicas(settings, replicas) if find else settings,
+            load(),
+            conditions=conditions,
+            usd_per_replica_hour=options["price"],
+            notes=(*notes, *more),
+            on_progress=_progress(f"{replicas:,} replicas, " if find else ""),
+        )
+
+    found = None
+    try:
+        if find:
+            found = fewest_replicas(
+                run, options["most_replicas"], options["attainment"], options["replicas"]
+            )
+        result = run(options["replicas"]) if found is None else found.result
+    finally:
+        _clear_progress()
+    planned = SimulationPlan(
+        result=result, replica=replica, context_tokens=max(1, context), fewest=found,
+        kv_given=options["kv_tokens"] is not None,
+    )  # fmt: skip
+    about = plan_about("simulate", options["folders"])
+    said = planned.as_dict()
+    if options["keep"]:
+        keep_for_explain(said, about)
+    if options["as_json"]:
+        import json
+
+        click.echo(json.dumps(said, indent=2))
+    else:
+        print_simulation(result, replica, found, options["plot"])
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        page = plan_page(catalog_of(options["folders"]), about, simulation=planned)
+        write_page(options["html"], page)
+
+
+def _progress(lead: str) -> Callable[[float, int], None] | None:
+    """What is said on a terminal's stderr, about once a second; None where nobody reads it."""
+    stream = sys.stderr
+    if not stream.isatty():
+        return None
+    last_s = time.monotonic()
+
+    def say(at_s: float, completed: int) -> None:
+        nonlocal last_s
+        now_s = time.monotonic()
+        if now_s - last_s >= _BETWEEN_S:
+            last_s = now_s
+            stream.write(f"\r{lead}{at_s:,.0f} s simulated, {completed:,} requests ended \x1b[K")
+            stream.flush()
+
+    return say
+
+
+def _clear_progress() -> None:
+    stream = sys.stderr
+    if stream.isatty():
+        stream.write("\r\x1b[K")
+        stream.flush()

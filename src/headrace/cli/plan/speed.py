@@ -1,0 +1,170 @@
+"""`headrace plan speed`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.plan.options import (
+    catalog_of,
+    catalog_options,
+    integers,
+    parallel_options,
+    place_options,
+    replica_named,
+    request_options,
+    storage_of,
+    storage_options,
+)
+from headrace.cli.plan.output import keep_for_explain, output_options, plan_about, write_page
+from headrace.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from headrace.catalog import Catalog
+    from headrace.plan.disaggregation import Pools
+    from headrace.plan.replica import Replica
+    from headrace.plan.speed_plan import Draft
+
+
+@click.command(short_help="TTFT, TPOT, throughput and what limits them.")
+@click.argument("model")
+@place_options
+@request_options
+@click.option("--batch", type=int, default=1, help="Requests decoded together. [default: 1]")
+@click.option(
+    "--batches",
+    callback=integers,
+    help="Batches of the table, such as 1,8,64. [default: powers of 2 to 256 that fit]",
+)
+@click.option(
+    "--contexts",
+    callback=integers,
+    help="Tokens in the cache for which the table is printed, such as 1k,8k,32k. [default: those "
+    "half way through an answer]",
+)
+@storage_options
+@parallel_options
+@click.option(
+    "--draft-acceptance",
+    type=float,
+    help="Share of drafted tokens that are accepted, 0 to 1: tells what speculation gains.",
+)
+@click.option(
+    "--draft-model",
+    help="Model that drafts, named as MODEL is. [default: drafts take no time, as n-grams do]",
+)
+@click.option(
+    "--apart",
+    metavar="PREFILL:DECODE",
+    help="Replicas of the two pools where prefill and decode are apart, such as 1:2.",
+)
+@click.option(
+    "--transfer",
+    type=float,
+    help="GB/s at which a replica's KV cache goes from pool to pool. [default: the network's]",
+)
+@click.option("--draft-tokens", type=int, default=4, help="Tokens of a draft. [default: 4]")
+@catalog_options
+@output_options
+def speed(model: str, **options: Any) -> None:
+    """Tell how fast MODEL answers: TTFT, TPOT, E2E, throughput, the bottleneck and the knee.
+
+    MODEL is named as for `headrace plan fit`. Times come from the roofline of bytes and operations
+    with stated efficiencies, whose range is the band.
+
+    \b
+    headrace plan speed llama-3.1-8b --hardware h100 --batch 32
+    headrace plan speed deepseek-v3 --quantization fp8 --hardware h200 --count 8 --prompt 4096
+    headrace plan speed llama-3.3-70b --hardware h100 --count 4 --draft-acceptance 0.7
+    """
+    from headrace.plan.model_named import shape_named
+    from headrace.plan.speed import Load
+    from headrace.plan.speed_plan import speed_plan
+
+    known = catalog_of(options["folders"])
+    shape = shape_named(known, model, os.environ)
+    replica = replica_named(known, shape, options)
+    load = Load(
+        prompt_tokens=options["prompt"],
+        output_tokens=options["output"],
+        batch=options["batch"],
+        cached_prompt_share=options["cached"],
+    )
+    found = speed_plan(
+        replica,
+        load,
+        batches=options["batches"],
+        contexts=options["contexts"],
+        draft=_draft(known, replica, options),
+    )
+    if (pools := _pools(options)) is not None:
+        from headrace.plan.disaggregation import apart
+
+        found = replace(found, apart=apart(known, replica, load, pools))
+    about = plan_about("speed", options["folders"])
+    if options["keep"]:
+        keep_for_explain(found.as_dict(), about)
+    if options["as_json"]:
+        import json
+
+        click.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        from headrace.cli.plan.tables.speed import print_speed
+
+        print_speed(found, options["plot"])
+    if options["html"] is not None:
+        from headrace.plan.page import plan_page
+
+        write_page(options["html"], plan_page(known, about, speed=found))
+
+
+def _pools(options: dict[str, Any]) -> Pools | None:
+    from headrace.plan.disaggregation import Pools
+
+    asked, transfer = options["apart"], options["transfer"]
+    if asked is None:
+        if transfer is not None:
+            raise ConfigError("transfer is given without pools: name them with --apart 1:2")
+        return None
+    prefill, _, decode = asked.partition(":")
+    try:
+        return Pools(
+            prefill=int(prefill),
+            decode=int(decode),
+            bandwidth_bytes_per_s=None if transfer is None else transfer * 1e9,
+        )
+    except ValueError:
+        raise ConfigError(
+            f"--apart {shown(asked)} is not PREFILL:DECODE; write 1:2 for a replica that prefills "
+            "and two that decode"
+        ) from None
+
+
+def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:
+    from headrace.plan.model_named import shape_named
+    from headrace.plan.speed_plan import Draft
+
+    name, acceptance = options["draft_model"], options["draft_acceptance"]
+    if acceptance is None:
+        if name is not None:
+            raise ConfigError(
+                "draft_acceptance is not given; what a draft model gains depends on it: add "
+                "--draft-acceptance (0.6 to 0.8 is usual)"
+            )
+        return None
+    if name is None:
+        return Draft(
+            name="drafts that take no time", acceptance=acceptance, tokens=options["draft_tokens"]
+        )
+    shape = shape_named(known, name, os.environ)
+    kind = options["quantization"] if shape.weight_bytes is None else None
+    storage = storage_of(known, shape, kind, options["kv_type"], options["block_size"])
+    return Draft(
+        name=shape.name,
+        acceptance=acceptance,
+        tokens=options["draft_tokens"],
+        model=replica.beside(shape, storage),
+    )

@@ -1,0 +1,250 @@
+"""`headrace catalog`: what is printed, in which width, and what is said of a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.catalog.shown_value import with_unit
+from headrace.cli.catalog.group import KINDS, catalog
+from headrace.errors import CatalogError, HeadraceError
+from tests.catalog.files import folder
+
+CHANGED = '\n[[hardware]]\nid = "h100-sxm"\npower_w = 500\n'
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command of the group in 80 columns, with nothing of this user's own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(catalog, arguments)
+        assert result.exit_code == code, result.output + repr(result.exception)
+        return result
+
+    return command
+
+
+def refused(run: Any, *arguments: str) -> str:
+    result = run(*arguments, code=1)
+    assert isinstance(result.exception, HeadraceError)
+    return str(result.exception)
+
+
+def fits(text: str) -> None:
+    for line in text.splitlines():
+        assert len(line.rstrip()) <= 80, line
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_list_fits_80_columns(run: Any, kind: str) -> None:
+    from headrace.catalog import Catalog
+
+    output = run("list", kind).output
+    fits(output)
+    rows = Catalog.load().table(kind)
+    assert output.startswith(f"{kind} ({len(rows)})")
+    # Long ids go on in the next line, so that the page has all of them without the breaks.
+    words = "".join(
+        line.split(" ")[1] if line.startswith(" ") else line for line in output.split("\n")
+    )
+    missing = [row.id for row in rows if row.id not in output and row.id not in words]
+    assert missing == []
+
+
+def test_a_list_of_all_kinds_as_json(run: Any) -> None:
+    lines = [json.loads(line) for line in run("list", "--json").output.splitlines()]
+    assert {line["kind"] for line in lines} == set(KINDS)
+    assert len(lines) > 450
+    h100 = next(line for line in lines if line["id"] == "h100-sxm")
+    assert h100["facts"]["bandwidth_bytes_per_s"] == {
+        "value": 3.35e12, "unit": "byte/s", "source": "aiconfigurator", "as_of": "2026-08-01",
+        "confidence": "high", "disputed_by": [], "note": "", "origin": "hardware/nvidia.toml",
+    }  # fmt: skip
+
+
+def test_a_filter(run: Any) -> None:
+    output = run("list", "--filter", "kimi k2.5").output
+    assert "kimi-k2.5" in output and "price (1)" in output and "kimi-k3" not in output
+    assert "no hardware has 'nothing like it'" in refused(
+        run, "list", "hardware", "--filter", "nothing like it"
+    )
+
+
+def test_a_row_with_its_disputes_and_sources(run: Any) -> None:
+    output = run("show", "H100").output
+    fits(output)
+    for told in (
+        "bandwidth_bytes_per_s", "3.35 TB/s", "2026-08-01", "C37 Speed of NVLink",
+        "900 GB/s are both directions", "System files of NVIDIA aiconfigurator", "$2.69/h",
+    ):  # fmt: skip
+        assert told in output, told
+
+
+def test_a_row_as_json(run: Any) -> None:
+    said = json.loads(run("show", "claude-opus-4.6.anthropic", "--json").output)
+    assert said["kind"] == "price"
+    assert said["facts"]["input_usd_per_million_tokens"]["value"] == 5
+    assert [one["id"] for one in said["disputes"]] == ["C01"]
+    assert {one["id"] for one in said["sources"]} == {"litellm-prices", "models-dev"}
+
+
+def test_an_unknown_row(run: Any) -> None:
+    message = refused(run, "show", "qwen3-30b")
+    assert "no 'qwen3-30b' in the catalog; did you mean 'qwen3-30b-a3b'" in message
+
+
+def test_a_contradiction(run: Any) -> None:
+    output = run("show", "c19").output
+    fits(output)
+    assert "Q4_K_M 4.9" in output and "quantization q4-k-m, bits_per_weight" in output
+    said = json.loads(run("show", "C19", "--json").output)
+    assert {"kind": "quantization", "id": "q8-0", "field": "bits_per_weight"} in said["rows"]
+
+
+def test_the_register(run: Any) -> None:
+    output = run("contradictions").output
+    fits(output)
+    assert all(f" C{number:02} " in output for number in range(1, 73))
+    assert len(json.loads(run("contradictions", "--json").output)) == 72
+    few = run("contradictions", "--filter", "NVLink").output
+    assert "C37" in few and "C01" not in few
+    assert "leave out a word" in refused(run, "contradictions", "--filter", "no such thing")
+
+
+def test_what_is_covered_and_what_is_open(run: Any) -> None:
+    from headrace.catalog.coverage import load_coverage
+
+    coverage = load_coverage()
+    output = run("coverage").output
+    fits(output)
+    for name, items in coverage.waiting().items():
+        assert f"Waiting for {name} (" in output
+        assert [one.id for one in items if f"  {one.id} {one.kind}" not in output] == []
+    for name in coverage.documents:
+        assert name in output
+
+
+def test_the_coverage_as_json(run: Any) -> None:
+    said = json.loads(run("coverage", "--json").output)
+    own = [one for one in said["documents"] if not one["repeats"]]
+    assert sum(one["items"] for one in own) == said["items"]
+    for one in said["documents"]:
+        assert sum(one["kinds"].values()) == sum(one["answers"].values()) == one["items"]
+    assert len(said["open"]) == sum(one["answers"]["waits_for"] for one in own)
+    assert all(one["waits_for"] and one["section"] and one["name"] for one in said["open"])
+
+
+def test_what_files_of_ones_own_change(run: Any, tmp_path: Path) -> None:
+    assert run("diff").output == "no difference\n"
+    folder(tmp_path / "config" / "headrace" / "catalog", CHANGED)
+    output = run("diff").output
+    fits(output)
+    assert "h100-sxm" in output and "700 W" in output and "500 W" in output
+    assert "500 W" in run("show", "h100").output
+
+
+def test_what_a_folder_changes(run: Any, tmp_path: Path) -> None:
+    first = folder(tmp_path / "a", CHANGED)
+    second = folder(tmp_path / "b", CHANGED.replace("500", "600"))
+    assert "700 W" in run("diff", str(first)).output
+    between = run("diff", str(first), str(second)).output
+    assert "500 W" in between and "600 W" in between and "700 W" not in between
+    said = json.loads(run("diff", str(first), "--json").output)
+    assert [(one["row"], one["field"], one["old"]["value"]) for one in said] == [
+        ("h100-sxm", "power_w", 700)
+    ]
+    assert "500 W" in run("show", "h100", "--catalog", str(first)).output
+    assert "no such folder" in refused(run, "diff", str(tmp_path / "absent"))
+    assert run("diff", str(first), "--kind", "model").output == "no difference\n"
+    run("diff", "a", "b", "c", code=2)
+
+
+def test_what_changed_between_days(run: Any) -> None:
+    output = run("diff", "--from", "2025-05-01", "--to", "2025-07-01").output
+    fits(output)
+    assert "google gemini-2.5-flash" in output and "$0.6/M" in output and "$2.5/M" in output
+    for wrong in (
+        ("--from", "2025-05-01"), ("--from", "May", "--to", "June"),
+        ("--from", "2025-05-01", "--to", "2025-05-02", "--kind", "model"),
+    ):  # fmt: skip
+        run("diff", *wrong, code=2)
+
+
+def test_prices_are_imported(run: Any, tmp_path: Path) -> None:
+    table = tmp_path / "prices.json"
+    entry = {"litellm_provider": "acme", "mode": "chat", "input_cost_per_token": 1e-6}
+    table.write_text(json.dumps({
+        "acme/m-1": entry | {"cost_per_moon": 3}, "pictures": entry | {"mode": "image_generation"},
+        "other": entry | {"litellm_provider": "other"},
+    }), encoding="utf-8")  # fmt: skip
+    result = run("import", "litellm", str(table), "--provider", "acme", "--as-of", "2026-07-24")
+    written = tmp_path / "config" / "headrace" / "catalog" / "litellm.toml"
+    assert result.stdout == f"1 prices written to {written}\n"
+    assert "left out 1: mode 'image_generation'" in result.stderr
+    assert "no place here: cost_per_moon (1)" in result.stderr
+    said = json.loads(run("show", "litellm-acme-m-1", "--json").output)
+    assert said["facts"]["input_usd_per_million_tokens"]["value"] == 1
+    assert said["sources"][0]["date"] == "2026-07-24"
+    assert [path.name for path in written.parent.iterdir()] == ["litellm.toml"]
+
+    other = tmp_path / "x" / "mine.toml"
+    reply = run("import", "litellm", str(table), "--output", str(other), "--json").output
+    assert json.loads(reply)["unknown_fields"] == {"cost_per_moon": 1}
+    assert json.loads(reply)["rows"] == 2 and other.is_file()
+    meant = refused(run, "import", "litellm", str(table), "--provider", "acmee")
+    assert "nothing of acmee; did you mean 'acme'?" in meant
+    assert "No such file" in refused(run, "import", "litellm", str(tmp_path / "absent"))
+    assert "cannot be read" in refused(run, "import", "models.dev", str(tmp_path / "absent"))
+
+
+def test_a_file_in_the_way(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("", encoding="utf-8")
+    table = tmp_path / "p.json"
+    table.write_text('{"m": {"litellm_provider": "a", "input_cost_per_token": 1}}')
+    assert "cannot be written" in refused(run, "import", "litellm", str(table))
+
+
+def test_text_of_a_stranger_does_nothing_to_a_terminal(run: Any, tmp_path: Path) -> None:
+    own = folder(tmp_path / "a", '\n[[constant]]\nid = "x"\nname = "X\\u001b[2J"\ntopic = "slo"\n')
+    output = run("show", "x", "--catalog", str(own)).output
+    assert "\x1b" not in output and "\\x1b[2J" in output
+
+
+@pytest.mark.parametrize("name", ["list", "show", "diff", "import", "contradictions", "coverage"])
+def test_help_says_what_a_command_does(run: Any, name: str) -> None:
+    output = run(name, "--help").output
+    assert "Usage:" in output and "--json" in output and len(output) > 300
+
+
+def test_kinds_are_those_there_are() -> None:
+    from headrace.catalog.rows import KINDS as ROWS
+
+    assert tuple(ROWS) == KINDS
+    assert issubclass(CatalogError, HeadraceError)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (85_899_345_920, "byte", "80 GiB (85.9 GB)"),
+        (3.35e12, "byte/s", "3.35 TB/s"),
+        (1979e12, "FLOP/s", "1.979 PFLOP/s"),
+        (8_030_261_248, "parameters", "8.03 B"),
+        (0.045, "s", "45 ms"),
+        (1e-5, "s", "10 us"),
+        (0.8, "share", "80 %"),
+        (2022, "", "2022"),
+        (True, "", "yes"),
+        (("a", "b"), "", "a, b"),
+        (1.25, "USD/1M tokens", "$1.25/M"),
+    ],
+)
+def test_values_as_people_read_them(value: Any, unit: str, text: str) -> None:
+    assert with_unit(value, unit) == text

@@ -1,0 +1,90 @@
+"""`headrace gateway check`: all that is wrong at once, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.cli.gateway.test_gateway import run
+
+
+def test_check_says_why_the_catalogs_price_does_not_hold_here(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        "providers: {openai: {base_url: 'http://127.0.0.1:9/', api_key: env:HOME}}\n"
+        "models: {chat: openai/gpt-5}\n",
+        encoding="utf-8",
+    )
+    told = run("check", "--config", config)
+    assert "its provider is on this machine" in told.stdout
+    assert "price: {input: 0, output: 0}" in told.stdout
+    assert "litellm" not in told.stdout
+    assert "base_url has no path" in told.stdout and "write http://127.0.0.1:9/v1" in told.stdout
+
+
+def test_check_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        """
+providers:
+  opnai: env:HOME
+  openai: env:NO_SUCH_KEY
+  groq: {kind: groqq}
+  four: {conections: 4}
+models:
+  4: openai/gpt-5
+  chat: openai/gpt-5
+  best: {targets: openai/gpt-5, fallbacks: [chta]}
+timeouts: {total_s: 5m}
+access: {keys: {ann: {key: env:NONE}}}
+guardrails: {words: {kind: regex, patterns: ['(']}}
+""",
+        encoding="utf-8",
+    )
+    told = run("check", "--config", config, "--json")
+    errors = json.loads(told.stdout)["errors"]
+    for one in (
+        "providers.opnai: base_url is missing: where does its API begin? Did you mean 'openai'",
+        "providers.openai: the environment has no NO_SUCH_KEY",
+        "providers.groq: kind 'groqq' is not in the catalog; did you mean 'groq'?",
+        ":6: providers.four.conections: unknown name",
+        ":8: models.4: 4: text is expected; quote it: '4'",
+        ":10: models.best.fallbacks: 'chta' is no model of this file; did you mean 'chat'?",
+        ":11: timeouts.total_s: '5m'",
+        "access.keys.ann",
+        "guardrails.words",
+    ):
+        assert sum(one in error for error in errors) == 1, (one, errors)
+    assert len(errors) == 9
+    told = run("check", "--config", config)
+    assert told.stderr.count("not right: ") == 9
+
+
+def test_check_of_no_file(tmp_path: Path) -> None:
+    told = run("check", "--config", tmp_path / "absent.yaml")
+    assert told.exit_code == 1 and "absent.yaml: there is no such file" in told.stderr
+    begin = "\n".join(re.findall(r"`(\w+: {.*?})`", told.stderr))
+    (tmp_path / "gateway.yaml").write_text(begin)
+    env = {"OPENAI_API_KEY": "sk-0"}
+    told = run("check", "--config", tmp_path / "gateway.yaml", env=env)
+    assert told.stdout == "right: 0 models, 1 provider\n"
+
+
+def test_only_a_base_url_that_may_lack_v1_is_warned_of(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        """
+providers:
+  azure: {base_url: 'https://a.openai.azure.com', api_version: '2024-10-21', api_key: env:HOME}
+  newer: {kind: azure, base_url: 'https://b.openai.azure.com', api_key: env:HOME}
+  claude: {kind: anthropic, base_url: 'https://c.example', api_key: env:HOME}
+  deepseek: env:HOME
+  perplexity: env:HOME
+  own: {base_url: 'https://d.example', dialect: openai-chat, api_key: env:HOME}
+""",
+        encoding="utf-8",
+    )
+    told = run("check", "--config", config, "--json")
+    warnings = [one for one in json.loads(told.stdout)["warnings"] if "no path" in one]
+    assert len(warnings) == 1 and warnings[0].startswith("providers.own: "), warnings
