@@ -51,7 +51,7 @@ clients: ## the client packages that the tours in tests/clients need, in .venv-c
 	@touch $@
 
 models: .venv-train/.installed ## train the family of small models, hours (ARGS="--dry-run" shows the plan)
-	@.venv-train/bin/python -m tools.train.family $(ARGS)
+	@.venv-train/bin/python -m training.family $(ARGS)
 
 soak: dev ## ten minutes under everything at once (ARGS="--seconds 60" for less)
 	$(BIN)/python -m tools.soak $(ARGS)

@@ -317,7 +317,7 @@ def main() -> int:
     if not (options.tokenizer / "tokenizer.json").is_file():
         raise RunError(
             f"--tokenizer {options.tokenizer}: has no tokenizer.json; name the Hugging Face folder "
-            "of the model that is served (tools/train exports the embedded one)"
+            "of the model that is served (training exports the embedded one)"
         )
     peers, missing = found_peers(options.tools_dir, options.tool)
     for peer in missing:

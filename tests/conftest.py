@@ -21,7 +21,7 @@ hypothesis.settings.load_profile("headrace")
 
 # The files that take longest; each runs in one process, which the others should not wait for.
 START_FIRST = (
-    "tests/tools/test_family.py",
+    "tests/training/test_family.py",
     "tests/models/test_parity.py",
     "tests/ops/cpu/test_windows.py",
     "tests/system/test_exact_under_load.py",
@@ -30,7 +30,7 @@ START_FIRST = (
     "tests/clients/test_tours.py",
     "tests/ops/cpu/test_attention.py",
     "tests/gateway/cassettes/test_every_cut.py",
-    "tests/tools/test_train.py",
+    "tests/training/test_train.py",
     "tests/system/test_soak.py",
 )
 

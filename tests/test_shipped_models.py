@@ -18,8 +18,8 @@ import pytest
 
 from headrace.embedded import EMBEDDED_NAME, embedded_model
 from headrace.weights.gguf_file import GGUFFile, read_gguf
-from tools.train.members import MEMBERS
-from tools.train.stages import ADAPTER_FILES
+from training.members import MEMBERS
+from training.stages import ADAPTER_FILES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "headrace"

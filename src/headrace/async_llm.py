@@ -20,10 +20,10 @@ from contextlib import aclosing
 from typing import Any
 
 from headrace.config.settings import EngineConfig
-from headrace.engine import arguments
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import EngineInfo, Loading, Output, Stats
 from headrace.engine.params import SamplingParams
+from headrace.offline import arguments
 from headrace.offline.progress import Progress, ProgressMeter, reporting
 from headrace.offline.prompts import Message, Prompt, PromptEncoder
 from headrace.offline.request import OpenRequest, Options, choices, number_of_choices

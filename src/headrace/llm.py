@@ -15,10 +15,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.engine import arguments
 from headrace.engine.load import load_engine
 from headrace.engine.messages import EngineInfo, Stats
 from headrace.engine.params import SamplingParams
+from headrace.offline import arguments
 from headrace.offline.interrupt import DeferredInterrupt
 from headrace.offline.progress import GenerationProgress, Progress, ProgressMeter, reporting
 from headrace.offline.prompts import Message, Prompt, PromptEncoder

@@ -16,7 +16,7 @@ from tests.docs.pages import DOCS, ROOT, SOURCE, anchors, page, prose
 INDEX = [ROOT / "README.md", DOCS / "README.md"]
 PAGES = sorted(
     path
-    for folder in ("", "docs", "deploy", "benchmarks", "tools/train")
+    for folder in ("", "docs", "deploy", "benchmarks", "training")
     for path in (ROOT / folder).glob("*.md")
 )
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)|<img[^>]+src=\"([^\"]+)\"")
@@ -128,11 +128,11 @@ def test_tools_that_pages_name_are_there() -> None:
         if path.name == "compatibility.md":  # of files of other programs
             continue
         text = path.read_text(encoding="utf-8")
-        for module in re.findall(r"python -m ((?:tools|benchmarks|tests)\.[\w.]+)", text):
+        for module in re.findall(r"python -m ((?:tools|training|benchmarks|tests)\.[\w.]+)", text):
             file = ROOT / module.replace(".", "/")
             there = file.with_suffix(".py").is_file() or (file / "__main__.py").is_file()
             assert there, f"{path.name}: {module}"
-        for name in re.findall(r"(?:python |`)((?:tools|benchmarks)/[\w/]+\.(?:py|sh))", text):
+        for name in re.findall(r"(?:python |`)((?:tools|training|benchmarks)/[\w/]+\.(?:py|sh))", text):
             assert (ROOT / name).is_file(), f"{path.name}: {name}"
 
 

@@ -1,4 +1,4 @@
-"""The model that ships in the package: one GGUF file beside this one, trained by tools/train."""
+"""The model that ships in the package: one GGUF file beside this one, trained by training."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.settings import EngineConfig
-from headrace.engine import arguments
 from headrace.errors import TemplateError
+from headrace.offline import arguments
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:

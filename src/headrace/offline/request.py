@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.engine import arguments
 from headrace.engine.messages import Output, Submit
 from headrace.engine.params import SamplingParams
 from headrace.errors import RequestError
+from headrace.offline import arguments
 from headrace.offline.progress import ProgressMeter
 from headrace.offline.prompts import PromptEncoder
 from headrace.offline.results import GenerationDelta, GenerationResult
