@@ -9,14 +9,21 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 # A file's tests stay in one process, so that they share what is made once for it.
 SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# The longer tier waits more: one process more than there are cores.
+SPREAD_REST ?= --numprocesses=$(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: serve test venv dev check docs clean clients soak soak-gateway models
+.PHONY: serve test test-rest test-all venv dev check docs clean clients soak soak-gateway models
 
 serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
 
-test: dev check ## static checks, then every test
-	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
+test: dev ## the tests of five minutes, with the static checks beside them
+	@sh tools/run_tests.sh $(BIN) --tier=quick $(SPREAD) $(ARGS)
+
+test-rest: dev ## the tests that `make test` leaves out
+	$(BIN)/python -m pytest --tier=rest $(SPREAD_REST) $(ARGS)
+
+test-all: test test-rest ## every test
 
 venv: $(VENV)/.installed
 

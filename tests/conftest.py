@@ -1,7 +1,8 @@
-"""Fixtures every test may use, and `--no-skips` for machines where nothing may be missing."""
+"""Fixtures every test may use, the plugins of tiers and summary, and `--no-skips`."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -10,6 +11,10 @@ from typing import Any
 
 import hypothesis
 import pytest
+
+from tests.cpu_guard import LIMIT_S, CpuGuard
+from tests.run_summary import RunSummary
+from tests.tiers import MARKERS, SMOKE, Tiers
 
 # Torch would start as many threads as there are cores in each of the processes that the tests are
 # spread over, and its threads spin while they wait: three quarters of the time of its tests.
@@ -43,7 +48,20 @@ def _assets() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--no-skips."""
+    """--tier, --cpu-limit and --no-skips."""
+    parser.addoption(
+        "--tier",
+        choices=("quick", "rest", "all"),
+        default="all",
+        help="quick: unmarked tests and smoke tests; rest: what quick leaves out (default: all)",
+    )
+    parser.addoption(
+        "--cpu-limit",
+        type=float,
+        default=LIMIT_S,
+        metavar="SECONDS",
+        help=f"CPU seconds that the call of an unmarked test may take (default: {LIMIT_S}; 0: any)",
+    )
     parser.addoption(
         "--no-skips",
         action="store_true",
@@ -59,13 +77,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
-def pytest_configure() -> None:
-    """Hear SIGINT, and let what tests start hear it: a shell's background jobs inherit it ignored.
+def pytest_configure(config: pytest.Config) -> None:
+    """Register markers and plugins, and hear SIGINT.
 
-    Python leaves an ignored one ignored, so tests of Ctrl-C would wait for ever.
+    A shell's background jobs inherit SIGINT ignored and Python leaves it so; tests of Ctrl-C, in
+    what they start too, would wait for ever.
     """
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    config.addinivalue_line("markers", f"{SMOKE}: the test of its marker that `make test` runs too")
+    config.pluginmanager.register(Tiers(config), "headrace-tiers")
+    config.pluginmanager.register(CpuGuard(config.getoption("--cpu-limit")), "headrace-cpu-guard")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(RunSummary(), "headrace-summary")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Take what collecting made out of the collector's sight: it lives until the end anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 def _forbid_skip(report: Any, config: pytest.Config) -> None:
