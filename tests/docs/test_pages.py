@@ -132,7 +132,9 @@ def test_tools_that_pages_name_are_there() -> None:
             file = ROOT / module.replace(".", "/")
             there = file.with_suffix(".py").is_file() or (file / "__main__.py").is_file()
             assert there, f"{path.name}: {module}"
-        for name in re.findall(r"(?:python |`)((?:tools|training|benchmarks)/[\w/]+\.(?:py|sh))", text):
+        for name in re.findall(
+            r"(?:python |`)((?:tools|training|benchmarks)/[\w/]+\.(?:py|sh))", text
+        ):
             assert (ROOT / name).is_file(), f"{path.name}: {name}"
 
 

@@ -1,0 +1,130 @@
+"""docs/words.md: what it replaces does not spread."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docs import words
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Names and phrases that docs/words.md replaces and the sources or pages still have."""
+
+    names: Mapping[str, int]
+    places: Sequence[words.Place]
+
+
+@pytest.fixture(scope="session")
+def left() -> Left:
+    sources = words.parsed_sources()
+    return Left(words.counted_names(sources), words.places(sources))
+
+
+def test_names_that_words_replaces_only_get_fewer(left: Left) -> None:
+    listed = words.read_numbers(words.NAMES_LEFT)
+    assert words.grown(left.names, listed) == {}, "new names that docs/words.md replaces"
+    gone = words.grown(listed, left.names)
+    assert gone == {}, "no longer in the sources: run `python -m tests.docs.words --write`"
+
+
+def test_phrases_that_words_replaces_only_get_fewer(left: Left) -> None:
+    listed = words.read_numbers(words.PHRASES_LEFT)
+    more = words.grown(words.counted_phrases(left.places), listed)
+    new = [str(place) for place in left.places if words.room_of(place.path) in more]
+    assert more == {}, "phrases that docs/words.md replaces:\n" + "\n".join(new)
+
+
+@pytest.mark.parametrize("file", [words.NAMES_LEFT, words.PHRASES_LEFT], ids=lambda file: file.name)
+def test_the_lists_are_sorted(file: Path) -> None:
+    numbers = words.read_numbers(file)
+    assert list(numbers) == sorted(numbers)
+    assert 0 not in numbers.values()
+
+
+def test_every_phrase_is_on_the_page() -> None:
+    assert words.documented_phrases() == [phrase.name for phrase in words.PHRASES]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("n: 'two' is no whole number", ["is no X"]),
+        ("there is no folder x; it is no longer read", []),
+        ("leave --rate away", ["leave away"]),
+        ("the server tells its usage", ["tell, told"]),
+        ("the model that was asked", ["asked"]),
+        ("what was said", ["said"]),
+        ("keys of one's own", ["one's own"]),
+        ("is started anew", ["anew"]),
+        ("the URL is none, and there are none", ["is none", "is none"]),
+        ("and besides the id", ["besides"]),
+        ("would wait for ever", ["for ever"]),
+        ("a field that nobody knows", ["nobody"]),
+        ("models that are to be had", ["to be had"]),
+        ("gives it back", ["give back"]),
+        ("the key stands in the file", ["stands in"]),
+        ("a token is not to be empty", ["is not to be"]),
+        ("All replies. Not checked are ids", ["Kept are X"]),
+        ("The server reports usage and cached tokens; omit --rate for all of them.", []),
+    ],
+)
+def test_phrases_are_found(text: str, found: list[str]) -> None:
+    assert [name for _, name, _ in words.phrases_in(text)] == found
+
+
+def test_strings_that_users_meet_are_read_and_others_are_not() -> None:
+    tree = ast.parse(
+        '''
+"""A module that was asked."""
+class Config:
+    """A class that was asked."""
+    rate: int
+    """The rate asked for."""
+@cli.command()
+def bench(rate):
+    """Help that was asked."""
+    raise ConfigError(f"rate: {rate} is no number" " at all")
+def other():
+    """A function that was asked."""
+'''
+    )
+    assert sorted(text for _, text in words.texts(tree)) == [
+        "Help that was asked.",
+        "The rate asked for.",
+        "rate: … is no number at all",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["asked", "told_ids", "making", "who", "Told", "PassedScrub", "Reloading", "Way", "Settled"],
+)
+def test_names_that_say_nothing_are_refused(name: str) -> None:
+    bad = words.is_class_named_badly(name) or words.is_module_named_badly(name)
+    assert bad
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Scheduler", "RoutingQuery", "GatewaySettings", "Embedding", "SharedPrefix", "RateLimit"],
+)
+def test_names_of_the_field_are_not(name: str) -> None:
+    assert not words.is_class_named_badly(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["scheduler", "routing", "shared_prefix", "embedding", "string_array"]
+)
+def test_modules_named_by_nouns_are_not(name: str) -> None:
+    assert not words.is_module_named_badly(name)
+
+
+def test_a_number_that_grows_is_found() -> None:
+    assert words.grown({"plan": 3, "cli": 1}, {"plan": 2, "cli": 1}) == {"plan": (2, 3)}
+    assert words.grown({"new": 1}, {}) == {"new": (0, 1)}
