@@ -157,3 +157,8 @@ def test_the_end_names_parts_and_reasons(pytester: pytest.Pytester) -> None:
         (path / folder / f"test_{folder}.py").write_text(source.format(body))
     result = run(pytester)
     result.stdout.fnmatch_lines(["*by part*", "a *3 *", "*skipped, by reason*", "*3 needs x"])
+
+
+def test_the_markers_are_documented() -> None:
+    page = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [name for name in MARKERS if f"| `{name}` |" not in page] == []
