@@ -196,7 +196,6 @@ def test_garbage_collections_are_noted_while_they_are_watched() -> None:
         gc.collect()
     finally:
         gc.enable()
-        gc.unfreeze()
     assert watch.collections == Collections(count=2, total_ns=14, longest_ns=7)
     watch.stop()
     assert len(gc.callbacks) == before
@@ -218,7 +217,6 @@ def test_what_a_full_collection_left_is_not_walked_through_again() -> None:
         assert gc.collect() >= 1
     finally:
         watch.stop()
-        gc.unfreeze()
         gc.enable()
 
 

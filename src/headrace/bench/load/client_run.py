@@ -75,6 +75,8 @@ class ClientRun:
         self._job = job
         origin = get_request(job.endpoint, "/").origin
         self._collections = CollectionWatch(clock_ns)
+        # What a caller froze stays frozen: thawing it would make its next full collections long.
+        self._caller_froze = False
         self._client = LoadClient(origin, job.limits, clock_ns=clock_ns)
         self._runner = LoadRunner(
             self._client,
@@ -97,6 +99,7 @@ class ClientRun:
         self._runner.prepare()
         # Later collections look at none of what is there now: they would delay sends.
         gc.collect()
+        self._caller_froze = gc.get_freeze_count() > 0
         gc.freeze()
         plan = self._runner.plan
         if plan.kind == "closed":
@@ -109,7 +112,8 @@ class ClientRun:
             records = await self._runner.run(origin_ns)
         finally:
             self._collections.stop()
-            gc.unfreeze()
+            if not self._caller_froze:
+                gc.unfreeze()
             await self._client.close()
             await asyncio.sleep(0)
         watch, share = self._runner.watch, self._runner.watch.cpu_share

@@ -94,6 +94,7 @@ class Visitor:
         watch = LoopWatch(timer, self._clock_ns)
         # Collections while streams are open look at none of what is there now.
         gc.collect()
+        caller_froze = gc.get_freeze_count() > 0
         gc.freeze()
         self._origin_ns = self._clock_ns()
         watch.start()
@@ -104,7 +105,8 @@ class Visitor:
                 await self._open(client, len(batch))
                 together, outcome = await self._at_once(client, prompts.batch, batch)
         finally:
-            gc.unfreeze()
+            if not caller_froze:  # what a caller froze stays frozen
+                gc.unfreeze()
             watch.stop()
             timer.close()
             await client.close()
