@@ -8,9 +8,9 @@ import numpy as np
 
 from headrace.catalog import Catalog
 from headrace.plan.calibration.measured import EngineTest, MachineId, Measured, Row, steps_of
-from headrace.plan.calibration.rates import StepRates
 from headrace.plan.model_shape import shape_of_catalog
 from headrace.plan.step import StepCounter, Storage
+from headrace.plan.step_rates import StepRates
 from headrace.telemetry.machine import this_machine
 
 CATALOG = Catalog.load()

@@ -2,7 +2,7 @@
 
 Each client process has a file of frames: a length in four bytes, then MessagePack. The first frame
 is a head that holds for all others; what the frames hold is up to who writes them
-(`load/reply_journal.py`). Several times a second a thread hands to the system what has gathered
+(`reply_journal.py`). Several times a second a thread hands to the system what has gathered
 since. What a dying writer cut short is left out on reading. It knows nothing of requests that were
 in flight when the client died.
 """

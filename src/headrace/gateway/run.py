@@ -127,7 +127,7 @@ async def _serve_here(
     around = with_request_log(surroundings(telemetry, ledger, telling), path, settings)
     place = None
     if settings.admin is not None:
-        from headrace.gateway.building.admin import AdminPlace, admin_here
+        from headrace.gateway.admin.server import AdminPlace, admin_here
 
         place = AdminPlace.of(settings.admin, Sources(os.environ, path.parent))
         around = place.within(around)

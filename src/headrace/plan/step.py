@@ -43,7 +43,7 @@ class Storage:
 class StepWork:
     """The parts of a step's work, of all devices together.
 
-    The rest is for rates that were measured (`calibration/rates.py`): head_bytes and
+    The rest is for rates that were measured (`step_rates.py`): head_bytes and
     head_operations are the output matrix's part of the weights'. product_values: that go into and
     out of the matrix products of layers. scores: pairs of a position and one it sees, for each
     head and layer. logits: computed. layers: passed through.

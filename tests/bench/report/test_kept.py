@@ -20,8 +20,8 @@ from headrace.bench.slo import parse_slo
 from headrace.bench.summary import summarize
 from headrace.bench.vllm_form import VllmForm
 from headrace.errors import ConfigError
-from tests.bench.load.test_reply_journal import GOOD, asked, journal_in
 from tests.bench.report.synthetic import simulated
+from tests.bench.test_reply_journal import GOOD, asked, journal_in
 
 SLO = parse_slo("ttft:500 tpot:50")
 MADE = simulated(requests=20, rate=5, metrics=False)

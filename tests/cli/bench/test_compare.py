@@ -20,8 +20,8 @@ from headrace.bench.vllm_result import vllm_keys
 from headrace.cli.bench import compare as compare_command
 from headrace.cli.bench.group import bench
 from headrace.cli.bench.load import load_command
-from tests.bench.load.test_reply_journal import GOOD, asked, journal_in
 from tests.bench.report.synthetic import simulated
+from tests.bench.test_reply_journal import GOOD, asked, journal_in
 
 SLO = parse_slo("ttft:500 tpot:50")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from headrace.bench.journal import is_journal
-from headrace.bench.load.reply_journal import read_reply_journal
+from headrace.bench.reply_journal import read_reply_journal
 from headrace.bench.report.kept import read_kept
 from headrace.bench.series import read_series
 from headrace.cli.bench.group import bench

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.gateway.engines.prefix_index import PrefixIndex
-from headrace.gateway.engines.prompt_blocks import BLOCK_BYTES, MOST_BLOCKS, prompt_blocks
+from headrace.gateway.routing.prompt_blocks import BLOCK_BYTES, MOST_BLOCKS, prompt_blocks
 from headrace.protocol.json_object import JsonObject
 
 LONG = "Once upon a time there was an engine. " * 40

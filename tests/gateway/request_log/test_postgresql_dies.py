@@ -12,9 +12,9 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.gateway.request_log.errors import RequestLogError
-from headrace.gateway.request_log.standing import LogStanding
 from headrace.gateway.request_log.wanted import Wanted
 from headrace.gateway.request_log.written_log import WrittenLog
+from headrace.gateway.telemetry.log_standing import LogStanding
 from tests.gateway.request_log.parts import line, log_of
 from tests.gateway.request_log.postgresql_server import PostgresqlServer, running
 

@@ -17,8 +17,8 @@ from headrace.bench.client.decode import Asked, decode
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.client.excerpt import excerpt, has_both_ends
 from headrace.bench.client.raw import RawReply
-from headrace.bench.load.reply_journal import ReplyJournal
 from headrace.bench.record import RequestRecord
+from headrace.bench.reply_journal import ReplyJournal
 
 HELD_BYTES = 512 * 2**20
 # Of a piece beside its bytes: the tuple, the time and the object's head.

@@ -24,10 +24,10 @@ from headrace.bench.load.health import LoopWatch
 from headrace.bench.load.plan import NS_PER_S, LoadPlan
 from headrace.bench.load.prepared import Prepared
 from headrace.bench.load.replies import HELD_BYTES, Replies
-from headrace.bench.load.reply_journal import ReplyJournal
 from headrace.bench.load.saturation_watch import SaturationWatch
 from headrace.bench.load.schedule import Schedule, Send, make_schedules
 from headrace.bench.record import RequestRecord
+from headrace.bench.reply_journal import ReplyJournal
 from headrace.bench.timer import Deadline, Timer
 
 # Sends in one call of the timer; between calls the loop reads what has come.

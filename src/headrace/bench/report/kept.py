@@ -13,8 +13,8 @@ import msgspec
 
 from headrace.bench.cost import Prices
 from headrace.bench.journal import FOLDER, is_journal
-from headrace.bench.load.reply_journal import read_reply_journal
 from headrace.bench.record import About, ClientHealth, RunRecord
+from headrace.bench.reply_journal import read_reply_journal
 from headrace.bench.report.files import REQUESTS, RESULT, read_requests, read_result, read_run
 from headrace.bench.series import SERIES, Series, read_series
 from headrace.bench.slo import Slo, parse_slo

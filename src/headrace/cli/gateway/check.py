@@ -162,7 +162,7 @@ def _check_request_log(settings: GatewaySettings, sources: Sources) -> None:
 
 
 def _check_admin(settings: GatewaySettings, sources: Sources) -> None:
-    from headrace.gateway.building.admin import admin_key
+    from headrace.gateway.admin.server import admin_key
 
     if settings.admin is not None:
         admin_key(settings.admin, sources)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headrace.engine.core import EngineCore
     from headrace.plan.calibration.measured import EngineTest, Measured
     from headrace.plan.calibration.measuring import Book, Planned
-    from headrace.plan.calibration.rates import StepRates
     from headrace.plan.roofline import Work
+    from headrace.plan.step_rates import StepRates
 
 
 def measure_models(

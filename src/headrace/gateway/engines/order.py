@@ -17,9 +17,9 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.gateway.engines.prompt_blocks import BLOCK_BYTES, BYTES_PER_TOKEN
 from headrace.gateway.engines.state import EngineState
 from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.prompt_blocks import BLOCK_BYTES, BYTES_PER_TOKEN
 from headrace.gateway.routing.strategies import Scored
 from headrace.gateway.settings.traffic import EngineSettings
 from headrace.gateway.targets.target import Target

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from headrace.gateway.guards.blocked import Action
 from headrace.gateway.guards.looking import Step
-from headrace.gateway.guards.passage import Passage, Role
+from headrace.gateway.guards.passage import Passage
+from headrace.gateway.settings.guards import Role
 
 Side = Literal["input", "output"]
 

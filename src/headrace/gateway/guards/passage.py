@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from headrace.gateway.guards.request_settings import SETTINGS
+from headrace.gateway.settings.guards import Role
 from headrace.protocol.json_spans import NAME, Path
 
-Role = Literal["system", "user", "assistant", "tool"]
 Kind = Literal["text", "arguments", "argument", "name", "thinking", "refusal"]
 """arguments: of a tool call, as JSON text; argument: one text or number among those that are told
 apart; name: of who speaks, or of a field of such arguments."""

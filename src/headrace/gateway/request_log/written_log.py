@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.gateway.batch_writer import Batches, BatchWriter, Bounds, Verdict, Waits
 from headrace.gateway.request_log.line import Line
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.request_log.standing import LogStanding
 from headrace.gateway.request_log.wanted import Page, Wanted
+from headrace.gateway.telemetry.log_standing import LogStanding
 
 if TYPE_CHECKING:
     # Its detectors are patterns to compile, and a gateway without a log needs none.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.gateway.engines.prompt_blocks import prompt_blocks
 from headrace.gateway.routing.ask import Ask, ask_of
+from headrace.gateway.routing.prompt_blocks import prompt_blocks
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.variants import Who, user_of
 from headrace.protocol.json_object import JsonObject

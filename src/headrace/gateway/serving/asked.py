@@ -62,6 +62,6 @@ def _session_key(key: str, session: str) -> str:
 
 
 def _blocks(body: JsonObject) -> tuple[int, ...]:
-    from headrace.gateway.engines.prompt_blocks import prompt_blocks
+    from headrace.gateway.routing.prompt_blocks import prompt_blocks
 
     return prompt_blocks(body)

@@ -8,13 +8,16 @@ import msgspec
 from msgspec import Meta
 
 from headrace.errors import ConfigError
-from headrace.gateway.guards.passage import Role
 from headrace.gateway.pii.span import KINDS, PiiKind
 from headrace.gateway.settings.provider import SecretText, Text
 
 GuardKind = Literal[
     "pii", "regex", "json_schema", "max_tokens", "allowed_tools", "python", "webhook"
 ]
+
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who wrote a text of a conversation; `developer` counts as system, `function` as tool."""
+
 GuardAction = Literal["block", "redact", "warn", "monitor", "cap"]
 
 _LOOKS: tuple[GuardAction, ...] = ("block", "warn", "monitor")

@@ -10,7 +10,7 @@ from headrace.errors import RequestError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.admin.gatehouse import Explained, WorkerStanding
-from headrace.gateway.building.admin import AdminPlace, admin_here
+from headrace.gateway.admin.server import AdminPlace, admin_here
 from headrace.gateway.making import Current, Surroundings, made, with_request_log
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.admin import AdminSettings

@@ -15,7 +15,7 @@ from headrace.plan.calibration.fitting import (
     seconds_left_out,
 )
 from headrace.plan.calibration.measured import Measured
-from headrace.plan.calibration.rates import StepRates
+from headrace.plan.step_rates import StepRates
 
 _TAIL = 0.9
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace.errors import ConfigError
 from headrace.plan.calibration.measured import Measured, Row
-from headrace.plan.calibration.rates import StepRates, attention_operations
+from headrace.plan.step_rates import StepRates, attention_operations
 
 Array = npt.NDArray[np.float64]
 

@@ -22,9 +22,9 @@ from headrace.plan.calibration.errors import CheckedRow, Spread, self_checked, s
 from headrace.plan.calibration.fitting import fit, observed
 from headrace.plan.calibration.latency_fit import fit_latency
 from headrace.plan.calibration.measured import MachineId, Measured, joined
-from headrace.plan.calibration.rates import StepRates
 from headrace.plan.calibration.served import ServedFit
 from headrace.plan.latency_model import LatencyModel
+from headrace.plan.step_rates import StepRates
 from headrace.telemetry.machine import machine_path, this_machine
 
 FORMAT = 1

@@ -9,8 +9,8 @@ import msgspec
 from headrace.bench.client.decode import Asked
 from headrace.bench.client.raw import RawReply
 from headrace.bench.journal import FOLDER, begin, begun, client_file
-from headrace.bench.load.reply_journal import ReplyJournal, read_reply_journal
 from headrace.bench.record import Failure
+from headrace.bench.reply_journal import ReplyJournal, read_reply_journal
 
 ORIGIN = 1_000
 KEY = "sk-a-secret-key-of-thirty-letters"
