@@ -35,7 +35,7 @@ from headrace.ops.interface import (
     Norm,
     RaggedBatch,
 )
-from headrace.ops.sampling_rows import Adjustment, Chain, Penalties, SamplingRows
+from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
 from headrace.weights.codecs import CODECS, get_codec
 from headrace.weights.tensor import Tensor
 
@@ -247,7 +247,7 @@ def the_rest(bench: Bench) -> Iterator[Line]:
         ("an allow-list of 100", seen[:100], nothing, None),
         ("a mask of 1", None, seen[:1], None),
     ):
-        change = Adjustment(0, nothing, no_bias, allowed, masked, by)
+        change = LogitsEdit(0, nothing, no_bias, allowed, masked, by)
         yield bench.line(
             f"{name} of {VOCABULARY}", lambda change=change: ops.adjust(bent, [change])
         )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from headrace.bench.load.experiment import Done
+    from headrace.bench.load.experiment import RunResult
 
 HEADRACE = (sys.executable, "-m", "headrace")
 START_TIMEOUT_S = 120.0
@@ -140,7 +140,7 @@ def wait_ready(url: str, timeout_s: float = START_TIMEOUT_S) -> None:
     raise RunError(f"{url}/ready: {last}, after {timeout_s:g} s")
 
 
-def load_here(arguments: Sequence[str]) -> Done:
+def load_here(arguments: Sequence[str]) -> RunResult:
     """One run of `headrace bench load` in this process, in place of what it would print."""
     from headrace.cli.bench.load.command import experiment_of
 

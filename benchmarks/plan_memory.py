@@ -30,7 +30,7 @@ from benchmarks.markdown import number, surroundings, surroundings_line, table, 
 from benchmarks.process_memory import Peak, Resident, children, resident
 from headrace.catalog import Catalog
 from headrace.engine.weight_memory import copied_bytes
-from headrace.plan.hardware_memory import Place, place_of
+from headrace.plan.hardware_memory import DeviceMemory, place_of
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
 from headrace.plan.model_shape import shape_of_checkpoint
@@ -83,7 +83,7 @@ class Case:
         return self.planned["needed"] / self.measured.taken - 1
 
 
-def planned(catalog: Catalog, place: Place, path: Path, load: Load) -> MemoryPlan:
+def planned(catalog: Catalog, place: DeviceMemory, path: Path, load: Load) -> MemoryPlan:
     """As `headrace plan fit PATH --kv-type BF16 --block-size 32 --step-tokens 512`."""
     kv = kv_kind("BF16", catalog)
     storage = Storage(None, kv, kv, BLOCK_TOKENS)
@@ -147,7 +147,12 @@ async def _fill(url: str, load: Load) -> dict[str, int]:
 
 
 def run(
-    catalog: Catalog, place: Place, name: str, load: Load, folder: Path, options: argparse.Namespace
+    catalog: Catalog,
+    place: DeviceMemory,
+    name: str,
+    load: Load,
+    folder: Path,
+    options: argparse.Namespace,
 ) -> Case:
     """Make the file, plan, measure, remove the file."""
     shape, _, codec = name.partition(":")

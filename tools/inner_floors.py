@@ -29,19 +29,19 @@ _FLOORS: Mapping[str, tuple[str, ...]] = {
         "client_watch count_posts embedding_posts own_replies",
         "app",
         "building",
-        "explaining making prompt_cache",
+        "assemble explaining prompt_cache",
         "admin",
         "workers",
         "run",
     ),
     "plan": (
-        "checked config_fields formulas header kept_plan layer_shape parallel_notes "
-        "reference run_file shown",
+        "config_fields formatting formulas header layer_shape parallel_notes "
+        "reference run_file saved_plan validation",
         "break_even cascade cost explanation latency_model layer_building quantity "
         "roofline speculation",
         "device fit_figures hardware_memory model_shape renamed",
         "communication cost_terms kv_cache remote_shape step this_hardware weights_memory",
-        "memory model_named step_rates",
+        "find_model memory step_rates",
         "efficiency fit_kinds",
         "calibration fit speed",
         "cost_figures latency_of_roofline replica speed_figures sweep_figures volume_figures",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headrace.bench.record import About, Failure, RunRecord
+from headrace.bench.record import Failure, RunMetadata, RunRecord
 from headrace.bench.slo import parse_slo
 from headrace.bench.vllm_form import VllmForm
 from headrace.bench.vllm_result import vllm_keys, vllm_result
@@ -66,7 +66,7 @@ def test_of_completions_the_empty_event_at_the_end_counts() -> None:
 
 
 def test_keys_of_the_command_line() -> None:
-    about: About = {"started": "2026-11-22", "endpoint_kind": "openai-chat", "model": "m"}
+    about: RunMetadata = {"started": "2026-11-22", "endpoint_kind": "openai-chat", "model": "m"}
     assert vllm_keys(about, rate=None, concurrency=8) == {
         "date": "2026-11-22",
         "endpoint_type": "openai-chat",

@@ -15,21 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.catalog import Catalog, Source
-from headrace.catalog.importing.imported import Imported, ImportedPrice, file_text
 from headrace.catalog.importing.litellm import read_litellm
 from headrace.catalog.importing.models_dev import read_models_dev
+from headrace.catalog.importing.rows_file import ImportedPrice, ImportedRows, file_text
 from headrace.errors import CatalogError
 
 DAY = dt.date(2026, 7, 24)
 SOURCE = Source(id="table-2026-07-24", title='A "table"', date=DAY, url="https://example.org")
 
 
-def litellm(**entry: Any) -> Imported:
+def litellm(**entry: Any) -> ImportedRows:
     entry = {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 2e-6} | entry
     return read_litellm(json.dumps({"sample_spec": {}, "gpt-x": entry}).encode())
 
 
-def loaded(path: Path, imported: Imported) -> Catalog:
+def loaded(path: Path, imported: ImportedRows) -> Catalog:
     path.mkdir(exist_ok=True)
     (path / "table.toml").write_text(file_text(imported, SOURCE, DAY), encoding="utf-8")
     return Catalog.load([path])
@@ -201,7 +201,7 @@ def test_links_of_an_archive_are_not_followed(tmp_path: Path) -> None:
 @given(name=st.text(), model=st.text(), price=st.floats(0, 1e6))
 def test_any_text_becomes_a_file_that_can_be_read(name: str, model: str, price: float) -> None:
     row = ImportedPrice("i", name, "p", model, {"input_usd_per_million_tokens": price}, {})
-    said = tomllib.loads(file_text(Imported([row], {}, {}), SOURCE, DAY))["price"][0]  # type: ignore[arg-type]
+    said = tomllib.loads(file_text(ImportedRows([row], {}, {}), SOURCE, DAY))["price"][0]  # type: ignore[arg-type]
     assert (said["name"], said["model"]) == (name, model)
     assert said["input_usd_per_million_tokens"] == price
 
@@ -212,7 +212,7 @@ def test_the_real_tables(tmp_path: Path, shared_assets: Path) -> None:
     dev = read_models_dev(prices / "models.dev-tomls.tar.gz")
     assert len(lite.rows) > 2000 and len(dev.rows) > 4000
     few = [row for row in (*lite.rows, *dev.rows) if row.provider in ("anthropic", "openai", "xai")]
-    known = loaded(tmp_path, Imported(few, lite.unknown, lite.skipped))
+    known = loaded(tmp_path, ImportedRows(few, lite.unknown, lite.skipped))
     here = known.price("claude-opus-4-6", "anthropic", DAY)
     assert here.at(1) == known.prices["claude-opus-4.6.anthropic"].at(1)
     grok = known.prices["litellm-xai-grok-4-1-fast"]

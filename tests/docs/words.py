@@ -39,12 +39,12 @@ WHOLE_NAMES = _words("most moved now read ready shared shown written")
 
 NOUNS = _words(
     """batching billing binding bookkeeping building caching casting chunking costing embed
-    embedding encoding engineering exceed feed hashing heading hedging indexing listing loading
-    logging mapping meaning need padding parsing ping pinging planning pooling pricing processing
-    profiling ranking rating reading readings reasoning recording rendering ring rounding routing
-    sampling scaling scheduling seed serving setting settings shadowing sharding shed sibling
-    speculating speed spelling spring staging steering streaming string thing thinking timing
-    tokenizing tracing training typing warning finding"""
+    embedding encoding engineering exceed feed finding formatting hashing heading hedging
+    indexing listing loading logging mapping meaning need padding parsing ping pinging planning
+    pooling pricing processing profiling ranking rating reading readings reasoning recording
+    rendering ring rounding routing sampling scaling scheduling seed serving setting settings
+    shadowing sharding shed sibling speculating speed spelling spring staging steering streaming
+    string thing thinking timing tokenizing tracing training typing warning"""
 )
 """Words that end like a participle and are nouns of the field."""
 

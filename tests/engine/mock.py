@@ -33,8 +33,8 @@ from headrace.ops.interface import (
 )
 from headrace.ops.reference import sampling
 from headrace.ops.sampling_rows import (
-    Adjustment,
     Chain,
+    LogitsEdit,
     Penalties,
     SamplingRows,
     TopLogprobs,
@@ -202,7 +202,7 @@ class MockOps:
     def take_rows(self, x: npt.NDArray[np.float32], rows: npt.NDArray[np.int32]) -> object:
         return x[rows]
 
-    def adjust(self, logits: npt.NDArray[np.float32], adjustments: list[Adjustment]) -> None:
+    def adjust(self, logits: npt.NDArray[np.float32], adjustments: list[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 
     def sample(

@@ -19,8 +19,8 @@ from headrace.engine import client as client_module
 from headrace.engine import wire
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import Cancel, Output, Ping, Pong, Submit
+from headrace.engine.output_buffer import OutputBuffer
 from headrace.engine.params import SamplingParams
-from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
 from tests.tiny import write_tiny_gguf
 
@@ -185,7 +185,7 @@ async def test_messages_that_cannot_be_read_harm_only_themselves(client: EngineC
     transport.write(wire._frame(wire._encoder.encode({"type": "Nonsense", "x": [1, 2]})))
     transport.write(wire._frame(wire._encoder.encode([1, 2, 3])))
     bad = {"type": "Submit", "request_id": "bad", "prompt_token_ids": "text", "params": {}}
-    unread = Unread()
+    unread = OutputBuffer()
     client._streams["bad"] = client_module._Stream(unread)
     transport.write(wire._frame(wire._encoder.encode(bad)))
     async with asyncio.timeout(PATIENCE_S):

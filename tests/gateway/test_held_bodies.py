@@ -12,8 +12,8 @@ from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.key import secret_of
 from headrace.gateway.accounts.records import Parent, Records
 from headrace.gateway.app import GatewayApp
+from headrace.gateway.assemble import CliOverrides, Surroundings, made, settings_from
 from headrace.gateway.held_bodies import LEAST_BYTES, BodiesFullError, BodyBound, HeldBodies
-from headrace.gateway.making import Given, Surroundings, made, settings_from
 from headrace.gateway.serving.entry import Entry
 from tests.gateway.accounts.parts import KEY, OTHER_KEY, accounts_of, hierarchy, key_record
 from tests.gateway.harness import ask, gateway
@@ -175,7 +175,7 @@ listen: {max_bodies_bytes: 250000}
     around = Surroundings()
     around.held_bodies.add("", 200_000)
     for _ in range(2):
-        built = made(path, settings_from(path, Given()), None, around)
+        built = made(path, settings_from(path, CliOverrides()), None, around)
         told = asyncio.run(ask(built.app, LARGE))
         assert told.status == 503
         built.close()

@@ -11,9 +11,16 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.gateway import run
 from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.assemble import (
+    CliOverrides,
+    Current,
+    Surroundings,
+    log_changes,
+    made,
+    settings_from,
+)
 from headrace.gateway.building.accounts import accounts_of
 from headrace.gateway.building.gateway import Gateway
-from headrace.gateway.making import Current, Given, Surroundings, log_changes, made, settings_from
 from headrace.gateway.settings.access import AccessSettings
 from headrace.gateway.settings.secret import Sources
 from tests.gateway.harness import ask, gateway
@@ -34,7 +41,7 @@ async def test_a_gateway_that_is_not_taken_is_closed(
     path = tmp_path / "gateway.yaml"
     path.write_text(FILE)
     sources = Sources({}, tmp_path)
-    settings = settings_from(path, Given())
+    settings = settings_from(path, CliOverrides())
     accounts = await accounts_of(
         AccessSettings(require_key=False), sources, now_ns=lambda: 0, random_bytes=bytes,
         on_alert=lambda alert: None,
@@ -61,7 +68,7 @@ async def test_a_gateway_that_is_not_taken_is_closed(
             raise ConfigError("two keys are one")
 
         monkeypatch.setattr(accounts, "reconfigure", refuses)
-    said = run._reload(path, Given(), accounts, current, None, around, telling)
+    said = run._reload(path, CliOverrides(), accounts, current, None, around, telling)
     assert said and current.gateway is first
     assert len(closed) == 1 and closed[0] is not first
     assert all(one.pool._closed for one in closed[0].providers.values())
@@ -75,7 +82,7 @@ def test_a_reload_says_that_secrets_were_read_too(
 ) -> None:
     path = tmp_path / "gateway.yaml"
     path.write_text(FILE)
-    settings = settings_from(path, Given())
+    settings = settings_from(path, CliOverrides())
     with caplog.at_level("INFO"):
         log_changes(settings, settings)
     assert "changed: none of the settings; secrets were read anew too" in caplog.text

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.ops.adjustment import check_chains, penalise
-from headrace.ops.sampling_rows import Adjustment, Chain, Penalties, SamplingRows
+from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, SamplingRows
 from tests.engine.mock import real_ops
 
 WIDTH = 12
@@ -22,10 +22,10 @@ def ids(*values: int) -> npt.NDArray[np.int32]:
     return np.array(values, np.int32)
 
 
-NOTHING = Adjustment(0, ids(), np.zeros(0, np.float32), None, ids(), None)
+NOTHING = LogitsEdit(0, ids(), np.zeros(0, np.float32), None, ids(), None)
 
 
-def slowly(row: list[np.float32], change: Adjustment) -> list[np.float32]:
+def slowly(row: list[np.float32], change: LogitsEdit) -> list[np.float32]:
     """The words of Adjustment and Penalties, a token at a time."""
     row = list(row)
     for token_id, bias in zip(change.bias_ids.tolist(), change.bias, strict=True):
@@ -46,11 +46,11 @@ def slowly(row: list[np.float32], change: Adjustment) -> list[np.float32]:
 
 
 @st.composite
-def adjustments(draw: st.DrawFn, row: int) -> Adjustment:
+def adjustments(draw: st.DrawFn, row: int) -> LogitsEdit:
     biased, penalised = draw(IDS), draw(IDS)
     allowed = draw(st.none() | IDS)
     number = st.floats(-3, 3, width=32)
-    return Adjustment(
+    return LogitsEdit(
         row,
         ids(*biased),
         np.array([draw(number) for _ in biased], np.float32),
@@ -70,7 +70,7 @@ def adjustments(draw: st.DrawFn, row: int) -> Adjustment:
 @settings(max_examples=100, deadline=None)
 @given(first=adjustments(0), last=adjustments(2), seed=st.integers(0, 99))
 def test_rows_are_changed_by_the_words(
-    backend: str, first: Adjustment, last: Adjustment, seed: int
+    backend: str, first: LogitsEdit, last: LogitsEdit, seed: int
 ) -> None:
     rows = np.random.default_rng(seed).standard_normal((3, WIDTH)).astype(np.float32) * 2
     rows[:, 5] = -np.inf

@@ -9,22 +9,22 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.plan.break_even import Fleet
 from headrace.plan.cascade_plan import cascade_plan
-from headrace.plan.cost_plan import CostPlan, Way
+from headrace.plan.cost_plan import CostOption, CostPlan
 from headrace.plan.quantity import Quantity
 from headrace.plan.speed import Load
 
 LOAD = Load(prompt_tokens=900, output_tokens=100)
 
 
-def way(id: str, name: str, usd_per_million: float, low: float, high: float) -> Way:
+def way(id: str, name: str, usd_per_million: float, low: float, high: float) -> CostOption:
     cost = Quantity(id, name, usd_per_million, "USD/1M tokens", "P2", (), low, high)
-    return Way(
+    return CostOption(
         cost=cost, usd_per_request=usd_per_million / 1000, parts={}, source="test", as_of="",
         fleet=Fleet(usd_per_month=1, capacity_tokens_per_month=1),
     )  # fmt: skip
 
 
-def planned(name: str, ways: tuple[Way, ...], e2e_s: float | None) -> CostPlan:
+def planned(name: str, ways: tuple[CostOption, ...], e2e_s: float | None) -> CostPlan:
     times: tuple[Quantity, ...] = ()
     if e2e_s is not None:
         times = (Quantity("speed.e2e", "E2E", e2e_s, "s", "F3", (), e2e_s / 2, e2e_s * 2),)

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.disaggregation import Apart, Pools, apart
+from headrace.plan.disaggregation import DisaggregatedSpeed, Pools, disaggregated_speed
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Storage
 from headrace.plan.model_shape import shape_of_catalog
@@ -26,10 +26,10 @@ def replica() -> Replica:
     return replica_of(CATALOG, shape, storage, ReplicaChoice(hardware="h100"), None)
 
 
-def split(prefill: int, decode: int, gbyte_per_s: float | None = 50) -> Apart:
+def split(prefill: int, decode: int, gbyte_per_s: float | None = 50) -> DisaggregatedSpeed:
     bandwidth = None if gbyte_per_s is None else gbyte_per_s * 1e9
     pools = Pools(prefill=prefill, decode=decode, bandwidth_bytes_per_s=bandwidth)
-    return apart(CATALOG, replica(), LOAD, pools)
+    return disaggregated_speed(CATALOG, replica(), LOAD, pools)
 
 
 def test_times_and_rates_by_hand() -> None:
@@ -73,4 +73,4 @@ def test_what_cannot_be_is_told() -> None:
         Pools(prefill=1, decode=1, bandwidth_bytes_per_s=0)
     one = Load(prompt_tokens=10, output_tokens=1)
     with pytest.raises(ConfigError, match="output is 1 token"):
-        apart(CATALOG, replica(), one, Pools(prefill=1, decode=1))
+        disaggregated_speed(CATALOG, replica(), one, Pools(prefill=1, decode=1))

@@ -30,19 +30,19 @@ from headrace.plan import (
     shape_of_catalog,
 )
 from headrace.plan.explanation import Derivation, Explainer, lost_figures
-from headrace.plan.kept_plan import (
-    KeptPlan,
-    PlanAbout,
-    keep_plan,
-    kept_plan_path,
+from headrace.plan.saved_plan import (
+    PlanMetadata,
+    SavedPlan,
     read_plan,
+    save_plan,
+    saved_plan_path,
 )
 
 CATALOG = Catalog.load()
 
 
-def kept(plan: dict[str, Any]) -> KeptPlan:
-    return msgspec.json.decode(msgspec.json.encode(plan), type=KeptPlan)
+def kept(plan: dict[str, Any]) -> SavedPlan:
+    return msgspec.json.decode(msgspec.json.encode(plan), type=SavedPlan)
 
 
 def fit_dict(hardware: str = "h100", **load: int) -> dict[str, Any]:
@@ -193,14 +193,14 @@ def test_files_of_strangers_do_not_run_away() -> None:
 
 def test_the_last_plan_is_kept_and_read_again(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
-    about = PlanAbout(plan="fit", command="headrace plan fit x", made_at="2026-01-02T03:04:05")
-    path = keep_plan(fit_dict(), about, environ)
-    assert path == kept_plan_path(environ) == tmp_path / "headrace" / "plan.json"
+    about = PlanMetadata(plan="fit", command="headrace plan fit x", made_at="2026-01-02T03:04:05")
+    path = save_plan(fit_dict(), about, environ)
+    assert path == saved_plan_path(environ) == tmp_path / "headrace" / "plan.json"
     found = read_plan(None, environ)
     assert found.about == about and "needed" in found.figures
     assert found.title == "plan fit of Llama 3.1 70B on NVIDIA H100 SXM 80 GB"
     assert read_plan(path, {}).quantities == found.quantities
-    home = kept_plan_path({"HOME": "/h", "XDG_STATE_HOME": "relative"})
+    home = saved_plan_path({"HOME": "/h", "XDG_STATE_HOME": "relative"})
     assert home == Path("/h/.local/state/headrace/plan.json")
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from headrace.catalog import Catalog
 from headrace.errors import CatalogError, ConfigError
+from headrace.plan.find_model import shape_named
 from headrace.plan.fit import Fit, fit
-from headrace.plan.hardware_memory import Place, place_of
+from headrace.plan.hardware_memory import DeviceMemory, place_of
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
-from headrace.plan.model_named import shape_named
 from headrace.plan.model_shape import shape_of_catalog
 from headrace.plan.quantity import FORMULAS, Input, Quantity, total
 from headrace.plan.weights_memory import weights_quantity
@@ -59,7 +59,7 @@ def test_a_70b_at_four_bits_on_an_h100() -> None:
 def test_contradiction_12_is_answered_by_the_formula() -> None:
     """153 requests of 4,096 tokens on four H100 with FP8 weights, if all memory is used."""
     shape = shape_of_catalog(CATALOG.models["llama-3.1-70b"])
-    place = Place("4x H100", "gpu", 4, 80 * 10**9, 1.0, ())
+    place = DeviceMemory("4x H100", "gpu", 4, 80 * 10**9, 1.0, ())
     free = 4 * 80e9 - shape.parameters.total
     assert 130 < free / (1.25 * GIB) < 200
     plan = memory_plan(CATALOG, shape, place, storage("fp8"), Load(4096))

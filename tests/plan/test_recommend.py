@@ -19,11 +19,11 @@ from headrace.cli.serve import serve
 from headrace.errors import CatalogError
 from headrace.plan.calibration.stored import Found, calibrate
 from headrace.plan.explanation import explain, lost_figures
-from headrace.plan.kept_plan import KeptPlan
 from headrace.plan.recommendation import Recommendation, question_of, recommend
 from headrace.plan.recommendation.commands import commands_of
 from headrace.plan.recommendation.option import Machines, Option
 from headrace.plan.recommendation.size import Quality
+from headrace.plan.saved_plan import SavedPlan
 from headrace.telemetry.machine import Machine, PeakRate, ReadBandwidth
 from tests.plan import calibrations
 
@@ -282,7 +282,7 @@ def test_progress_is_told_by_model(catalog: Catalog) -> None:
 def test_every_figure_is_explained_down_to_the_catalog(
     catalog: Catalog, found: Recommendation
 ) -> None:
-    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), KeptPlan, strict=False)
+    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), SavedPlan, strict=False)
     ids = [one.id for one in kept.quantities]
     assert len(set(ids)) == len(ids) and lost_figures(kept.quantities) == []
     for one in kept.quantities:
@@ -303,7 +303,7 @@ def test_every_figure_is_explained_down_to_the_catalog(
 
 def test_a_month_by_token_is_explained_down_to_its_price(catalog: Catalog) -> None:
     found = asked(catalog, hardware=("rtx-4090",), models=("qwen3-32b",), rate=0.1)
-    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), KeptPlan, strict=False)
+    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), SavedPlan, strict=False)
     sold = next(one for one in found.told if one.api)
     told = json.dumps(explain(kept, f"{sold.id}.month", catalog).as_dict())
     assert "input_usd_per_million_tokens" in told and '"kind": "price"' in told

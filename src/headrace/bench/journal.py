@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.atomic_file import atomic_file
-from headrace.bench.record import About, RequestRecord
+from headrace.bench.record import RequestRecord, RunMetadata
 from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
 from headrace.errors import ConfigError, shown
 
@@ -40,10 +40,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     vllm_form: of the result.json that it would have written."""
 
     format: int
-    about: About
+    about: RunMetadata
     slo: str | None
-    prices: About = {}
-    vllm_keys: About = {}
+    prices: RunMetadata = {}
+    vllm_keys: RunMetadata = {}
     vllm_form: VllmForm = DEFAULT_FORM
 
 
@@ -171,10 +171,10 @@ def read_journal(
 
 
 def begun(
-    about: About,
+    about: RunMetadata,
     slo: str | None,
-    prices: About | None = None,
-    vllm_keys: About | None = None,
+    prices: RunMetadata | None = None,
+    vllm_keys: RunMetadata | None = None,
     vllm_form: VllmForm = DEFAULT_FORM,
 ) -> Begun:
     """In this version's format."""

@@ -54,7 +54,7 @@ class Spread(NamedTuple):
         return cls(median(figures), min(figures), max(figures))
 
 
-class Measured(NamedTuple):
+class MachineMeasurement(NamedTuple):
     """A measurement and the spread of each of its figures, in the order of read and of peak."""
 
     machine: Machine
@@ -71,7 +71,7 @@ def measure_machine(
     repeats: int,
     now: datetime,
     progress: Callable[[int, int], None] | None = None,
-) -> Measured:
+) -> MachineMeasurement:
     """Measure every level with every number of threads.
 
     Bandwidth does not depend on the level (all read with plain loads as wide as they have), but a
@@ -109,4 +109,4 @@ def measure_machine(
             advance()
     cpu, cpus, memory_bytes = this_machine()
     machine = Machine(cpu, cpus, memory_bytes, now.isoformat(timespec="seconds"), read, peak)
-    return Measured(machine, read_spreads, peak_spreads)
+    return MachineMeasurement(machine, read_spreads, peak_spreads)

@@ -132,7 +132,7 @@ class ClientHealth(msgspec.Struct, frozen=True, kw_only=True):
     collections: Collections | None = None
 
 
-About = dict[str, str | int | float | bool | None]
+RunMetadata = dict[str, str | int | float | bool | None]
 """What a reader needs to repeat a run: a flat table without secrets."""
 
 
@@ -144,7 +144,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     at which each was read.
     """
 
-    about: About
+    about: RunMetadata
     requests: tuple[RequestRecord, ...]
     health: ClientHealth
     server_metrics: tuple[tuple[int, str], ...] = ()

@@ -16,7 +16,7 @@ from headrace.bench.definitions import Definition, Measures
 from headrace.bench.definitions.measure import tool_start_ns
 from headrace.bench.definitions.vllm import VLLM
 from headrace.bench.goodput import judge
-from headrace.bench.record import About, RequestRecord, RunRecord
+from headrace.bench.record import RequestRecord, RunMetadata, RunRecord
 from headrace.bench.slo import Slo
 from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
 
@@ -26,7 +26,7 @@ Value = None | int | float | str | list[int] | list[float] | list[str] | list[li
 _Pair = tuple[RequestRecord, Measures | None]
 
 
-def vllm_keys(about: About, *, rate: float | None, concurrency: int | None) -> About:
+def vllm_keys(about: RunMetadata, *, rate: float | None, concurrency: int | None) -> RunMetadata:
     """Keys that are known before a run. rate: requests per second; None: as they can be sent."""
     return {
         "date": about.get("started"),

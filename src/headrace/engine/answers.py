@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.engine.messages import Output, Started
 from headrace.engine.request import Request
-from headrace.engine.sampler import Draw
+from headrace.engine.sampler import SampledToken
 
 
 def started(request: Request) -> Started:
@@ -19,7 +19,7 @@ def _queue_s(request: Request) -> float:
     return request.admitted_s - request.arrived_s
 
 
-def output(request: Request, draw: Draw, *, is_first: bool) -> Output:
+def output(request: Request, draw: SampledToken, *, is_first: bool) -> Output:
     """What a draw came to, once it has been entered in `request`.
 
     is_first: no token had come of it before; what is said once goes with it, and is given away.

@@ -39,9 +39,9 @@ from headrace.engine.messages import (
     Submit,
     ToCore,
 )
+from headrace.engine.output_buffer import OutputBuffer
 from headrace.engine.spawn import describe_exit, spawn
 from headrace.engine.status import EngineStatus
-from headrace.engine.unread import Unread
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ LOST_GRACE_S = 1.0
 class _Stream:
     """What the outputs of an open request go to. on_started: called with the seconds it waited."""
 
-    unread: Unread
+    unread: OutputBuffer
     on_started: Callable[[float], None] | None = None
 
 
@@ -212,7 +212,7 @@ class EngineClient:
     ) -> AsyncGenerator[Output, None]:
         self._check_now(submit.request_id)  # the request's own figures do not change meanwhile
         request_id = submit.request_id
-        stream = _Stream(Unread(), on_started)
+        stream = _Stream(OutputBuffer(), on_started)
         self._send(submit)
         self._streams[request_id] = stream
         finished = False

@@ -26,7 +26,7 @@ from headrace.engine.params import SamplingParams
 from headrace.engine.plan import Row
 from headrace.engine.request import Request, State
 from headrace.engine.runner import RowResult, Runner
-from headrace.engine.sampler import NOT_YET, Draw, Sampler
+from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.engine.scheduler import Scheduler
 from headrace.errors import ConfigError, HeadraceError, RequestError
 from headrace.ops.interface import KVCacheArrays, KVCacheSpec, Ops
@@ -327,7 +327,7 @@ class EngineCore:
 
     def _failed(self, row: Row, error: Exception) -> RowResult:
         logger.error("request %s failed", row.request.request_id, exc_info=error)
-        return RowResult(Draw(error=f"{type(error).__name__} in the engine: {error}"))
+        return RowResult(SampledToken(error=f"{type(error).__name__} in the engine: {error}"))
 
     def _audit(self) -> None:
         """With nothing left to do every block is free or cached; count it where one is not."""
@@ -346,7 +346,7 @@ class EngineCore:
     def _dismiss(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         del self._requests[request.request_id]
         self.scheduler.finish(request, reason)
-        self._leaving.append(output(request, Draw(error=error), is_first=False))
+        self._leaving.append(output(request, SampledToken(error=error), is_first=False))
 
     def _unblock(self) -> list[Output]:
         """End the oldest request where nothing can move, which only wrong counts could bring."""

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.engine.messages import EngineInfo, Submit
 from headrace.engine.params import MAX_LOGIT_BIAS, RANGES, SAMPLERS, SamplingParams
-from headrace.engine.samplers import NEUTRAL, acting
+from headrace.engine.sampler_order import NEUTRAL, acting
 from headrace.errors import RequestError
 
 MAX_STOP_TOKEN_IDS = 1024

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.engine.adjuster import Adjuster
+    from headrace.engine.logits_processor import LogitsProcessor
     from headrace.engine.messages import FinishReason, TokenLogprob
     from headrace.engine.params import SamplingParams
     from headrace.engine.prefix_tree import Node, Promise
@@ -82,7 +82,7 @@ class Request:
     """Positions of the prompt whose logits have been used for prompt_logprobs."""
     prompt_logprobs: list[TokenLogprob | None] | None = None
     """What they came to, until it is handed out; None where they are not wanted."""
-    adjuster: Adjuster | None = None
+    adjuster: LogitsProcessor | None = None
     """The sampler's: what it does to its logits; made when its first token is drawn."""
     _keys: list[bytes] = field(default_factory=list)
 

@@ -16,7 +16,7 @@ from headrace.engine.messages import TokenLogprob
 from headrace.engine.model import Model
 from headrace.engine.plan import Row
 from headrace.engine.request import Request
-from headrace.engine.sampler import NOT_YET, Draw, Sampler
+from headrace.engine.sampler import NOT_YET, SampledToken, Sampler
 from headrace.ops.interface import Array, KVCacheArrays, Ops, RaggedBatch
 from headrace.ops.sampling_rows import UnusableLogitsError
 
@@ -24,7 +24,7 @@ from headrace.ops.sampling_rows import UnusableLogitsError
 class RowResult(NamedTuple):
     """What a row came to: its draw, and how likely the prompt's tokens after `Row.scored` were."""
 
-    draw: Draw
+    draw: SampledToken
     scores: Sequence[TokenLogprob] = ()
 
 
@@ -63,7 +63,7 @@ class Runner:
         starts = np.cumsum([0, *(len(row.scored) + row.samples for row in rows)]).tolist()
         at = [end - 1 for row, end in zip(rows, starts[1:], strict=True) if row.samples]
         sampling = [row.request for row in rows if row.samples]
-        draws: list[Draw] = []
+        draws: list[SampledToken] = []
         if sampling:
             own = self._ops.take_rows(logits, np.array(at, np.int32))
             draws = self._sampler.sample(own, sampling)
@@ -74,14 +74,14 @@ class Runner:
             results.append(self._score(row, logits, start, draw) if row.scored else RowResult(draw))
         return results
 
-    def _score(self, row: Row, logits: Array, start: int, draw: Draw) -> RowResult:
+    def _score(self, row: Row, logits: Array, start: int, draw: SampledToken) -> RowResult:
         scored, params = row.scored, row.request.params
         own = self._ops.take_rows(logits, np.arange(start, start + len(scored), dtype=np.int32))
         following = row.request.token_ids[scored.start + 1 : scored.stop + 1]
         try:
             scores = self._sampler.score(own, following, params.prompt_logprobs or 0)
         except UnusableLogitsError as error:
-            return RowResult(Draw(error=f"the prompt has no log probabilities: {error}"))
+            return RowResult(SampledToken(error=f"the prompt has no log probabilities: {error}"))
         return RowResult(draw, scores)
 
     def _batch(self, rows: Sequence[Row]) -> RaggedBatch:

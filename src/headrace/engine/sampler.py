@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.adjuster import Adjuster, needs_adjuster
+from headrace.engine.logits_processor import LogitsProcessor, needs_logits_processor
 from headrace.engine.messages import TokenLogprob
 from headrace.engine.params import SamplingParams
 from headrace.engine.request import Request
@@ -35,7 +35,7 @@ _MASK_64 = (1 << 64) - 1
 _TINY = np.finfo(np.float32).tiny
 
 
-class Draw(NamedTuple):
+class SampledToken(NamedTuple):
     """What a row of a step came to: a token, an error, or neither where none was wanted yet."""
 
     token_id: int | None = None
@@ -43,10 +43,10 @@ class Draw(NamedTuple):
     error: str | None = None
 
 
-NOT_YET = Draw()
+NOT_YET = SampledToken()
 
 
-PLAIN = Adjuster(SamplingParams(), [], frozenset(), 0)
+PLAIN = LogitsProcessor(SamplingParams(), [], frozenset(), 0)
 """Of every request that asks for nothing of the kind."""
 
 
@@ -68,7 +68,7 @@ class Sampler:
         self._ops = ops
         self._num_tokens = num_tokens
 
-    def sample(self, logits: Array, requests: Sequence[Request]) -> list[Draw]:
+    def sample(self, logits: Array, requests: Sequence[Request]) -> list[SampledToken]:
         """A token for each request from its row of logits f32[R, vocab], which are changed.
 
         The backend refuses a row without a distribution; then each row is tried alone. Every other
@@ -114,10 +114,10 @@ class Sampler:
             entries[row] = TokenLogprob(token_ids[row], LOGPROB_FLOOR, last, entries[row].top)
         return entries
 
-    def _adjuster(self, request: Request) -> Adjuster:
+    def _adjuster(self, request: Request) -> LogitsProcessor:
         request.adjuster = PLAIN
-        if needs_adjuster(request.params):
-            request.adjuster = Adjuster(
+        if needs_logits_processor(request.params):
+            request.adjuster = LogitsProcessor(
                 request.params,
                 request.token_ids[: request.num_prompt],
                 request.end_ids,
@@ -125,16 +125,19 @@ class Sampler:
             )
         return request.adjuster
 
-    def _draws(self, batch: _Batch) -> list[Draw]:
+    def _draws(self, batch: _Batch) -> list[SampledToken]:
         count = len(batch.rows.uniform)
         try:
             chosen = self._ops.sample(batch.logits, batch.rows, self._num_tokens)
             logprobs = self._logprobs(batch, chosen) if batch.wanted else {}
         except UnusableLogitsError as error:
             if count == 1:
-                return [Draw(error=f"the model's output cannot be sampled from: {error}")]
+                return [SampledToken(error=f"the model's output cannot be sampled from: {error}")]
             return [self._draws(self._alone(batch, row))[0] for row in range(count)]
-        return [Draw(token_id, logprobs.get(row)) for row, token_id in enumerate(chosen.tolist())]
+        return [
+            SampledToken(token_id, logprobs.get(row))
+            for row, token_id in enumerate(chosen.tolist())
+        ]
 
     def _alone(self, batch: _Batch, row: int) -> _Batch:
         wanted, raw = batch.wanted, batch.raw

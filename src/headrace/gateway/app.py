@@ -24,12 +24,12 @@ from headrace.gateway.own_replies import error_body, json_headers, no_such_path,
 from headrace.gateway.routing.model_name import read_name
 from headrace.gateway.serving.entry import Operation
 from headrace.gateway.serving.incoming import Incoming, operation_of
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.refusals import refusal_of, refused
 from headrace.gateway.serving.refused_line import note_refused
 from headrace.gateway.serving.reply_headers import REQUEST_ID, retry_after
 from headrace.gateway.serving.serve import serve
 from headrace.gateway.serving.serving import Serving
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.protocol.body_bounds import check_utf8
 from headrace.protocol.field_case import check_case
@@ -60,7 +60,10 @@ AnswerBelow = Callable[[str, Mapping[str, str]], Awaitable[Told]]
 
 
 class Post(Protocol):
-    """A path that answers a body whole. Raises RequestError, AccountsError, NobodyAnsweredError."""
+    """A path that answers whole bodies.
+
+    Raises RequestError, AccountsError, AllTargetsFailedError.
+    """
 
     @property
     def side(self) -> ClientSide:
@@ -267,7 +270,7 @@ class GatewayApp:
                 note_refused(self._serving, post.side.name, post.operation, request_id, caller,
                              received_ns, 413, failure.message)  # fmt: skip
             await refuse(post.side, 413, failure, request_id, sink)
-        except (RequestError, AccountsError, NobodyAnsweredError) as error:
+        except (RequestError, AccountsError, AllTargetsFailedError) as error:
             status, failure, _ = refused(error, post.side.name)
             await refuse(post.side, status, failure, request_id, sink)
         else:

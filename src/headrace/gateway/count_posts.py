@@ -13,8 +13,8 @@ from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.guards.blocked import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
 from headrace.gateway.logged_post import Header, Told, logged
-from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.model_name import read_name
+from headrace.gateway.routing.query import query_from_body
 from headrace.gateway.serving.count import CountAsked, TokenCount, count
 from headrace.gateway.serving.count_line import count_line
 from headrace.gateway.serving.entry import Operation
@@ -100,7 +100,7 @@ class CountPost:
         await check_stored(serving, incoming)
         told: list[Header] = [(PROMPT_HEADER, prompt)] if prompt else []
         if serving.guardrails is not None or FIELD in read:
-            models = ask_of(read, incoming.model, by_prefix=False).wanted.models
+            models = query_from_body(read, incoming.model, by_prefix=False).wanted.models
             screen = await screened(
                 serving.guardrails, serving.router, self.side.name, read, models, caller,
                 incoming.id,

@@ -9,10 +9,10 @@ from headrace.errors import RequestError
 from headrace.gateway.access import Access
 from headrace.gateway.guards.blocked import FIELD
 from headrace.gateway.guards.guarded_sink import GUARDRAILS_HEADER
-from headrace.gateway.guards.passage import EMBEDDINGS
+from headrace.gateway.guards.text_span import EMBEDDINGS
 from headrace.gateway.logged_post import Told, logged
-from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.preferences import Wanted
+from headrace.gateway.routing.query import query_from_body
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked, EmbeddingClient
 from headrace.gateway.serving.entry import Operation
@@ -52,7 +52,7 @@ class EmbeddingPost:
         try:
             read = JsonObject.read(body)
             call = self._client.read_embedding_call(without_ours(read), path, headers)
-            wanted = ask_of(read, call.model, by_prefix=False).wanted
+            wanted = query_from_body(read, call.model, by_prefix=False).wanted
         except RequestError as error:
             note_refused(
                 serving, self.side.name, "embeddings", request_id, caller, received_ns, 400,

@@ -12,9 +12,9 @@ from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.errors import ModelNotAllowedError
 from headrace.gateway.building.dialects import client_side
 from headrace.gateway.building.gateway import Gateway
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.explain import ask_to_explain
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.serving.composed.explained import Explained, explained
 from headrace.protocol.json_object import JsonObject
 
@@ -57,7 +57,7 @@ def explanation_of(
     return Explanation(router.decide(ask, now_s), composed, _unread(body))
 
 
-def _asked_by(caller: Caller, ask: Ask) -> Ask:
+def _asked_by(caller: Caller, ask: RoutingQuery) -> RoutingQuery:
     policy, who = caller.data_policy, ask.who
     return ask._replace(
         regions=policy.regions,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import AccountsError
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.refusals import refused
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.serving.told_error import error_body
 from headrace.protocol.neutral.dialect import ClientSide
 
@@ -29,7 +29,7 @@ async def logged(
         told = await answer
         visit.told(told[0])
         return told
-    except (RequestError, AccountsError, NobodyAnsweredError) as error:
+    except (RequestError, AccountsError, AllTargetsFailedError) as error:
         status, failure, _ = refused(error, side.name)
         visit.told(error_body(side, failure, status, request_id))
         raise

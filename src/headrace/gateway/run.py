@@ -22,12 +22,9 @@ from headrace.errors import HeadraceError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.counters import CountersState
 from headrace.gateway.alerts.telling import Telling
-from headrace.gateway.building.accounts import accounts_of, records_of
-from headrace.gateway.ledger.store import LedgerStore
-from headrace.gateway.listening import DRAIN_S, listen_until
-from headrace.gateway.making import (
+from headrace.gateway.assemble import (
+    CliOverrides,
     Current,
-    Given,
     Surroundings,
     log_changes,
     made,
@@ -35,6 +32,9 @@ from headrace.gateway.making import (
     settings_given,
     with_request_log,
 )
+from headrace.gateway.building.accounts import accounts_of, records_of
+from headrace.gateway.ledger.store import LedgerStore
+from headrace.gateway.listening import DRAIN_S, listen_until
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import read_text
 from headrace.gateway.settings.secret import Sources
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 _SPANS_S = 2.0
 
 
-def run(path: Path, given: Given, *, as_json: bool = False) -> int:
+def run(path: Path, given: CliOverrides, *, as_json: bool = False) -> int:
     """Serve until a signal comes. Raises HeadraceError for what cannot be started."""
     text = read_text(path)
     settings = settings_given(text, path, given)
@@ -82,7 +82,7 @@ async def _serve(
     path: Path,
     text: str,
     settings: GatewaySettings,
-    given: Given,
+    given: CliOverrides,
     as_json: bool,
     ledger: LedgerStore | None,
 ) -> None:
@@ -110,7 +110,7 @@ async def _serve(
 async def _serve_here(
     path: Path,
     settings: GatewaySettings,
-    given: Given,
+    given: CliOverrides,
     as_json: bool,
     ledger: LedgerStore | None,
     telling: Telling,
@@ -185,7 +185,7 @@ def surroundings(
 
 def _reload(
     path: Path,
-    given: Given,
+    given: CliOverrides,
     accounts: Accounts,
     current: Current,
     ledger: LedgerStore | None,

@@ -1,7 +1,7 @@
 """Bias, masks and penalties on rows of logits, in NumPy: the arithmetic of every backend on a CPU.
 
 A row costs what it changes: a look-up by ids, or one pass where most ids are masked. `Penalties`
-and `Adjustment` in `interface` say what is computed.
+and `LogitsEdit` in `interface` say what is computed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.sampling_rows import Adjustment, Penalties, SamplingRows, Stage
+from headrace.ops.sampling_rows import LogitsEdit, Penalties, SamplingRows, Stage
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
@@ -19,7 +19,7 @@ I32 = npt.NDArray[np.int32]
 STAGES: tuple[Stage, ...] = ("penalties", "temperature", "min_p", "top_k", "top_p")
 
 
-def adjust(logits: F32, adjustments: Sequence[Adjustment]) -> None:
+def adjust(logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
     """`Ops.adjust` for NumPy arrays."""
     if logits.ndim != 2:
         raise ValueError(f"logits of shape {list(logits.shape)} are not rows of logits")
@@ -86,7 +86,7 @@ def check_chains(rows: SamplingRows, count: int, width: int) -> None:
             check_penalties(chain.penalties, width)
 
 
-def _check(one: Adjustment, count: int, width: int) -> None:
+def _check(one: LogitsEdit, count: int, width: int) -> None:
     if not 0 <= one.row < count:
         raise ValueError(f"row {one.row} is not in [0, {count})")
     if len(one.bias) != len(one.bias_ids):

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from headrace.ops.sampling_rows import Adjustment, SamplingRows, TopLogprobs
+from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.weights.tensor import Tensor
 
 Array = Any
@@ -289,7 +289,7 @@ class Ops(ABC):
     # from logits to tokens
 
     @abstractmethod
-    def adjust(self, logits: Array, adjustments: Sequence[Adjustment]) -> None:
+    def adjust(self, logits: Array, adjustments: Sequence[LogitsEdit]) -> None:
         """Change the rows of f32[R, V] that `adjustments` name, in place; no other is touched.
 
         ValueError for rows and ids outside, for penalties out of range and for lengths that do not

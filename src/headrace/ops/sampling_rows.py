@@ -32,7 +32,7 @@ class Penalties(NamedTuple):
     presence: float
 
 
-class Adjustment(NamedTuple):
+class LogitsEdit(NamedTuple):
     """What is changed in one row of logits before it is sampled from, in the order of the fields.
 
     bias is added to the logits of bias_ids (distinct; int32[B], f32[B]). allowed: int32[A], all

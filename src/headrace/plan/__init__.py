@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from headrace.plan.cost_plan import cost_plan as plan_cost
     from headrace.plan.cost_terms import CostTerms
     from headrace.plan.explanation import Derivation, explain
+    from headrace.plan.find_model import shape_named
     from headrace.plan.fit import Fit
     from headrace.plan.fit import fit as plan_fit
-    from headrace.plan.hardware_memory import Place, place_of
-    from headrace.plan.kept_plan import KeptPlan, PlanAbout, read_plan
+    from headrace.plan.hardware_memory import DeviceMemory, place_of
     from headrace.plan.kv_cache import kv_kind
     from headrace.plan.memory import Load as MemoryLoad
     from headrace.plan.memory import Storage
-    from headrace.plan.model_named import shape_named
     from headrace.plan.model_shape import ModelShape, shape_of_catalog
     from headrace.plan.page import plan_page
     from headrace.plan.quantity import Input, Quantity
     from headrace.plan.replica import Replica, ReplicaChoice, replica_of
     from headrace.plan.report import PlanReport, plan_report
+    from headrace.plan.saved_plan import PlanMetadata, SavedPlan, read_plan
     from headrace.plan.speed import Load
     from headrace.plan.speed_plan import Draft, SpeedPlan
     from headrace.plan.speed_plan import speed_plan as plan_speed
@@ -46,12 +46,12 @@ _WHERE = {
     "Draft": "headrace.plan.speed_plan",
     "Fit": "headrace.plan.fit",
     "Input": "headrace.plan.quantity",
-    "KeptPlan": "headrace.plan.kept_plan",
+    "KeptPlan": "headrace.plan.saved_plan",
     "Load": "headrace.plan.speed",
     "MemoryLoad": "headrace.plan.memory:Load",
     "ModelShape": "headrace.plan.model_shape",
     "Place": "headrace.plan.hardware_memory",
-    "PlanAbout": "headrace.plan.kept_plan",
+    "PlanAbout": "headrace.plan.saved_plan",
     "PlanReport": "headrace.plan.report",
     "Quantity": "headrace.plan.quantity",
     "Replica": "headrace.plan.replica",
@@ -66,9 +66,9 @@ _WHERE = {
     "plan_page": "headrace.plan.page",
     "plan_report": "headrace.plan.report",
     "plan_speed": "headrace.plan.speed_plan:speed_plan",
-    "read_plan": "headrace.plan.kept_plan",
+    "read_plan": "headrace.plan.saved_plan",
     "replica_of": "headrace.plan.replica",
-    "shape_named": "headrace.plan.model_named",
+    "shape_named": "headrace.plan.find_model",
     "shape_of_catalog": "headrace.plan.model_shape",
 }
 
@@ -78,19 +78,19 @@ __all__ = [
     "CostPlan",
     "CostTerms",
     "Derivation",
+    "DeviceMemory",
     "Draft",
     "Fit",
     "Input",
-    "KeptPlan",
     "Load",
     "MemoryLoad",
     "ModelShape",
-    "Place",
-    "PlanAbout",
+    "PlanMetadata",
     "PlanReport",
     "Quantity",
     "Replica",
     "ReplicaChoice",
+    "SavedPlan",
     "SpeedPlan",
     "Storage",
     "explain",

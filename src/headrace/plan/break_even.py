@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.plan.checked import above_zero, not_below
+from headrace.plan.validation import above_zero, not_below
 
 _MILLION = 1e6
 

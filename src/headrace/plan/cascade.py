@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
-from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.validation import above_zero, not_below, share
 
 
 @dataclass(frozen=True, kw_only=True)

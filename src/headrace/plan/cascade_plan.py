@@ -12,10 +12,10 @@ from typing import Any
 
 from headrace.errors import ConfigError
 from headrace.plan.cascade import Stage, cascade, most_escalated_share
-from headrace.plan.checked import share
-from headrace.plan.cost_plan import CostPlan, Way
+from headrace.plan.cost_plan import CostOption, CostPlan
 from headrace.plan.quantity import Input, Quantity
 from headrace.plan.renamed import under
+from headrace.plan.validation import share
 from headrace.plan.volume_figures import request_figure
 
 _SMALL, _LARGE = "small", "large"
@@ -123,7 +123,7 @@ def cascade_plan(small: CostPlan, large: CostPlan, escalation: float) -> Cascade
     )
 
 
-def _of(plan: CostPlan, id: str) -> list[Way]:
+def _of(plan: CostPlan, id: str) -> list[CostOption]:
     return [one for one in plan.ways if one.cost.id.startswith(id)]
 
 
@@ -131,7 +131,7 @@ def _ways(plan: CostPlan) -> str:
     return ", ".join(one.cost.name for one in plan.ways) or "none"
 
 
-def _way(name: str, small: Way, large: Way, escalation: float) -> CascadeWay:
+def _way(name: str, small: CostOption, large: CostOption, escalation: float) -> CascadeWay:
     found = cascade(
         (
             Stage(
@@ -202,7 +202,7 @@ def _latency(
     return expected, worst
 
 
-def _request(which: str, way: Way) -> Input:
+def _request(which: str, way: CostOption) -> Input:
     return Input(
         f"{which}, {way.cost.name}", way.usd_per_request, "USD/request",
         f"figure {which}.{way.cost.id}.request", "given",

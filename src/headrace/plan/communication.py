@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError
-from headrace.plan.checked import not_below
 from headrace.plan.device import Device, Link
+from headrace.plan.validation import not_below
 
 _ALL_REDUCES_PER_LAYER = 2
 _ALL_TO_ALLS_PER_LAYER = 2

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from headrace.catalog.rows.price import Price
 from headrace.errors import ConfigError
-from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.validation import above_zero, not_below, share
 
 LEAST_UTILIZATION = 1e-4
 """Below an hour in a year prices run out of all bounds."""

@@ -14,7 +14,6 @@ from headrace.catalog import Catalog
 from headrace.catalog.rows.price import Price
 from headrace.errors import ConfigError
 from headrace.plan.break_even import BreakEven, Fleet, break_even
-from headrace.plan.checked import above_zero
 from headrace.plan.cost import (
     HOURS_PER_MONTH,
     ApiUse,
@@ -37,6 +36,7 @@ from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
 from headrace.plan.speed import Load
 from headrace.plan.speed_figures import speed_figures
+from headrace.plan.validation import above_zero
 from headrace.plan.volume_figures import fleet_figures, request_figure, volume_figures
 
 # From 1 M to 1 T tokens a month, four a decade.
@@ -44,7 +44,7 @@ CURVE_TOKENS_PER_MONTH = tuple(round(10 ** (6 + step / 4)) for step in range(25)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class CostOption:
     """One way to have tokens made. fleet: None of an API, which has no capacity of its own."""
 
     cost: Quantity
@@ -57,11 +57,11 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crossing:
+class BreakEvenPair:
     """Hardware against an API."""
 
-    hardware: Way
-    api: Way
+    hardware: CostOption
+    api: CostOption
     curve: BreakEven
     figures: tuple[Quantity, ...]
 
@@ -78,8 +78,8 @@ class CostPlan:
     devices: int
     served: Quantity | None
     speed_figures: tuple[Quantity, ...]
-    ways: tuple[Way, ...]
-    crossings: tuple[Crossing, ...]
+    ways: tuple[CostOption, ...]
+    crossings: tuple[BreakEvenPair, ...]
     missing: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -164,7 +164,7 @@ def cost_plan(
     tokens_per_s: served by a replica, prompt and output together, in place of what is predicted.
     Raises ConfigError for what is impossible, CatalogError for a provider without a price.
     """
-    ways: list[Way] = []
+    ways: list[CostOption] = []
     missing: list[str] = []
     notes: tuple[str, ...] = ()
     served: Quantity | None = None
@@ -212,7 +212,9 @@ def cost_plan(
     )
 
 
-def _own(catalog: Catalog, replica: Replica, load: Load, terms: CostTerms, served: Quantity) -> Way:
+def _own(
+    catalog: Catalog, replica: Replica, load: Load, terms: CostTerms, served: Quantity
+) -> CostOption:
     row = None if replica.hardware is None else catalog.hardware[replica.hardware]
     bought = owned(catalog, row, terms, replica.place.devices)
     slow, fast = served.band
@@ -236,7 +238,7 @@ def _own(catalog: Catalog, replica: Replica, load: Load, terms: CostTerms, serve
 
 def _rented(
     catalog: Catalog, replica: Replica, load: Load, terms: CostTerms, served: Quantity
-) -> Way:
+) -> CostOption:
     row = None if replica.hardware is None else catalog.hardware[replica.hardware]
     rent = rent_of(row, terms)
     devices = replica.place.devices
@@ -253,10 +255,10 @@ def _rented(
     return _of_hardware(figure, cost, load, fleet)
 
 
-def _of_hardware(figure: Quantity, cost: TokenCost, load: Load, fleet: Fleet) -> Way:
+def _of_hardware(figure: Quantity, cost: TokenCost, load: Load, fleet: Fleet) -> CostOption:
     first = figure.inputs[0]
     tokens = load.prompt_tokens + load.output_tokens
-    return Way(
+    return CostOption(
         cost=figure,
         usd_per_request=cost.usd_per_million_tokens * tokens / 1e6,
         parts={
@@ -270,7 +272,7 @@ def _of_hardware(figure: Quantity, cost: TokenCost, load: Load, fleet: Fleet) ->
     )
 
 
-def _apis(catalog: Catalog, load: Load, apis: ApiChoice) -> tuple[list[Way], list[str]]:
+def _apis(catalog: Catalog, load: Load, apis: ApiChoice) -> tuple[list[CostOption], list[str]]:
     """From the cheapest up, and what has no price."""
     use = ApiUse(
         prompt_tokens=load.prompt_tokens,
@@ -278,7 +280,7 @@ def _apis(catalog: Catalog, load: Load, apis: ApiChoice) -> tuple[list[Way], lis
         cache_read_share=load.cached_prompt_share,
         batch=apis.batch,
     )
-    found: list[Way] = []
+    found: list[CostOption] = []
     missing: list[str] = []
     prices = _prices(catalog, apis)
     if not prices:
@@ -296,7 +298,7 @@ def _apis(catalog: Catalog, load: Load, apis: ApiChoice) -> tuple[list[Way], lis
             continue
         fact = price.facts["input_usd_per_million_tokens"]
         found.append(
-            Way(
+            CostOption(
                 cost=api_figure(price, seller, cost, use),
                 usd_per_request=cost.usd_per_request,
                 parts={
@@ -324,10 +326,10 @@ def _prices(catalog: Catalog, apis: ApiChoice) -> list[Price]:
     return [catalog.price(apis.model, seller, apis.on) for seller in sellers]
 
 
-def _crossing(way: Way, api: Way, volumes: Iterable[float]) -> Crossing:
+def _crossing(way: CostOption, api: CostOption, volumes: Iterable[float]) -> BreakEvenPair:
     assert way.fleet is not None
     curve = break_even(way.fleet, api.cost.value, volumes)
-    return Crossing(
+    return BreakEvenPair(
         hardware=way,
         api=api,
         curve=curve,

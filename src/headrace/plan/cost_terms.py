@@ -8,10 +8,10 @@ from headrace.catalog import Catalog
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows.hardware import Hardware
 from headrace.errors import ConfigError
-from headrace.plan.checked import not_below
 from headrace.plan.cost import OwnedHardware, busy_share
 from headrace.plan.hardware_memory import constant, constant_span
 from headrace.plan.quantity import Input, input_of_fact
+from headrace.plan.validation import not_below
 
 
 class Assumed(float):

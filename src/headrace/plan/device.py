@@ -10,8 +10,8 @@ from headrace.catalog import Catalog
 from headrace.catalog.fact import Confidence
 from headrace.catalog.rows.hardware import Hardware
 from headrace.errors import ConfigError
-from headrace.plan.checked import above_zero, not_below
 from headrace.plan.quantity import Input, input_of_fact
+from headrace.plan.validation import above_zero, not_below
 
 _PEAKS = ("fp32", "bf16", "fp16", "fp8", "int8", "fp4")
 # What has another's peak where none of its own is stated.

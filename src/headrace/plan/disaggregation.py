@@ -16,7 +16,6 @@ from typing import Any
 
 from headrace.catalog import Catalog
 from headrace.errors import ConfigError
-from headrace.plan.checked import above_zero, not_below
 from headrace.plan.communication import link_between
 from headrace.plan.device import Link
 from headrace.plan.hardware_memory import constant
@@ -24,6 +23,7 @@ from headrace.plan.quantity import Input, Quantity, input_of_fact
 from headrace.plan.renamed import figure_input
 from headrace.plan.replica import Replica
 from headrace.plan.speed import Band, Load
+from headrace.plan.validation import above_zero, not_below
 
 _MOST_OF_A_POOL = 16
 
@@ -44,7 +44,7 @@ class Pools:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Apart:
+class DisaggregatedSpeed:
     """The answer. together: requests/s of as many replicas that do both.
 
     bound_by: the pool that is full first. best: the pools, of up to 16 replicas each, that do most
@@ -78,7 +78,9 @@ class Apart:
         }
 
 
-def apart(catalog: Catalog, replica: Replica, load: Load, pools: Pools) -> Apart:
+def disaggregated_speed(
+    catalog: Catalog, replica: Replica, load: Load, pools: Pools
+) -> DisaggregatedSpeed:
     """`replica` in both pools under `load`.
 
     Raises ConfigError where nothing is known of what the devices could send over, and for answers
@@ -154,7 +156,7 @@ def apart(catalog: Catalog, replica: Replica, load: Load, pools: Pools) -> Apart
         served = slower(many, first["value_s"], tpot.value) / sum(size)
         return round(served, 12), -sum(size)  # of two alike the fewer replicas
 
-    return Apart(
+    return DisaggregatedSpeed(
         pools=pools,
         ttft=ttft,
         tpot=tpot,

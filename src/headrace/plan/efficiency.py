@@ -12,10 +12,10 @@ from typing import Literal
 from headrace.catalog import Catalog
 from headrace.catalog.rows.hardware import Hardware
 from headrace.errors import CatalogError
-from headrace.plan.checked import above_zero, not_below, share
 from headrace.plan.hardware_memory import constant_span
 from headrace.plan.quantity import Basis, Input, input_of_fact
 from headrace.plan.step_rates import StepRates
+from headrace.plan.validation import above_zero, not_below, share
 
 _MICROSECONDS = 1e-6
 _COMPARED_BATCHES = (4, 16, 64, 256)

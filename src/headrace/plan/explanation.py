@@ -15,7 +15,7 @@ from headrace.catalog.fact import Fact, value_text
 from headrace.catalog.names import near
 from headrace.catalog.rows import Row
 from headrace.errors import ConfigError, shown
-from headrace.plan.kept_plan import KeptFigure, KeptInput, KeptPlan
+from headrace.plan.saved_plan import SavedFigure, SavedInput, SavedPlan
 
 _DEEPEST = 64
 _COMPUTED_WITH = (
@@ -59,7 +59,7 @@ class Reason:
     is none, where that stands above already (`repeated`), or lacks in the plan (`lost`).
     """
 
-    input: KeptInput
+    input: SavedInput
     fact: CatalogFact | None
     disputes: tuple[Dispute, ...]
     derivation: Derivation | None
@@ -71,7 +71,7 @@ class Reason:
 class Derivation:
     """A figure with the reasons for it."""
 
-    figure: KeptFigure
+    figure: SavedFigure
     reasons: tuple[Reason, ...]
 
     @property
@@ -90,7 +90,7 @@ class Derivation:
         }  # fmt: skip
 
 
-def explain(plan: KeptPlan, id: str, catalog: Catalog) -> Derivation:
+def explain(plan: SavedPlan, id: str, catalog: Catalog) -> Derivation:
     """The derivation of the figure `id` of a plan.
 
     Raises ConfigError for one that it has not, with the nearest, and for figures that go in a
@@ -99,7 +99,7 @@ def explain(plan: KeptPlan, id: str, catalog: Catalog) -> Derivation:
     return Explainer(plan, catalog).explain(id)
 
 
-def lost_figures(figures: Iterable[KeptFigure]) -> list[str]:
+def lost_figures(figures: Iterable[SavedFigure]) -> list[str]:
     """Ids that inputs name and no figure has; none of a whole plan."""
     known = {one.id: one for one in figures}
     named = {input.figure for one in known.values() for input in one.inputs if input.figure}
@@ -109,7 +109,7 @@ def lost_figures(figures: Iterable[KeptFigure]) -> list[str]:
 class Explainer:
     """Derivations of one plan's figures."""
 
-    def __init__(self, plan: KeptPlan, catalog: Catalog) -> None:
+    def __init__(self, plan: SavedPlan, catalog: Catalog) -> None:
         self._plan = plan
         self._figures = plan.figures
         self._catalog = catalog
@@ -127,11 +127,11 @@ class Explainer:
             hint = f"did you mean {' or '.join(map(repr, found))}?"
         raise ConfigError(f"figure {shown(id)} is not in this {self._plan.title}; {hint}")
 
-    def reasons(self, figure: KeptFigure) -> tuple[Reason, ...]:
+    def reasons(self, figure: SavedFigure) -> tuple[Reason, ...]:
         """Of a figure alone: inputs that are figures are not expanded."""
         return self._derivation(figure, set(self._figures), 0).reasons
 
-    def _derivation(self, figure: KeptFigure, done: set[str], depth: int) -> Derivation:
+    def _derivation(self, figure: SavedFigure, done: set[str], depth: int) -> Derivation:
         if depth > _DEEPEST:
             raise ConfigError(
                 f"figures of the plan go deeper than {_DEEPEST} at {shown(figure.id)}; make the "
@@ -140,7 +140,7 @@ class Explainer:
         done.add(figure.id)
         return Derivation(figure, tuple(self._reason(one, done, depth) for one in figure.inputs))
 
-    def _reason(self, input: KeptInput, done: set[str], depth: int) -> Reason:
+    def _reason(self, input: SavedInput, done: set[str], depth: int) -> Reason:
         id = input.figure
         if id is not None:
             found = self._figures.get(id)
@@ -153,7 +153,7 @@ class Explainer:
         ids = dict.fromkeys((*input.disputed_by, *disputed_by))
         return Reason(input, fact, tuple(dispute(self._catalog, one) for one in ids), None)
 
-    def _fact(self, input: KeptInput) -> tuple[CatalogFact | None, tuple[str, ...]]:
+    def _fact(self, input: SavedInput) -> tuple[CatalogFact | None, tuple[str, ...]]:
         """The fact of the catalog that an input is, and the disputes that it is part of."""
         found = self._row_and_field(input)
         if found is None:
@@ -174,7 +174,7 @@ class Explainer:
             () if fact is None else fact.disputed_by,
         )
 
-    def _row_and_field(self, input: KeptInput) -> tuple[str, str, str, Fact | None] | None:
+    def _row_and_field(self, input: SavedInput) -> tuple[str, str, str, Fact | None] | None:
         """Inputs name their row in the name ("h100.memory_bytes") or as the source."""
         model = input.source.removeprefix("catalog model ")
         if model != input.source:

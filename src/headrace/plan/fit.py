@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from headrace.catalog import Catalog
 from headrace.plan.fit_figures import missing_figure, request_figures, saving_figures
 from headrace.plan.fit_kinds import kinds_to_try
-from headrace.plan.hardware_memory import Place
+from headrace.plan.hardware_memory import DeviceMemory
 from headrace.plan.kv_cache import kv_kind
 from headrace.plan.memory import Load, MemoryPlan, Storage, memory_plan
 from headrace.plan.model_shape import ModelShape
@@ -121,7 +121,7 @@ class Fit:
 def fit(
     catalog: Catalog,
     shape: ModelShape,
-    place: Place,
+    place: DeviceMemory,
     storage: Storage,
     load: Load,
     tensor: int | None = None,
@@ -196,7 +196,7 @@ def _most_users(plan: MemoryPlan, load: Load) -> Quantity:
 def _changes(
     catalog: Catalog,
     shape: ModelShape,
-    place: Place,
+    place: DeviceMemory,
     storage: Storage,
     load: Load,
     plan: MemoryPlan,
@@ -283,7 +283,7 @@ def _lighter_weights(
                 yield both
 
 
-def _more_devices(place: Place, tried: Try) -> Iterator[Change]:
+def _more_devices(place: DeviceMemory, tried: Try) -> Iterator[Change]:
     """The next powers of two of the same device, to the first that is enough."""
     devices = 2
     while devices <= _MOST_DEVICES:

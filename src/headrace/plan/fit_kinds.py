@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Hardware, Quantization
-from headrace.plan.hardware_memory import Place
+from headrace.plan.hardware_memory import DeviceMemory
 from headrace.plan.memory import Storage
 from headrace.plan.model_shape import ModelShape
 
@@ -18,7 +18,7 @@ _RELEASED_ONLY = ("mxfp4",)
 
 
 def kinds_to_try(
-    catalog: Catalog, shape: ModelShape, place: Place, storage: Storage
+    catalog: Catalog, shape: ModelShape, place: DeviceMemory, storage: Storage
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Ids of weight kinds and names of KV kinds, each from the least loss to the most.
 

@@ -15,7 +15,7 @@ THIS = "this"
 
 
 @dataclass(frozen=True)
-class Place:
+class DeviceMemory:
     """`devices` alike, each with `memory_bytes` of which a runtime takes `usable_share`.
 
     inputs: where both figures come from. note: what people should know, "" for nothing.
@@ -30,7 +30,7 @@ class Place:
     note: str = ""
 
 
-def place_of(catalog: Catalog, name: str, count: int = 1) -> Place:
+def place_of(catalog: Catalog, name: str, count: int = 1) -> DeviceMemory:
     """`count` times the hardware called `name`; "this" is the machine this runs on.
 
     Raises CatalogError for an unknown name with the nearest, ConfigError where its memory is not
@@ -59,7 +59,7 @@ def place_of(catalog: Catalog, name: str, count: int = 1) -> Place:
         share = 1.0  # what the system lets a program have is the limit already
     else:
         inputs.append(share_input)
-    return Place(
+    return DeviceMemory(
         name=title,
         kind="cpu" if row.category == "cpu" else "gpu",
         devices=devices,
@@ -102,13 +102,13 @@ def _base(unit: str) -> tuple[str, float]:
     return base, SPELLINGS.get(base, {}).get(unit, 1.0)
 
 
-def _this_place(catalog: Catalog, count: int) -> Place:
+def _this_place(catalog: Catalog, count: int) -> DeviceMemory:
     if count != 1:
         raise ConfigError(f"count is {count}; of this machine there is 1: leave --count out")
     cpu, cpus, memory = this_machine()
     share, share_input = constant(catalog, "usable-memory-share")
     seen = Input("memory of this machine", memory, "byte", "the operating system", "measured")
-    return Place(
+    return DeviceMemory(
         name=f"this machine ({cpu}, {cpus} CPUs)",
         kind="cpu",
         devices=1,

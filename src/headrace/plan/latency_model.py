@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from headrace.plan.checked import not_below
+from headrace.plan.validation import not_below
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.plan.calibration.nnls import nnls
-from headrace.plan.checked import not_below
 from headrace.plan.latency_model import LatencyModel
 from headrace.plan.speed import SpeedModel
+from headrace.plan.validation import not_below
 
 _PARTS = (
     "step_s",

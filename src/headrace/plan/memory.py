@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headrace.catalog import Catalog
 from headrace.catalog.rows import Quantization
 from headrace.errors import ConfigError
-from headrace.plan.hardware_memory import Place, constant, constant_span
+from headrace.plan.hardware_memory import DeviceMemory, constant, constant_span
 from headrace.plan.kv_cache import KvCache, KvKind
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.quantity import Input, Quantity, total
@@ -61,7 +61,7 @@ class MemoryPlan:
     below 0 where the rest alone is too much.
     """
 
-    place: Place
+    place: DeviceMemory
     cache: KvCache
     all_weights: Quantity
     components: tuple[Quantity, ...]
@@ -86,7 +86,7 @@ class MemoryPlan:
 
 
 def memory_plan(
-    catalog: Catalog, shape: ModelShape, place: Place, storage: Storage, load: Load
+    catalog: Catalog, shape: ModelShape, place: DeviceMemory, storage: Storage, load: Load
 ) -> MemoryPlan:
     """The memory of `shape` on each device of `place` under `load`.
 
@@ -163,7 +163,7 @@ def _kv(cache: KvCache, load: Load) -> Quantity:
     return Quantity("kv", f"KV cache, {kinds}", value, "byte", "F7", tuple(inputs))
 
 
-def _activations(catalog: Catalog, shape: ModelShape, place: Place, load: Load) -> Quantity:
+def _activations(catalog: Catalog, shape: ModelShape, place: DeviceMemory, load: Load) -> Quantity:
     id = next(id for devices, id in _COEFFICIENTS if place.devices >= devices)
     coefficient, input = constant(catalog, id)
     error, error_input = constant(catalog, "activation-error")
@@ -189,7 +189,7 @@ def _activations(catalog: Catalog, shape: ModelShape, place: Place, load: Load) 
     )
 
 
-def _runtime(catalog: Catalog, place: Place) -> Quantity:
+def _runtime(catalog: Catalog, place: DeviceMemory) -> Quantity:
     id = "gpu-runtime-memory" if place.kind == "gpu" else "cpu-runtime-memory"
     value, input = constant(catalog, id)
     low, high = constant_span(catalog, id)

@@ -14,11 +14,10 @@ from headrace.catalog.rows import Quantization
 from headrace.errors import ConfigError
 from headrace.plan.calibration.applied import calibrated_or, device_of_calibration
 from headrace.plan.calibration.stored import Found
-from headrace.plan.checked import not_below
 from headrace.plan.communication import Parallelism
 from headrace.plan.device import Device, device_of
 from headrace.plan.efficiency import Efficiencies, measured_efficiencies, stated_efficiencies
-from headrace.plan.hardware_memory import THIS, Place, place_of
+from headrace.plan.hardware_memory import THIS, DeviceMemory, place_of
 from headrace.plan.memory import Load as MemoryLoad
 from headrace.plan.memory import MemoryPlan, memory_plan
 from headrace.plan.memory import Storage as MemoryStorage
@@ -26,6 +25,7 @@ from headrace.plan.model_shape import ModelShape
 from headrace.plan.quantity import Input, Quantity
 from headrace.plan.speed import SpeedModel, SpeedSetup
 from headrace.plan.step import Storage
+from headrace.plan.validation import not_below
 from headrace.plan.weights_memory import weights_quantity
 from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES, Machine
 
@@ -60,7 +60,7 @@ class Replica:
 
     catalog: Catalog
     model: SpeedModel
-    place: Place
+    place: DeviceMemory
     storage: MemoryStorage
     weights: Quantity
     replicas: int

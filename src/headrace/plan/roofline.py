@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.validation import above_zero, not_below, share
 
 Bottleneck = Literal["bandwidth", "compute", "link", "overhead"]
 

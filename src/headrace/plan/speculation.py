@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.checked import above_zero, not_below, share
+from headrace.plan.validation import above_zero, not_below, share
 
 _LONGEST_DRAFT_TOKENS = 16
 """Longer drafts are not searched: no proposer in use goes beyond."""

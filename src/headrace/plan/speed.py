@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from headrace.plan.checked import not_below, share
 from headrace.plan.communication import Parallelism, communication, pipeline_bubble_share
 from headrace.plan.device import Device
 from headrace.plan.efficiency import Efficiencies, End
@@ -22,6 +21,7 @@ from headrace.plan.model_shape import ModelShape
 from headrace.plan.roofline import Bottleneck, Roofline, StepTime
 from headrace.plan.speculation import PayingBatches, paying_batches
 from headrace.plan.step import StepCounter, StepWork, Storage
+from headrace.plan.validation import not_below, share
 
 _KERNELS_PER_LAYER = 10
 """Norm, QKV, rope, KV write, attention, output, norm, gate and up, activation, down."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace.plan.disaggregation import Apart
+from headrace.plan.disaggregation import DisaggregatedSpeed
 from headrace.plan.parallel_notes import parallel_notes
 from headrace.plan.quantity import Quantity
 from headrace.plan.replica import Replica
@@ -58,7 +58,7 @@ class SpeedPlan:
     most_at_load: int
     speculation: Speculation | None
     notes: tuple[str, ...]
-    apart: Apart | None = None
+    apart: DisaggregatedSpeed | None = None
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.plan.checked import above_zero, not_below
 from headrace.plan.layer_shape import AttentionLayers, DenseLayers, ExpertLayers, StateLayers
 from headrace.plan.model_shape import ModelShape
 from headrace.plan.roofline import Work
+from headrace.plan.validation import above_zero, not_below
 
 _STATE_VALUE_BYTES = 4
 _CONV_VALUE_BYTES = 2

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headrace.plan.checked import above_zero, not_below
 from headrace.plan.roofline import StepTime
 from headrace.plan.step import StepWork
+from headrace.plan.validation import above_zero, not_below
 
 SCORE_OPERATIONS = 32
 """What maximum, exponential and sum of a score cost beside its products, in operations of those.

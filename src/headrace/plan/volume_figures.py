@@ -10,10 +10,10 @@ from headrace.plan.quantity import Input, Quantity
 from headrace.plan.speed import Load
 
 if TYPE_CHECKING:
-    from headrace.plan.cost_plan import Crossing, Way
+    from headrace.plan.cost_plan import BreakEvenPair, CostOption
 
 
-def request_figure(way: Way, load: Load) -> Quantity:
+def request_figure(way: CostOption, load: Load) -> Quantity:
     """What a request costs."""
     cost, low, high = way.cost, *way.cost.band
     share = way.usd_per_request / cost.value if cost.value else 0.0
@@ -41,7 +41,7 @@ def fleet_figures(cost: Quantity, fleet: Fleet) -> tuple[Quantity, Quantity]:
     )  # fmt: skip
 
 
-def volume_figures(crossings: Iterable[Crossing]) -> tuple[Quantity, ...]:
+def volume_figures(crossings: Iterable[BreakEvenPair]) -> tuple[Quantity, ...]:
     """What a month of each volume costs on hardware and by API."""
     found: dict[str, Quantity] = {}
     for one in crossings:

@@ -1,4 +1,4 @@
-"""What the server needs of an engine; `headrace.engine.supervised` has the real one."""
+"""What the server needs of an engine; `headrace.engine.supervisor` has the real one."""
 
 from __future__ import annotations
 

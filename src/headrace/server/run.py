@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import ssl
 
     from headrace.engine.messages import Loading
-    from headrace.engine.supervised import SupervisedEngine
-    from headrace.engine.supervision import Event
+    from headrace.engine.supervisor import SupervisedEngine
+    from headrace.engine.supervisor_events import Event
     from headrace.server.load import TextSide
     from headrace.server.state import ServerState
 
@@ -90,8 +90,8 @@ async def _serve(
     as_json: bool,
 ) -> None:
     with signals() as heard:
-        from headrace.engine.supervised import SupervisedEngine
-        from headrace.engine.supervision import Supervision
+        from headrace.engine.supervisor import SupervisedEngine
+        from headrace.engine.supervisor_events import Supervision
 
         progress = _Progress(LoadingLine(sys.stderr))
         supervision = Supervision(

@@ -15,7 +15,7 @@ from headrace import __version__
 from headrace.config.server_settings import ServerConfig
 from headrace.config.settings import EngineConfig
 from headrace.engine.messages import Loading
-from headrace.engine.supervision import EngineRecovered, EngineRestarting, Event
+from headrace.engine.supervisor_events import EngineRecovered, EngineRestarting, Event
 from headrace.http.request_id import random_id
 from headrace.server.admission import Admission
 from headrace.server.api_error import engine_trouble, model_is_loading

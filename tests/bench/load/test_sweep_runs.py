@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.load.experiment import Experiment, RunResult
 from headrace.bench.load.load_options import LoadOptions
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.search_runs import SearchOptions, run_search
@@ -36,7 +36,7 @@ class Served:
         self._interrupted_at = interrupted_at
         self._most_rate = most_rate
 
-    def run(self, options: LoadOptions, keep: Path | None = None) -> Done:
+    def run(self, options: LoadOptions, keep: Path | None = None) -> RunResult:
         assert keep is None
         self.asked.append(options)
         rate = options.rate or 0.0
@@ -45,7 +45,7 @@ class Served:
             ending = "interrupted"
         ttft_ms = 900 if rate > self._most_rate else 10
         record = run(*(steady(3, ttft_ms, 5, index=at, start_ms=at * 100) for at in range(60)))
-        return Done(record, summarize(record, slo=self.slo), ending, options)
+        return RunResult(record, summarize(record, slo=self.slo), ending, options)
 
     @property
     def loads(self) -> list[tuple[float | None, int | None]]:

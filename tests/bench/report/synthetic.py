@@ -10,11 +10,11 @@ import heapq
 import random
 
 from headrace.bench.record import (
-    About,
     Chunk,
     ClientHealth,
     Failure,
     RequestRecord,
+    RunMetadata,
     RunRecord,
     Usage,
 )
@@ -39,7 +39,7 @@ def simulated(
     failing: float = 0.03,
     tokens: int = 60,
     metrics: bool = True,
-    about: About | None = None,
+    about: RunMetadata | None = None,
 ) -> RunRecord:
     """rate: at the end; at the start it is half of that. slots: requests that are sent at once."""
     draw = random.Random(seed)
@@ -69,7 +69,7 @@ def simulated(
     )
 
 
-ABOUT: About = {
+ABOUT: RunMetadata = {
     "headrace": "0.4.0",
     "command": "headrace bench run --url http://127.0.0.1:8000 --model headrace-base --rate 12 "
     "--requests 400 --goodput ttft:500 tpot:50",

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from headrace.bench.journal import is_journal
 from headrace.bench.reply_journal import read_reply_journal
-from headrace.bench.report.kept import read_kept
+from headrace.bench.report.saved_run import read_saved_run
 from headrace.bench.series import read_series
 from headrace.cli.bench.group import bench
 from tests.cli.bench.test_load import SHORT, mock, run
@@ -46,9 +46,9 @@ def test_a_sweep_keeps_every_run(tmp_path: Path) -> None:
     assert "Loads" in done.output and "1 at a time" in done.output
     series = read_series(tmp_path)
     assert series is not None and series.kind == "sweep" and len(series.runs) >= 2
-    kept = read_kept(tmp_path)
+    kept = read_saved_run(tmp_path)
     assert kept.partial == "" and kept.series == series
-    assert kept.run == read_kept(tmp_path / (series.shown or "")).run
+    assert kept.run == read_saved_run(tmp_path / (series.shown or "")).run
     assert not is_journal(tmp_path / series.runs[0].folder)
     with mock() as endpoint:
         run(endpoint.url, "-c", "2", "-n", "4", *SHORT, "--save", str(tmp_path))
@@ -113,7 +113,7 @@ def test_a_killed_client_leaves_what_had_ended(tmp_path: Path) -> None:
         finally:
             client.kill()
             client.wait()
-    kept = read_kept(tmp_path)
+    kept = read_saved_run(tmp_path)
     assert "The client did not come to its end" in kept.partial
     assert kept.run.about["model"] == "mock" and kept.prices.hour_usd == 2
     assert kept.vllm_keys["max_concurrency"] == 2 and kept.vllm_keys["model_id"] == "mock"

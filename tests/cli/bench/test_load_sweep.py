@@ -11,7 +11,7 @@ import pytest
 
 from headrace.bench.load.sweep import SweepOptions
 from headrace.bench.report.files import read_result
-from headrace.bench.report.kept import read_kept
+from headrace.bench.report.saved_run import read_saved_run
 from headrace.bench.series import read_series
 from headrace.cli.bench.load.command import experiment_of
 from headrace.cli.bench.load.setup import load_of, sweep_of
@@ -123,7 +123,7 @@ def test_a_sweep_over_users_is_kept_and_shown(tmp_path: Path) -> None:
     series = read_series(tmp_path)
     assert series is not None and series.shown == "runs/03"
     assert [(one.users, one.rate) for one in series.runs] == [(1, None), (2, None), (4, None)]
-    assert read_kept(tmp_path).run.about["load"] == "closed loop of 4, 8 requests"
+    assert read_saved_run(tmp_path).run.about["load"] == "closed loop of 4, 8 requests"
     assert read_result(tmp_path / "runs/02").about["load"] == "closed loop of 2, 8 requests"
     kept = json.loads((tmp_path / "runs/02/result.json").read_bytes())
     assert (kept["request_rate"], kept["max_concurrency"]) == ("inf", 2)

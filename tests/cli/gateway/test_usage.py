@@ -19,7 +19,7 @@ from headrace.cli.gateway.group import gateway
 from headrace.cli.gateway.log import OUTCOMES
 from headrace.cli.gateway.usage import usage
 from headrace.errors import HeadraceError
-from headrace.gateway.ledger.newest import Wanted, newest
+from headrace.gateway.ledger.newest import EntryFilter, newest
 from headrace.gateway.ledger.schema import reading
 from headrace.gateway.ledger.usage import GROUPINGS
 from headrace.gateway.serving.entry import AttemptEntry, Outcome
@@ -176,7 +176,7 @@ async def test_a_reload_takes_the_retention_and_says_that_the_file_stays(tmp_pat
         await be_refused(client)
         for _ in range(1000):
             with reading(kept) as connection:
-                outcomes = [one.outcome for one in newest(connection, Wanted())]
+                outcomes = [one.outcome for one in newest(connection, EntryFilter())]
             if outcomes == ["refused"]:
                 break
             await asyncio.sleep(0.02)

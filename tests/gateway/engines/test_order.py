@@ -8,7 +8,7 @@ from collections import Counter
 from headrace.gateway.engines.order import EngineOrder
 from headrace.gateway.engines.reading import EngineReading, engine_reading
 from headrace.gateway.engines.state import EngineState
-from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.settings.traffic import EngineSettings
 from headrace.gateway.targets.target import Target
 from tests.gateway.engines.scripted_engine import ScriptedEngine
@@ -37,7 +37,7 @@ class Fleet:
     def scored(
         self, blocks: tuple[int, ...] = PROMPT, now_s: float = 1000.0
     ) -> list[tuple[str, str]]:
-        ask: Ask = asking()._replace(blocks=blocks)
+        ask: RoutingQuery = asking()._replace(blocks=blocks)
         found = self.order((self.a, self.b), ask, self.source, now_s)
         return [(one.target.name, one.reason) for one in found]
 

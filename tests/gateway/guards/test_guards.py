@@ -17,10 +17,10 @@ from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError
 from headrace.gateway.building.guards import guard_of
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import NOTHING, Guard, Subject, Verdict
-from headrace.gateway.guards.passage import Passage, request_passages
 from headrace.gateway.guards.patterns import Patterns
-from headrace.gateway.guards.whole import pass_through
+from headrace.gateway.guards.text_span import TextSpan, request_passages
 from headrace.gateway.settings.guards import GuardrailSettings
 from headrace.gateway.settings.read import parse_settings
 from headrace.gateway.settings.secret import Sources
@@ -30,7 +30,7 @@ from tests.gateway.upstream.scripted import served
 
 def subject(*texts: str, **more: Any) -> Subject:
     passages = tuple(
-        Passage(("messages", at, "content"), "user", "text", one) for at, one in enumerate(texts)
+        TextSpan(("messages", at, "content"), "user", "text", one) for at, one in enumerate(texts)
     )
     return Subject(on="input", passages=passages, dialect="openai-chat", **more)
 
@@ -124,16 +124,16 @@ async def test_a_function_of_ones_own(own_module: Path, name: str) -> None:
         return made(own_module, kind="python", function=f"own_guardrails_of_a_test:{name}", **more)
 
     guard = of()
-    assert (await pass_through([guard], subject("fine"))).acted == ()
+    assert (await check_text([guard], subject("fine"))).acted == ()
     with pytest.raises(GuardBlockedError, match="it is bad"):
-        await pass_through([guard], subject("bad"))
+        await check_text([guard], subject("bad"))
     for text in ("raise", "odd"):
         with pytest.raises(GuardBlockedError) as raised:
-            await pass_through([guard], subject(text))
+            await check_text([guard], subject(text))
         assert raised.value.acted.action == "failed" and "with the text" not in str(raised.value)
-        passed = await pass_through([of(on_error="allow")], subject(text))
+        passed = await check_text([of(on_error="allow")], subject(text))
         assert [one.action for one in passed.acted] == ["failed"]
-    passed = await pass_through([of(action="redact")], subject("replace"))
+    passed = await check_text([of(action="redact")], subject("replace"))
     assert passed.subject.passages[0].text == "other"
 
 
@@ -141,7 +141,7 @@ async def test_a_function_that_hangs_is_not_waited_for(own_module: Path) -> None
     guard = made(own_module, kind="python", function="own_guardrails_of_a_test:check",
                  timeout_s=0.05, on_error="allow")  # fmt: skip
     began = time.monotonic()
-    passed = await pass_through([guard], subject("hang"))
+    passed = await check_text([guard], subject("hang"))
     assert passed.acted[0].action == "failed" and time.monotonic() - began < 3
 
 
@@ -150,7 +150,7 @@ async def test_why_a_guardrail_came_to_no_verdict_is_in_the_log(
 ) -> None:
     guard = made(own_module, kind="python", function="own_guardrails_of_a_test:check")
     with pytest.raises(GuardBlockedError):
-        await pass_through([guard], subject("raise"))
+        await check_text([guard], subject("raise"))
     assert "guardrail g came to no verdict: it raised RuntimeError" in caplog.text
     assert "with the text" not in caplog.text
 
@@ -177,7 +177,7 @@ async def test_a_webhook_is_asked_in_known_words_and_signed() -> None:
                         headers={"x-token": "env:TOKEN"}, secret="env:SIGN", **more)  # fmt: skip
 
         guard = of()
-        assert (await pass_through([guard], subject("fine", request_id="r1", key="k"))).acted == ()
+        assert (await check_text([guard], subject("fine", request_id="r1", key="k"))).acted == ()
         head, _, body = server.requests[0].partition(b"\r\n\r\n")
         assert head.startswith(b"POST /check?x=1 ") and b"x-token: token-1" in head
         digest = hmac.new(b"sign-1", b"1000." + body, hashlib.sha256).hexdigest()
@@ -186,16 +186,16 @@ async def test_a_webhook_is_asked_in_known_words_and_signed() -> None:
         assert asked["input_type"] == "request" and asked["texts"] == ["fine"]
         assert asked["request_id"] == "r1" and asked["key"] == "k" and asked["roles"] == ["user"]
         with pytest.raises(GuardBlockedError, match="it is bad"):
-            await pass_through([guard], subject("bad"))
+            await check_text([guard], subject("bad"))
         guard.look.close()  # type: ignore[union-attr]
-        assert (await pass_through([guard], subject("fine"))).acted == ()
-        passed = await pass_through([of(action="redact")], subject("replace"))
+        assert (await check_text([guard], subject("fine"))).acted == ()
+        passed = await check_text([of(action="redact")], subject("replace"))
         assert passed.subject.passages[0].text == "other"
         for text in ("few", "odd", "500", "hang"):
             with pytest.raises(GuardBlockedError) as raised:
-                await pass_through([guard], subject(text))
+                await check_text([guard], subject(text))
             assert raised.value.acted.action == "failed"
-    gone = await pass_through([of(on_error="allow")], subject("fine"))
+    gone = await check_text([of(on_error="allow")], subject("fine"))
     assert gone.acted == (Acted("g", "failed", "it could not be asked"),)
 
 
@@ -216,7 +216,7 @@ async def test_guardrails_that_look_are_asked_side_by_side_and_redactions_in_ord
     looking = [Guard(name=f"l{n}", on=frozenset(("input",)), action="block", look=nothing)
                for n in range(3)]  # fmt: skip
     redacting = made(kind="regex", patterns=("secret",), action="redact")
-    passed = await pass_through([*looking, redacting, *looking], subject("a secret"))
+    passed = await check_text([*looking, redacting, *looking], subject("a secret"))
     assert most == 3 and seen == ["a secret"] * 3 + ["a [REDACTED]"] * 3
     assert passed.subject.passages[0].text == "a [REDACTED]"
 
@@ -240,7 +240,7 @@ async def test_roles_say_whose_texts_count() -> None:
     asked = Subject(on="input", passages=tuple(texts))
     for role in ("system", "user", "assistant", "tool"):
         guard = made(kind="regex", patterns=("secret",), action="redact", roles=(role,))
-        passed = await pass_through([guard], asked)
+        passed = await check_text([guard], asked)
         changed = [one.role for one in passed.subject.passages if "secret" not in one.text]
         assert changed == [role]
 

@@ -11,12 +11,12 @@ import pytest
 from headrace.errors import RequestError
 from headrace.gateway.guards.blocked import Action, GuardBlockedError
 from headrace.gateway.guards.guard import Finder, Guard, Subject
-from headrace.gateway.guards.passage import EMBEDDINGS, MOST_TEXTS
 from headrace.gateway.guards.patterns import Patterns
 from headrace.gateway.guards.personal_data import PersonalData
 from headrace.gateway.guards.reply import guarded_reply
 from headrace.gateway.guards.request import looked_at
 from headrace.gateway.guards.stream import StreamGuards
+from headrace.gateway.guards.text_span import EMBEDDINGS, MOST_TEXTS
 from headrace.protocol.json_object import JsonObject
 
 WORD = Patterns((r"\bsecret[0-9]{3}", r"4111111111111111"), "[X]", 16)

@@ -17,9 +17,9 @@ from headrace.gateway.guards.growing_arguments import GrowingArguments
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.json_shape import JsonShape
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import Passage, TooDeepError, request_passages
 from headrace.gateway.guards.patterns import Patterns
 from headrace.gateway.guards.stream import StreamGuards
+from headrace.gateway.guards.text_span import TextSpan, TooDeepError, request_passages
 
 MAIL = Patterns((r"[a-z]+@[a-z]+\.[a-z]+",), "[X]", 64)
 # Between the four of linear time and the sixteen of quadratic time.
@@ -30,7 +30,7 @@ Work = Callable[[], object]
 
 
 def arguments(text: str) -> Work:
-    return lambda: findings(MAIL, [Passage(("a",), "user", "arguments", text)], None)
+    return lambda: findings(MAIL, [TextSpan(("a",), "user", "arguments", text)], None)
 
 
 def parts(number: int) -> Work:
@@ -72,7 +72,7 @@ def growing_escapes(number: int) -> Work:
 def parts_of_an_answer_with_a_schema(number: int) -> Work:
     shape = JsonShape({"type": "array"})
     texts = ["[", *["1,"] * number, "1]"]
-    passages = tuple(Passage(("c", at), "assistant", "text", one) for at, one in enumerate(texts))
+    passages = tuple(TextSpan(("c", at), "assistant", "text", one) for at, one in enumerate(texts))
     return lambda: asyncio.run(shape(Subject(on="output", passages=passages)))
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.guard import Guard, Match, Subject
 from headrace.gateway.guards.looking import go_on
-from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.personal_data import PersonalData
-from headrace.gateway.guards.whole import pass_through
+from headrace.gateway.guards.text_span import TextSpan
 from headrace.gateway.pii.span import KINDS
 
 ALL = PersonalData(KINDS, 256)
@@ -96,9 +96,9 @@ def test_numbers_of_a_call_are_looked_at_together() -> None:
     finder = Counting()
     values = [{"at": at, "card": 4_111_111_111_111_111} for at in range(10_000_000, 10_002_000)]
     text = json.dumps({"values": values})
-    found = findings(finder, [Passage((), "assistant", "arguments", text)], None)
+    found = findings(finder, [TextSpan((), "assistant", "arguments", text)], None)
     assert len(found.matches) == 2000 and "4111" not in found.texts[0]
-    several = [Passage((at,), "tool", "argument", str(at)) for at in range(20_000)]
+    several = [TextSpan((at,), "tool", "argument", str(at)) for at in range(20_000)]
     findings(finder, several, None)
     assert len(finder.looks) < 40 and sum(finder.looks) < 4 * len(text)
 
@@ -106,8 +106,8 @@ def test_numbers_of_a_call_are_looked_at_together() -> None:
 async def test_a_look_ends_once_nobody_waits_for_it() -> None:
     finder = Counting()
     guard = Guard(name="pii", on=frozenset(("input",)), action="redact", finder=finder)
-    texts = (Passage(("a",), "user", "text", "05-" * 400_000),)
-    looking = asyncio.ensure_future(pass_through([guard], Subject(on="input", passages=texts)))
+    texts = (TextSpan(("a",), "user", "text", "05-" * 400_000),)
+    looking = asyncio.ensure_future(check_text([guard], Subject(on="input", passages=texts)))
     await asyncio.to_thread(finder.began.wait, 10)
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):

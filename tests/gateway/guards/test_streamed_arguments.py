@@ -15,10 +15,10 @@ from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.growing_arguments import GrowingArguments
 from headrace.gateway.guards.guard import Finder
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.patterns import Patterns
 from headrace.gateway.guards.personal_data import PersonalData
 from headrace.gateway.guards.replace import merged, replaced_text
+from headrace.gateway.guards.text_span import TextSpan
 from tests.gateway.guards.test_serving import BODIES
 from tests.gateway.guards.test_serving import settings as gateway_settings
 from tests.gateway.guards.test_stream import DIALECTS, events, guard, pieces_of, text_in, through
@@ -49,7 +49,7 @@ def grown(finder: Finder, pieces: list[str]) -> str:
 
 def whole(finder: Finder, text: str) -> str:
     """What becomes of the same arguments in a whole answer."""
-    passage = Passage(("arguments",), "assistant", "arguments", text)
+    passage = TextSpan(("arguments",), "assistant", "arguments", text)
     return findings(finder, [passage], None).texts[0]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.gateway.ledger.errors import LedgerError
 from headrace.gateway.ledger.file import LedgerFile
-from headrace.gateway.ledger.newest import Wanted, newest
+from headrace.gateway.ledger.newest import EntryFilter, newest
 from headrace.gateway.ledger.row import entry_of, row_of
 from headrace.gateway.ledger.schema import APPLICATION_ID, COLUMN_NAMES, SCHEMA_VERSION, reading
 from headrace.gateway.serving.entry import AttemptEntry, Entry
@@ -94,7 +94,7 @@ def test_a_restart_goes_on(tmp_path: Path) -> None:
     path = written(tmp_path / "ledger", entry(1))
     written(path, refused(2))
     with reading(path) as connection:
-        assert newest(connection, Wanted()) == [refused(2), entry(1)]
+        assert newest(connection, EntryFilter()) == [refused(2), entry(1)]
 
 
 def test_reading_while_writing_sees_whole_batches(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_reading_while_writing_sees_whole_batches(tmp_path: Path) -> None:
     file = LedgerFile(path)
     file.append([entry(1), entry(2)])
     with reading(path) as connection:
-        assert len(newest(connection, Wanted())) == 2
+        assert len(newest(connection, EntryFilter())) == 2
         file.append([entry(3)])
-        assert len(newest(connection, Wanted())) == 2, "a report is of one moment"
+        assert len(newest(connection, EntryFilter())) == 2, "a report is of one moment"
     with reading(path) as connection:
-        assert len(newest(connection, Wanted())) == 3
+        assert len(newest(connection, EntryFilter())) == 3
     file.close()
 
 
@@ -117,7 +117,7 @@ def test_two_processes_may_write_to_one_file(tmp_path: Path) -> None:
     one.close()
     two.close()
     with reading(tmp_path / "ledger") as connection:
-        assert len(newest(connection, Wanted())) == 10
+        assert len(newest(connection, EntryFilter())) == 10
 
 
 def test_what_was_written_outlives_a_crash(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_what_was_written_outlives_a_crash(tmp_path: Path) -> None:
     file.close()
     LedgerFile(left / "ledger").close()
     with reading(left / "ledger") as connection:
-        assert newest(connection, Wanted()) == [entry(1)]
+        assert newest(connection, EntryFilter()) == [entry(1)]
 
 
 def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     file.append([entry(3)])
     file.close()
     with reading(tmp_path / "ledger") as connection:
-        assert [one.id for one in newest(connection, Wanted())] == ["req-3"]
+        assert [one.id for one in newest(connection, EntryFilter())] == ["req-3"]
 
 
 def garbage(path: Path) -> str:
@@ -228,7 +228,7 @@ def test_only_so_many_are_deleted_at_once_the_oldest_first(tmp_path: Path) -> No
     before_ms = round(entry(5).at_s * 1000)
     assert file.delete_before(before_ms, 3) == 3
     with reading(tmp_path / "ledger") as connection:
-        assert [one.id for one in newest(connection, Wanted())] == ["req-5", "req-4"]
+        assert [one.id for one in newest(connection, EntryFilter())] == ["req-5", "req-4"]
     assert file.delete_before(before_ms, 3) == 1
     assert file.delete_before(before_ms, 3) == 0
     file.close()
@@ -245,7 +245,7 @@ def test_the_newest_of_what_is_wanted(tmp_path: Path) -> None:
     with reading(path) as connection:
 
         def ids(**wanted: object) -> list[str]:
-            return [one.id for one in newest(connection, Wanted(**wanted))]  # type: ignore[arg-type]
+            return [one.id for one in newest(connection, EntryFilter(**wanted))]  # type: ignore[arg-type]
 
         assert ids() == ["req-4", "req-3", "req-2", "req-1"]
         assert ids(limit=1) == ["req-4"]
@@ -266,7 +266,7 @@ def test_a_file_of_version_1_is_brought_up_to_date_and_loses_nothing(tmp_path: P
         pass
     written(path, entry(2, purpose="judge", parent="req-1"))
     with reading(path) as found:
-        assert newest(found, Wanted()) == [entry(2, purpose="judge", parent="req-1"), entry(1)]
+        assert newest(found, EntryFilter()) == [entry(2, purpose="judge", parent="req-1"), entry(1)]
 
 
 def test_opening_it_twice_in_one_process_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
@@ -282,6 +282,6 @@ def test_opening_it_twice_in_one_process_keeps_the_locks_of_the_first(tmp_path: 
     assert path.with_name("ledger-wal").exists()
     writing.append([entry(2)])
     with reading(path) as found:
-        assert len(newest(found, Wanted())) == 2
+        assert len(newest(found, EntryFilter())) == 2
     again.close()
     writing.close()

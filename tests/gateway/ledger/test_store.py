@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.gateway.ledger.file import LedgerFile
-from headrace.gateway.ledger.newest import Wanted, newest
+from headrace.gateway.ledger.newest import EntryFilter, newest
 from headrace.gateway.ledger.schema import reading
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.serving.entry import Entry
@@ -163,7 +163,7 @@ def test_when_there_is_room_again_a_real_file_has_all(tmp_path: Path) -> None:
     ledger.close()
     assert ledger.standing == (100, 0, 0, "")
     with reading(tmp_path / "ledger") as connection:
-        assert len(newest(connection, Wanted(limit=1000))) == 100
+        assert len(newest(connection, EntryFilter(limit=1000))) == 100
 
 
 def test_a_damaged_file_is_written_no_more() -> None:
@@ -193,7 +193,7 @@ def test_an_entry_that_no_column_takes_is_lost_alone(tmp_path: Path) -> None:
     ledger.close()
     assert ledger.standing[:3] == (2, 0, 2)
     with reading(tmp_path / "ledger") as connection:
-        assert [one.id for one in newest(connection, Wanted())] == ["req-4", "req-1"]
+        assert [one.id for one in newest(connection, EntryFilter())] == ["req-4", "req-1"]
 
 
 def test_old_requests_go_a_few_at_a_time() -> None:
@@ -221,7 +221,7 @@ def test_retention_on_a_real_file(tmp_path: Path) -> None:
     ledger.take(entry(2))
     for _ in range(2000):
         with reading(path) as connection:
-            ids = [one.id for one in newest(connection, Wanted())]
+            ids = [one.id for one in newest(connection, EntryFilter())]
         if ids == ["req-2"]:
             break
         threading.Event().wait(0.005)

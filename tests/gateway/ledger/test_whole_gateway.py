@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.gateway.ledger.newest import Wanted, newest
+from headrace.gateway.ledger.newest import EntryFilter, newest
 from headrace.gateway.ledger.schema import reading
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.ledger.usage import Usage, usage_by
@@ -167,7 +167,7 @@ def test_the_ledger_adds_up(
             assert ledger.standing[1:] == (0, 0, "")
         (whole,) = usage_of(path)
         with reading(path) as connection:
-            kept = newest(connection, Wanted(limit=100))
+            kept = newest(connection, EntryFilter(limit=100))
     kinds = Counter(kind for kind, *_ in before + after)
     assert sorted(kept, key=repr) == sorted(entries, key=repr)
     assert whole.requests == kinds.total()

@@ -9,10 +9,10 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.gateway.accounts.terms import Terms
+from headrace.gateway.assemble import made
 from headrace.gateway.ledger.errors import LedgerError
-from headrace.gateway.ledger.newest import Wanted, newest
+from headrace.gateway.ledger.newest import EntryFilter, newest
 from headrace.gateway.ledger.schema import reading
-from headrace.gateway.making import made
 from headrace.gateway.run import ledger_of, surroundings
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.read import read_settings
@@ -49,7 +49,7 @@ async def test_a_gateway_of_a_file_keeps_its_ledger_and_tells_how_it_stands(tmp_
         built.close()
         ledger.close()
     with reading(tmp_path / "kept") as connection:
-        (one,) = newest(connection, Wanted())
+        (one,) = newest(connection, EntryFilter())
     assert (one.model, one.target, one.outcome, one.cost_nusd) == ("a/m", "a/m", "answered", None)
 
 

@@ -15,8 +15,8 @@ from headrace.gateway.prompt_cache.bodies import prompts_of_file, prompts_of_log
 from headrace.gateway.prompt_cache.known import known_of
 from headrace.gateway.prompt_cache.lint import Finding, Known, findings_of
 from headrace.gateway.prompt_cache.prompt import Prompt, prompt_of
+from headrace.gateway.request_log.filters import Page, RecordFilter
 from headrace.gateway.request_log.record import LoggedBody, LogRecord
-from headrace.gateway.request_log.wanted import Page, Wanted
 from headrace.gateway.targets.target import Price
 from tests.gateway.harness import gateway
 
@@ -177,7 +177,7 @@ class Log:
     async def find(self, request_id: str) -> LogRecord | None:
         raise AssertionError
 
-    async def newest(self, wanted: Wanted) -> Page:
+    async def newest(self, wanted: RecordFilter) -> Page:
         assert wanted.bodies
         begin = 0 if wanted.after is None else int(wanted.after)
         end = begin + wanted.limit

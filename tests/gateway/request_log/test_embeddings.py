@@ -18,9 +18,9 @@ from headrace.gateway.accounts.terms import DataPolicy, Terms
 from headrace.gateway.building.request_log import sides_of
 from headrace.gateway.replaying.answer import replayed
 from headrace.gateway.replaying.replay import ReplayError, Sent
+from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.request_log.record import LoggedBody
 from headrace.gateway.request_log.vectors import vectors_told, without_vectors
-from headrace.gateway.request_log.wanted import Wanted
 from headrace.gateway.serving.entry import Entry
 from tests.gateway.accounts.parts import KEY, accounts_of, hierarchy
 from tests.gateway.harness import ask, gateway
@@ -66,9 +66,9 @@ async def test_texts_are_kept_and_of_vectors_their_length(
     async with logged(tmp_path, answer, dialect=dialect) as one:
         told = await ask(one.gateway.app, BODY, path=path, headers={"x-session-id": "s1"})
         kept = await one.record()
-        found = (await one.log.newest(Wanted(text="TWO"))).records
+        found = (await one.log.newest(RecordFilter(text="TWO"))).records
         assert [each.id for each in found] == ["req-1"]
-        assert not (await one.log.newest(Wanted(text="three"))).records
+        assert not (await one.log.newest(RecordFilter(text="three"))).records
     request, reply = parsed(kept)
     assert request == BODY
     if path == "/api/embed":

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.gateway.request_log.errors import RequestLogError
-from headrace.gateway.request_log.wanted import Wanted
+from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.request_log.written_log import WrittenLog
-from headrace.gateway.telemetry.log_standing import LogStanding
+from headrace.gateway.telemetry.log_status import LogStanding
 from tests.gateway.request_log.parts import line, log_of
 from tests.gateway.request_log.postgresql_server import PostgresqlServer, running
 
@@ -43,7 +43,7 @@ async def until_written(log: WrittenLog, count: int) -> None:
 
 
 async def kept(log: WrittenLog) -> list[int]:
-    page = await log.newest(Wanted(limit=100_000))
+    page = await log.newest(RecordFilter(limit=100_000))
     return sorted(int(one.id.removeprefix("req-")) for one in page.records)
 
 
@@ -69,7 +69,7 @@ async def test_nothing_is_lost_or_written_twice(
         await loading
         assert log.standing.waiting and log.standing.error
         with pytest.raises(RequestLogError, match=r"^postgresql://127\.0\.0\.1/test_1: "):
-            await log.newest(Wanted())
+            await log.newest(RecordFilter())
         loading = asyncio.ensure_future(load(0.5))
         await asyncio.to_thread(server.start)
         came_back_s = time.monotonic()

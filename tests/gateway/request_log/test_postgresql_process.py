@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headrace.gateway.request_log.wanted import Wanted
+from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.settings.secret import Secret
 from tests.cli.gateway_process import started
 from tests.gateway.openai_provider import answers
@@ -80,7 +80,7 @@ async def test_requests_are_answered_and_every_one_is_kept_once(
             recovery_s = time.monotonic() - came_back_s
             process.signal(signal.SIGTERM)
             assert await process.ended() == 0
-    page = PostgresqlReader(Database(Secret(url, "a test"))).newest(Wanted(limit=100_000))
+    page = PostgresqlReader(Database(Secret(url, "a test"))).newest(RecordFilter(limit=100_000))
     assert sorted(one.id for one in page.records) == sorted(ids)
     assert {one.stream for one in page.records} == {True, False}
     assert recovery_s < _RECOVERY_S

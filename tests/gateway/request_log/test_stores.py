@@ -10,9 +10,9 @@ import pytest
 
 from headrace.gateway.batch_writer import Batches
 from headrace.gateway.request_log.errors import RequestLogError
+from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.request_log.record import LoggedBody, LogRecord
 from headrace.gateway.request_log.sqlite_store import SqliteReader, SqliteRecords
-from headrace.gateway.request_log.wanted import Wanted
 from headrace.gateway.request_log.written_log import Reader
 from headrace.gateway.settings.secret import Secret
 from tests.gateway.request_log.parts import NOVEMBER_S, many, record
@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def ids(store: Store, **wanted: Any) -> list[int]:
-    page = store.reader.newest(Wanted(**{"limit": 100, **wanted}))
+    page = store.reader.newest(RecordFilter(**{"limit": 100, **wanted}))
     return [int(one.id.removeprefix("req-")) for one in page.records]
 
 
@@ -68,9 +68,9 @@ def test_a_record_comes_back_as_it_was(store: Store) -> None:
     assert store.reader.find("req-3") == given
     assert store.reader.find(given.line) == given
     assert store.reader.find("req-4") is None
-    (page,) = store.reader.newest(Wanted(bodies=True)).records
+    (page,) = store.reader.newest(RecordFilter(bodies=True)).records
     assert page == given
-    (without,) = store.reader.newest(Wanted()).records
+    (without,) = store.reader.newest(RecordFilter()).records
     assert without.request is None and without.error == "it broke"
 
 
@@ -121,11 +121,11 @@ def test_search(store: Store, wanted: dict[str, Any], found: list[int]) -> None:
 
 def test_pages_while_new_ones_come(store: Store) -> None:
     store.records.append(many(10))
-    first = store.reader.newest(Wanted(limit=4))
+    first = store.reader.newest(RecordFilter(limit=4))
     assert [one.id for one in first.records] == ["req-9", "req-8", "req-7", "req-6"]
     store.records.append([record(20)])
-    rest = store.reader.newest(Wanted(limit=4, after=first.next))
-    last = store.reader.newest(Wanted(limit=4, after=rest.next))
+    rest = store.reader.newest(RecordFilter(limit=4, after=first.next))
+    last = store.reader.newest(RecordFilter(limit=4, after=rest.next))
     assert [one.id for one in (*rest.records, *last.records)] == [
         f"req-{n}" for n in range(5, -1, -1)
     ]

@@ -12,11 +12,11 @@ from headrace.errors import ConfigError
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.terms import DataPolicy
 from headrace.gateway.building.dialects import client_sides
+from headrace.gateway.request_log.filters import Page, RecordFilter
 from headrace.gateway.request_log.line import Line
 from headrace.gateway.request_log.record import LogRecord
 from headrace.gateway.request_log.recording_sink import RecordingSink
 from headrace.gateway.request_log.visit import RequestLogging, is_sampled
-from headrace.gateway.request_log.wanted import Page, Wanted
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming
 from headrace.gateway.settings.request_log import RequestLogSettings
 from headrace.protocol.json_object import JsonObject
@@ -30,7 +30,7 @@ class Log:
     def take(self, line: Line) -> None:
         self.lines.append(line)
 
-    async def newest(self, wanted: Wanted) -> Page:
+    async def newest(self, wanted: RecordFilter) -> Page:
         raise NotImplementedError
 
     async def find(self, request_id: str) -> LogRecord | None:

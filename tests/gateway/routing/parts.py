@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.preferences import read_wanted
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import Sticky
@@ -49,10 +49,10 @@ def router(*routes: Route, seed: int = 1, aliases: dict[str, str] | None = None)
     return Router({one.name: one for one in routes}, aliases or {}, Sticky(), random.Random(seed))
 
 
-def asking(model: str = "m", **fields: Any) -> Ask:
+def asking(model: str = "m", **fields: Any) -> RoutingQuery:
     """Of a request for `model` with the routing fields of its body."""
-    more = {name: fields.pop(name) for name in tuple(fields) if name in Ask._fields}
-    return Ask(wanted=read_wanted(model, fields), **{"input_tokens": 1000, **more})
+    more = {name: fields.pop(name) for name in tuple(fields) if name in RoutingQuery._fields}
+    return RoutingQuery(wanted=read_wanted(model, fields), **{"input_tokens": 1000, **more})
 
 
 def names(decision: Decision) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.least_tokens import LeastTokens
+from headrace.gateway.routing.query import query_from_body
 from headrace.protocol.json_object import JsonObject
 from tests.gateway.routing.parts import B, asking, names, route, router, target
 
@@ -68,7 +68,7 @@ def test_a_prompt_that_may_have_room_is_asked_for() -> None:
     one = router(route("m", target("a/m", context_tokens=2048), B, strategy="ordered"))
     for body in (turn((" " * 80 + "\n") * 200), {"prompt": [12345] * 2000}):
         read = JsonObject.read(json.dumps(body, indent=12).encode())
-        decision = one.decide(ask_of(read, "m"), 0.0)
+        decision = one.decide(query_from_body(read, "m"), 0.0)
         assert names(decision) == ["b/m", "a/m"] and not decision.left_out
 
 

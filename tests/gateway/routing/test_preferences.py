@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headrace.errors import RequestError
-from headrace.gateway.routing.ask import ask_of
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.preferences import read_wanted
+from headrace.gateway.routing.query import query_from_body
 from headrace.gateway.targets.target import Price
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
@@ -151,18 +151,18 @@ def test_what_is_too_long_by_estimate_goes_last_and_surely_is_left_out() -> None
     said = "last, as about 4,001 tokens are asked for and it takes 4,000"
     assert decision.candidates[1].reasons[0] == said
     # The first of the words is behind no blank.
-    fits = ask_of(prompt_of("river " * 4001), "m")
+    fits = query_from_body(prompt_of("river " * 4001), "m")
     for most in (None, 1000, 100_000):
         found = one.decide(fits._replace(most_output_tokens=most), 0.0)
         assert names(found) == ["b/m", "a/m"], "its provider knows what it does at its context"
-    decision = one.decide(ask_of(prompt_of("river " * 4002), "m"), 0.0)
+    decision = one.decide(query_from_body(prompt_of("river " * 4002), "m"), 0.0)
     assert names(decision) == ["b/m"]
     assert left_out(decision) == {"a/m": "the prompt has at least 4,001 tokens and it takes 4,000"}
 
 
 def test_nobody_but_one_that_may_be_too_short_is_asked() -> None:
     one = router(route("m", target("a/m", context_tokens=200_000)))
-    assert names(one.decide(ask_of(prompt_of("river " * 125_000), "m"), 0.0)) == ["a/m"]
+    assert names(one.decide(query_from_body(prompt_of("river " * 125_000), "m"), 0.0)) == ["a/m"]
 
 
 def test_suffixes() -> None:

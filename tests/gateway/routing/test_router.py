@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from headrace.errors import RequestError
-from headrace.gateway.routing.ask import Ask, ask_of
 from headrace.gateway.routing.explain import ask_to_explain
+from headrace.gateway.routing.query import RoutingQuery, query_from_body
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.sticky import IDLE_S, Sticky
 from headrace.gateway.settings.secret import Secret
@@ -133,10 +133,10 @@ def test_a_sort_of_the_client_goes_before_the_session() -> None:
 def test_prompts_that_begin_alike_stay_together() -> None:
     one = router(route("m", A, B, C, sticky="prefix"))
 
-    def ask(first: str, last: str) -> Ask:
+    def ask(first: str, last: str) -> RoutingQuery:
         body = {"model": "m", "messages": [{"role": "system", "content": first},
                                            {"role": "user", "content": last}]}  # fmt: skip
-        return ask_of(JsonObject.read(json.dumps(body).encode()), "m")
+        return query_from_body(JsonObject.read(json.dumps(body).encode()), "m")
 
     one.served("m", ask("x" * 5000, "one"), C, 0.0)
     for number in range(20):
@@ -160,7 +160,7 @@ def test_prompts_of_every_dialect_begin_where_providers_begin_them(early: str, l
     def prefix(first: str, last: str, **more: str) -> int | None:
         # What comes late in a prompt may come early in a body.
         body = {"model": "m", late: last, early: first, **more}
-        return ask_of(JsonObject.read(json.dumps(body).encode()), "m").prefix
+        return query_from_body(JsonObject.read(json.dumps(body).encode()), "m").prefix
 
     same = prefix("x" * 5000, "one")
     assert same is not None and same == prefix("x" * 5000, "two")
@@ -175,7 +175,7 @@ def test_prompts_of_every_dialect_begin_where_providers_begin_them(early: str, l
 
 def test_a_prefix_is_the_same_in_every_process() -> None:
     code = (
-        "from headrace.gateway.routing.ask import ask_of\n"
+        "from headrace.gateway.routing.query import ask_of\n"
         "from headrace.protocol.json_object import JsonObject\n"
         'body = b\'{"model": "m", "system": "\' + b\'x\' * 5000 + b\'"}\'\n'
         "print(ask_of(JsonObject.read(body), 'm').prefix)"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headrace.gateway.assemble import Current
 from headrace.gateway.building.gateway import Gateway
-from headrace.gateway.making import Current
 from headrace.gateway.routing.shadow import Shadow
 from headrace.gateway.serving.entry import Entry
 from tests.gateway.harness import ask, gateway

@@ -12,7 +12,7 @@ from headrace.catalog.rows import KINDS
 from headrace.errors import ConfigError
 from headrace.plan.lint.checks import CHECKS, chosen
 from headrace.plan.lint.finding import Evidence, Found, Needs
-from headrace.plan.lint.known import Given
+from headrace.plan.lint.known import LintOptions
 from headrace.plan.lint.lint import lint
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.targets import Targets, read_targets
@@ -72,7 +72,7 @@ def test_a_finding_has_evidence() -> None:
 def test_each_engine_is_looked_at(tmp_path: Path) -> None:
     script = tmp_path / "both.sh"
     script.write_text("vllm serve a --enforce-eager\nvllm serve b\nvllm serve c --enforce-eager\n")
-    given = Given(catalog=Catalog.load(), environ={})
+    given = LintOptions(catalog=Catalog.load(), environ={})
     report = lint(read_targets([str(script)]), given, chosen(["L-kernels", "L-cold"], []))
     assert [one.found.evidence[0].where for one in report.findings] == [
         f"{script}:1", f"{script}:3",

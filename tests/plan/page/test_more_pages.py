@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.catalog import Catalog
-from headrace.plan import ApiChoice, CostPlan, CostTerms, Load, PlanAbout, plan_cost, plan_page
+from headrace.plan import ApiChoice, CostPlan, CostTerms, Load, PlanMetadata, plan_cost, plan_page
 from headrace.plan.cascade_plan import cascade_plan
 from headrace.plan.latency_model import LatencyModel
 from headrace.plan.recommendation import Recommendation, question_of, recommend
@@ -22,7 +22,7 @@ from tests.plan.simulation.services import LATENCY, engine, poisson, service
 from tests.plan.simulation.test_plan_figures import FOUND, SLO
 
 CATALOG = Catalog.load()
-ABOUT = PlanAbout(plan="recommend", command=f"headrace plan {HOSTILE}", version="1.2.3",
+ABOUT = PlanMetadata(plan="recommend", command=f"headrace plan {HOSTILE}", version="1.2.3",
                   made_at="2026-01-02T03:04:05+00:00")  # fmt: skip
 
 

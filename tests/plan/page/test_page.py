@@ -12,7 +12,7 @@ from headrace.plan import (
     ApiChoice,
     CostTerms,
     Load,
-    PlanAbout,
+    PlanMetadata,
     PlanReport,
     ReplicaChoice,
     Storage,
@@ -25,7 +25,7 @@ from headrace.plan import (
 from tests.page.test_markup import HOSTILE, Parsed
 
 CATALOG = Catalog.load()
-ABOUT = PlanAbout(plan="report", command=f"headrace plan report {HOSTILE}", version="1.2.3",
+ABOUT = PlanMetadata(plan="report", command=f"headrace plan report {HOSTILE}", version="1.2.3",
                   made_at="2026-01-02T03:04:05+00:00")  # fmt: skip
 
 

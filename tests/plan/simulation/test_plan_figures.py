@@ -11,7 +11,7 @@ from headrace.bench.slo import parse_slo
 from headrace.catalog import Catalog
 from headrace.plan import ReplicaChoice, Storage, kv_kind, replica_of, shape_of_catalog
 from headrace.plan.explanation import explain, lost_figures
-from headrace.plan.kept_plan import KeptPlan
+from headrace.plan.saved_plan import SavedPlan
 from headrace.plan.simulation.arrival import Arrival
 from headrace.plan.simulation.engine_of import engine_of
 from headrace.plan.simulation.figures import STATISTICS, statistic_id
@@ -47,7 +47,7 @@ FOUND = planned()
 def test_every_figure_has_an_id_of_its_own_and_is_explained() -> None:
     ids = [one.id for one in FOUND.quantities]
     assert len(set(ids)) == len(ids)
-    kept = msgspec.convert(json.loads(json.dumps(FOUND.as_dict())), KeptPlan, strict=False)
+    kept = msgspec.convert(json.loads(json.dumps(FOUND.as_dict())), SavedPlan, strict=False)
     assert lost_figures(kept.quantities) == []
     assert kept.title == "plan of Llama 3.1 8B on NVIDIA H100 SXM 80 GB"
     for one in kept.quantities:
@@ -95,5 +95,5 @@ def test_an_engine_that_is_given_has_figures_too() -> None:
     ids = {one.id for one in found.quantities}
     assert {"simulate.kv-tokens", "simulate.step", "simulate.ttft.p95"} <= ids
     assert "free-for-kv" not in ids and "simulate.good" not in ids
-    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), KeptPlan, strict=False)
+    kept = msgspec.convert(json.loads(json.dumps(found.as_dict())), SavedPlan, strict=False)
     assert lost_figures(kept.quantities) == []

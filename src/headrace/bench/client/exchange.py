@@ -14,8 +14,8 @@ from typing import cast
 
 import httptools
 
+from headrace.bench.client.memory_budget import PIECE_BYTES, MemoryBudget
 from headrace.bench.client.raw import RawReply
-from headrace.bench.client.room import PIECE_BYTES, Room
 from headrace.bench.record import ErrorClass, Failure
 from headrace.bench.writer import Writer
 
@@ -124,7 +124,7 @@ class ClientConnection(asyncio.Protocol):
         self,
         clock_ns: Callable[[], int],
         max_reply_bytes: int,
-        room: Room,
+        room: MemoryBudget,
         on_lost: Callable[[ClientConnection], None],
     ) -> None:
         self._clock_ns = clock_ns

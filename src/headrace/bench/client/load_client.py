@@ -17,8 +17,8 @@ from collections.abc import Callable
 from headrace.bench.client.endpoints import HttpRequest
 from headrace.bench.client.exchange import ClientConnection, Exchange
 from headrace.bench.client.limits import ClientLimits
+from headrace.bench.client.memory_budget import MemoryBudget
 from headrace.bench.client.raw import RawReply
-from headrace.bench.client.room import Room
 from headrace.bench.record import Failure
 
 # How long an address has before the next one is tried too; 250 ms is what RFC 8305 recommends.
@@ -54,7 +54,7 @@ class LoadClient:
         self._waiting: deque[asyncio.Future[ClientConnection | None]] = deque()
         self._taken = 0  # places in the pool: connections, and those that are being made
         self._addresses: list[str] = []
-        self._room = Room(self.limits.max_held_bytes)
+        self._room = MemoryBudget(self.limits.max_held_bytes)
 
     @property
     def in_flight(self) -> int:

@@ -13,7 +13,7 @@ from headrace import __version__
 from headrace.bench.client.endpoints import Endpoint, without_secrets
 from headrace.bench.client.secrets import BLOT, blotted, long_ones
 from headrace.bench.load.prompt_options import RunPrompts
-from headrace.bench.record import About
+from headrace.bench.record import RunMetadata
 from headrace.telemetry.machine import this_machine
 
 # The value may be the next word, or part of this one, after other letters that are switches.
@@ -35,7 +35,7 @@ def about_run(
     slo: str | None,
     started: datetime,
     open_loop: bool | None = None,
-) -> About:
+) -> RunMetadata:
     """load: in words. open_loop: whether requests come whatever comes back. command: the words that
     were typed; it is kept as a shell would take it, with values that may be secret blotted out."""
     cpu, cpus, memory_bytes = this_machine()

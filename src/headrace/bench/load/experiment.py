@@ -24,12 +24,12 @@ from headrace.bench.load.about import about_run
 from headrace.bench.load.client_run import ClientJob
 from headrace.bench.load.live import View
 from headrace.bench.load.load_options import LoadOptions, load_text, make_plan, with_trace
-from headrace.bench.load.making import Making, tell_nobody
 from headrace.bench.load.measure import measure
 from headrace.bench.load.prompt_options import PromptOptions, RunPrompts, make_requests
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.tokenization import ClientTokenization, counted
-from headrace.bench.record import About, RunRecord
+from headrace.bench.load.trace_progress import TraceProgress, no_progress
+from headrace.bench.record import RunMetadata, RunRecord
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary, summarize
 from headrace.bench.vllm_form import DEFAULT_FORM, VllmForm
@@ -40,7 +40,7 @@ _SEED_STEP = 1_000_003
 _NO_PRICES = Prices()
 
 
-class Done(NamedTuple):
+class RunResult(NamedTuple):
     """One run and what it comes to. options: the load that it had."""
 
     run: RunRecord
@@ -68,7 +68,7 @@ class Experiment:
         slo: Slo | None = None,
         definition: Definition = DEFINITIONS["headrace"],
         prices: Prices = _NO_PRICES,
-        making: Making = tell_nobody,
+        making: TraceProgress = no_progress,
     ) -> None:
         self.endpoint = endpoint
         self.slo = slo
@@ -91,7 +91,7 @@ class Experiment:
         options: LoadOptions | None = None,
         keep: Path | None = None,
         vllm_form: VllmForm = DEFAULT_FORM,
-    ) -> Done:
+    ) -> RunResult:
         """One load; other options than those of the command where a sweep or search asks.
 
         keep: folder of the run, where a journal of what came back stays until the run's files are
@@ -149,13 +149,13 @@ class Experiment:
             records = counted(run.requests, self._tokenization, prompts=requests.exact)
             run = msgspec.structs.replace(run, requests=records)
         summary = summarize(run, definition=self.definition, slo=self.slo, prices=self.prices)
-        return Done(run, summary, measured.ending, options)
+        return RunResult(run, summary, measured.ending, options)
 
     @property
     def _slo_text(self) -> str | None:
         return None if self.slo is None else self.slo.text
 
-    def _about(self, options: LoadOptions, requests: RunPrompts, seed: int) -> About:
+    def _about(self, options: LoadOptions, requests: RunPrompts, seed: int) -> RunMetadata:
         return about_run(
             self.endpoint,
             requests,

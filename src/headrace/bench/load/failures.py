@@ -30,7 +30,7 @@ class _Failed(NamedTuple):
     failure: Failure
 
 
-def failures_told(requests: Iterable[RequestRecord]) -> str:
+def failure_report(requests: Iterable[RequestRecord]) -> str:
     """In one line without secrets."""
     failed = [_Failed(one, one.failure) for one in requests if one.failure is not None]
     at_work = [one for one in failed if one.failure.kind != "cancelled"] or failed

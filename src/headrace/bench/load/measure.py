@@ -17,7 +17,7 @@ from headrace.bench.load.replies import SHOWN_AT_ONCE
 from headrace.bench.load.runner import Ending
 from headrace.bench.load.server_metrics import MetricsWatch
 from headrace.bench.load.workers import LEAD_NS, Workers
-from headrace.bench.record import About, RunRecord
+from headrace.bench.record import RunMetadata, RunRecord
 from headrace.bench.signals import stops_at_signal
 
 
@@ -43,7 +43,7 @@ class Measured(NamedTuple):
 async def measure(
     job: ClientJob,
     *,
-    about: About,
+    about: RunMetadata,
     view: View,
     processes: int = 1,
     metrics_path: str | None = None,
@@ -74,7 +74,7 @@ async def measure(
             if metrics is not None:
                 await metrics.stop()
     readings = metrics.readings if metrics is not None else []
-    facts: About = {"ending": outcome.ending, "prompts_repeat": outcome.repeats}
+    facts: RunMetadata = {"ending": outcome.ending, "prompts_repeat": outcome.repeats}
     if workers is not None and workers.lost:
         facts["lost_client_processes"] = workers.lost
     run = RunRecord(

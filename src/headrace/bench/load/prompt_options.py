@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.bench.client.endpoints import EndpointKind
 from headrace.bench.load.conversations import Conversation, conversations
-from headrace.bench.load.making import Making, tell_nobody
+from headrace.bench.load.trace_progress import TraceProgress, no_progress
 from headrace.bench.prompts.exact import PromptWriter
 from headrace.bench.prompts.files import has_prompts, read_prompts
 from headrace.bench.prompts.images import parse_image_sizes, with_images
@@ -90,7 +90,7 @@ def make_requests(
     requests: int | None,
     warmup_requests: int,
     trace_s: float | None = None,
-    making: Making = tell_nobody,
+    making: TraceProgress = no_progress,
 ) -> RunPrompts:
     """making: hears of a trace's requests, whose text may be long.
 
@@ -122,7 +122,7 @@ def make_requests(
     return RunPrompts(conversations(items), warm, name, fingerprint, tuple(notes), exact)
 
 
-def _bounded(workload: MadeWorkload | TraceReplay, making: Making) -> Iterator[WorkItem]:
+def _bounded(workload: MadeWorkload | TraceReplay, making: TraceProgress) -> Iterator[WorkItem]:
     """Its requests, of which a trace's are made here."""
     if isinstance(workload, MadeWorkload):
         yield from workload

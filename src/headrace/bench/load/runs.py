@@ -7,19 +7,19 @@ from typing import Literal
 
 import msgspec
 
-from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.load.experiment import Experiment, RunResult
 from headrace.bench.load.load_options import LoadOptions
-from headrace.bench.load.saving import SaveOptions, save_run
+from headrace.bench.load.save import SaveOptions, save_run
 from headrace.bench.load_point import LoadPoint, load_point
 from headrace.bench.search_result import SearchResult
 from headrace.bench.series import RUNS, Series, SeriesRun, forget_runs, write_series
 from headrace.errors import HeadraceError
 
-Told = Callable[[str, Done], None]
+ReportRun = Callable[[str, RunResult], None]
 """Called with the name of each run once it has ended."""
 
 
-def tell_nobody(_name: str, _done: Done) -> None:
+def no_report(_name: str, _done: RunResult) -> None:
     """For who waits for the end."""
 
 
@@ -37,9 +37,9 @@ class Runs:
         *,
         attainment: float,
         save: SaveOptions | None = None,
-        told: Told = tell_nobody,
+        told: ReportRun = no_report,
     ) -> None:
-        self.done: list[Done] = []
+        self.done: list[RunResult] = []
         self.curve: list[LoadPoint] = []
         self._kind: Literal["sweep", "search"] = kind
         self._experiment = experiment
@@ -50,7 +50,7 @@ class Runs:
         if save is not None:
             forget_runs(save.folder)
 
-    def run(self, name: str, options: LoadOptions) -> Done:
+    def run(self, name: str, options: LoadOptions) -> RunResult:
         """One more. Raises HeadraceError where its files cannot be written."""
         within = f"{RUNS}/{len(self.done) + 1:02}"
         save = self._save
@@ -73,7 +73,7 @@ class Runs:
         self._told(name, done)
         return done
 
-    def ended(self, shown: Done, search: SearchResult | None = None) -> None:
+    def ended(self, shown: RunResult, search: SearchResult | None = None) -> None:
         """The series is complete; the report's tables are of the run `shown`."""
         if self._entries:
             place = next(at for at, one in enumerate(self.done) if one is shown)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.bench.load.demands import check_demands, judged_trial
-from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.load.experiment import Experiment, RunResult
 from headrace.bench.load.load_options import LoadOptions, at_once
-from headrace.bench.load.runs import Runs, Told, tell_nobody
-from headrace.bench.load.saving import SaveOptions
+from headrace.bench.load.runs import ReportRun, Runs, no_report
+from headrace.bench.load.save import SaveOptions
 from headrace.bench.load.search import (
     DEFAULT_ATTAINMENT,
     DEFAULT_PRECISION,
@@ -45,7 +45,7 @@ class SearchDone(NamedTuple):
     shown: the last run at the highest rate that met the SLO; where none did, the last run."""
 
     result: SearchResult | None
-    shown: Done
+    shown: RunResult
     curve: tuple[LoadPoint, ...]
     interrupted: bool
 
@@ -56,7 +56,7 @@ def run_search(
     how: SearchOptions,
     *,
     save: SaveOptions | None = None,
-    told: Told = tell_nobody,
+    told: ReportRun = no_report,
     told_rule: Callable[[str], object] = lambda _rule: None,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> SearchDone:
@@ -89,7 +89,7 @@ def run_search(
     rule = "Trials are as long as --requests or --duration says" if length is None else length.rule
     told_rule(rule)
     opened = msgspec.structs.replace(options, ramp_s=0.0)
-    by_rate: dict[float, Done] = {}
+    by_rate: dict[float, RunResult] = {}
 
     def trial(rate: float) -> Trial:
         again = " again" if rate in by_rate else ""

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.load.experiment import Experiment, RunResult
 from headrace.bench.load.load_options import LoadOptions, at_once, at_rate
-from headrace.bench.load.runs import Runs, Told, tell_nobody
-from headrace.bench.load.saving import SaveOptions
+from headrace.bench.load.runs import ReportRun, Runs, no_report
+from headrace.bench.load.save import SaveOptions
 from headrace.bench.load.search import DEFAULT_ATTAINMENT
 from headrace.bench.load.sweep import (
     SweepOptions,
@@ -22,14 +22,14 @@ from headrace.bench.load_point import LoadPoint, efficiencies
 THROUGHPUT_CONCURRENCY = 64
 
 
-class SweepDone(NamedTuple):
+class SweepResult(NamedTuple):
     """points: in ascending order of load. curve: of those runs that completed something."""
 
-    points: tuple[SweepPoint[Done], ...]
+    points: tuple[SweepPoint[RunResult], ...]
     curve: tuple[LoadPoint, ...]
 
     @property
-    def shown(self) -> Done:
+    def shown(self) -> RunResult:
         """The run with most load, of which a report's tables are."""
         return self.points[-1].result
 
@@ -49,8 +49,8 @@ def run_sweep(
     *,
     attainment: float = DEFAULT_ATTAINMENT,
     save: SaveOptions | None = None,
-    told: Told = tell_nobody,
-) -> SweepDone:
+    told: ReportRun = no_report,
+) -> SweepResult:
     """All runs of it, until Ctrl-C, or one without any answer.
 
     options: of each run but its load. Where rates are found, `options.concurrency` is the users of
@@ -61,7 +61,7 @@ def run_sweep(
     """
     runs = Runs("sweep", experiment, attainment=attainment, save=save, told=told)
 
-    def saturated(done: Done) -> bool:
+    def saturated(done: RunResult) -> bool:
         return options.stop_when_saturated and is_saturated(done)
 
     if loads.rates or loads.users:
@@ -84,12 +84,12 @@ def run_sweep(
             saturated=saturated,
             users=most,
         )
-    found = SweepDone(tuple(points), tuple(runs.curve))
+    found = SweepResult(tuple(points), tuple(runs.curve))
     runs.ended(found.shown)
     return found
 
 
-def is_saturated(done: Done) -> bool:
+def is_saturated(done: RunResult) -> bool:
     """Whether the server did not keep up with a run's rate."""
     found = done.summary.saturation
     return done.ending == "saturated" or (found is not None and found.saturated is True)

@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.atomic_file import atomic_file
 from headrace.bench.definitions import DEFINITIONS, Definition
-from headrace.bench.record import About, ClientHealth, RequestRecord, RunRecord
+from headrace.bench.record import ClientHealth, RequestRecord, RunMetadata, RunRecord
 from headrace.bench.report.csv_rows import csv_lines
 from headrace.bench.slo import Slo
 from headrace.bench.summary import Summary
@@ -41,13 +41,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     format: int
-    about: About
+    about: RunMetadata
     slo: str | None
     summary: Summary
     health: ClientHealth
     requests: int
     readings: int
-    vllm_keys: About = {}
+    vllm_keys: RunMetadata = {}
     vllm_form: VllmForm = DEFAULT_FORM
 
 
@@ -64,7 +64,7 @@ def write_run(
     *,
     slo: Slo | None = None,
     definition: Definition = DEFINITIONS["headrace"],
-    vllm_keys: About | None = None,
+    vllm_keys: RunMetadata | None = None,
     vllm_form: VllmForm = DEFAULT_FORM,
 ) -> None:
     """Write all files of a run into `folder`, which is made; files of those names are replaced.

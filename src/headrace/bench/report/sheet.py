@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from headrace.bench.record import About, RequestRecord
+from headrace.bench.record import RequestRecord, RunMetadata
 from headrace.bench.report.latency_sheet import latencies
 from headrace.bench.server_figures import ServerFigures
 from headrace.bench.statistics import CONFIDENCE, Interval
@@ -223,7 +223,7 @@ def definitions(summary: Summary) -> Sheet:
     return Sheet(f"Definitions: {summary.definition}", ("metric", "ours", "counts"), rows, notes, 3)
 
 
-def about(facts: About) -> Sheet:
+def about(facts: RunMetadata) -> Sheet:
     """What a reader needs to repeat the run."""
     rows = tuple(
         (Cell(key), Cell(DASH if value is None else str(value))) for key, value in facts.items()

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.catalog.importing.imported import (
-    Imported,
+from headrace.catalog.importing.rows_file import (
     ImportedPrice,
+    ImportedRows,
     Number,
     per_million,
     provider_id,
@@ -47,7 +47,7 @@ _TIERED = frozenset(list(_PRICES)[:5])
 _TIER = re.compile(r"(.+)_above_(\d+)k_tokens")
 
 
-def read_litellm(content: bytes) -> Imported:
+def read_litellm(content: bytes) -> ImportedRows:
     """The rows of LiteLLM's table. Raises CatalogError where it is not one."""
     try:
         table = msgspec.json.decode(content)
@@ -76,7 +76,7 @@ def read_litellm(content: bytes) -> Imported:
         if row.id in rows:
             skipped["another row has the same name"] += 1
         rows.setdefault(row.id, row)
-    return Imported(list(rows.values()), unknown, skipped)
+    return ImportedRows(list(rows.values()), unknown, skipped)
 
 
 def _is_model(entry: object) -> bool:

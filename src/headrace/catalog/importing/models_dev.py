@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.catalog.files import MAX_FILE_BYTES
-from headrace.catalog.importing.imported import (
-    Imported,
+from headrace.catalog.importing.rows_file import (
     ImportedPrice,
+    ImportedRows,
     Number,
     provider_id,
     slug,
@@ -46,7 +46,7 @@ class _Model(NamedTuple):
     table: Mapping[str, Any]
 
 
-def read_models_dev(path: Path) -> Imported:
+def read_models_dev(path: Path) -> ImportedRows:
     """The rows of `path`: api.json, a folder or a tar archive. Raises CatalogError for others."""
     rows: dict[str, ImportedPrice] = {}
     unknown: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def read_models_dev(path: Path) -> Imported:
             f"{path}: no model with a cost in it; give models.dev's api.json, or its repository "
             "as a folder or a .tar.gz"
         )
-    return Imported(list(rows.values()), unknown, skipped)
+    return ImportedRows(list(rows.values()), unknown, skipped)
 
 
 def _models(path: Path) -> Iterator[_Model]:

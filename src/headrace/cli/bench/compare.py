@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.bench.report.compare import Comparison, NamedRun
-    from headrace.bench.report.kept import Kept
+    from headrace.bench.report.saved_run import SavedRun
     from headrace.bench.slo import Slo
 
 CROSSED = 1
@@ -102,14 +102,14 @@ def _compare(results: Sequence[Path], given: dict[str, Any]) -> bool:
     from headrace.bench.definitions import definition
     from headrace.bench.report import compare as comparing
     from headrace.bench.report.compare_sheets import comparison_json
-    from headrace.bench.report.kept import read_kept
+    from headrace.bench.report.saved_run import read_saved_run
     from headrace.bench.report.threshold import parse_threshold
     from headrace.errors import ConfigError
 
     thresholds = [parse_threshold(text) for text in given["fail_if"]]
     if len(results) < 2:
         raise ConfigError("1 run to compare; name two results or more")
-    kept = [read_kept(path) for path in results]
+    kept = [read_saved_run(path) for path in results]
     names = _names(results, given["names"])
     runs = [comparing.NamedRun(name, one.run) for name, one in zip(names, kept, strict=True)]
     slo = _common_slo(kept, given["goodput"])
@@ -151,7 +151,7 @@ def _names(results: Sequence[Path], given: Sequence[str]) -> list[str]:
     return [f"{name} ({at})" for at, name in enumerate(folders, start=1)]
 
 
-def _common_slo(kept: Sequence[Kept], given: Sequence[str]) -> Slo | None:
+def _common_slo(kept: Sequence[SavedRun], given: Sequence[str]) -> Slo | None:
     from headrace.bench.slo import parse_slo
 
     if given:

@@ -12,7 +12,7 @@ import click
 from headrace.cli.numbers import numbers
 
 if TYPE_CHECKING:
-    from headrace.bench.machine import Measured
+    from headrace.bench.machine import MachineMeasurement
     from headrace.telemetry.machine import Machine
 
 
@@ -123,7 +123,7 @@ def _store(measured: Machine) -> Path:
         ) from error
 
 
-def _is_unsteady(measured: Measured) -> bool:
+def _is_unsteady(measured: MachineMeasurement) -> bool:
     """Whether figures that MBU and MFU stand on were not the same from reading to reading."""
     from headrace.telemetry.machine import DRAM_FOOTPRINT_BYTES
 
@@ -135,13 +135,13 @@ def _is_unsteady(measured: Measured) -> bool:
     return any(one.most > 1.5 * one.least for one in (*of_memory, *measured.peak_spreads))
 
 
-def _print_machine_json(measured: Measured) -> None:
+def _print_machine_json(measured: MachineMeasurement) -> None:
     import msgspec
 
     click.echo(msgspec.json.encode(measured.machine))
 
 
-def _print_machine(measured: Measured) -> None:
+def _print_machine(measured: MachineMeasurement) -> None:
     from rich.console import Console
     from rich.table import Table
 

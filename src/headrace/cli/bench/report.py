@@ -13,7 +13,7 @@ from headrace.cli.bench.load.load_command import DEFINITIONS
 if TYPE_CHECKING:
     from headrace.bench.definitions import Definition
     from headrace.bench.load_point import LoadPoint
-    from headrace.bench.report.kept import Kept
+    from headrace.bench.report.saved_run import SavedRun
     from headrace.bench.slo import Slo
     from headrace.bench.summary import Summary
 
@@ -58,12 +58,12 @@ def report(result: Path, **given: Any) -> None:
 
 def _report(result: Path, given: dict[str, Any]) -> None:
     from headrace.bench.definitions import definition
-    from headrace.bench.report.kept import read_kept
+    from headrace.bench.report.saved_run import read_saved_run
     from headrace.bench.report.series import series_points
     from headrace.bench.slo import parse_slo
     from headrace.bench.summary import summarize
 
-    kept = read_kept(result)
+    kept = read_saved_run(result)
     told = kept.run.about.get("definitions")
     under = definition(given["definitions"] or (told if isinstance(told, str) else "headrace"))
     slo = parse_slo(given["goodput"]) if given["goodput"] else kept.slo
@@ -77,7 +77,7 @@ def _report(result: Path, given: dict[str, Any]) -> None:
     _write(kept, summary, points, slo, under, given)
 
 
-def _show(kept: Kept, summary: Summary, points: list[LoadPoint], as_json: bool) -> None:
+def _show(kept: SavedRun, summary: Summary, points: list[LoadPoint], as_json: bool) -> None:
     import msgspec
 
     from headrace.bench.report.load_sheets import loads, search_steps
@@ -102,7 +102,7 @@ def _show(kept: Kept, summary: Summary, points: list[LoadPoint], as_json: bool) 
 
 
 def _write(
-    kept: Kept,
+    kept: SavedRun,
     summary: Summary,
     points: list[LoadPoint],
     slo: Slo | None,

@@ -12,7 +12,7 @@ import click
 from headrace.errors import CatalogError
 
 if TYPE_CHECKING:
-    from headrace.catalog.importing.imported import Imported
+    from headrace.catalog.importing.rows_file import ImportedRows
 
 _TITLES = {
     "litellm": (
@@ -33,7 +33,7 @@ def run_import(
 ) -> None:
     """Import and report. Raises CatalogError for a table that cannot be read or written."""
     from headrace.catalog.fact import Source
-    from headrace.catalog.importing.imported import file_text, provider_id
+    from headrace.catalog.importing.rows_file import file_text, provider_id
     from headrace.catalog.names import hint
     from headrace.catalog.user_folder import user_folder
 
@@ -55,7 +55,7 @@ def run_import(
     _report(found, path, as_json)
 
 
-def _read(table: str, path: Path) -> Imported:
+def _read(table: str, path: Path) -> ImportedRows:
     if table == "models.dev":
         from headrace.catalog.importing.models_dev import read_models_dev
 
@@ -83,7 +83,7 @@ def _write(path: Path, text: str) -> None:
         raise CatalogError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _report(found: Imported, path: Path, as_json: bool) -> None:
+def _report(found: ImportedRows, path: Path, as_json: bool) -> None:
     if as_json:
         import msgspec
 

@@ -110,12 +110,12 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
     from dataclasses import replace
 
     from headrace.errors import ConfigError
+    from headrace.gateway.assemble import made
     from headrace.gateway.cache.semantic.arithmetic import normalised
-    from headrace.gateway.making import made
     from headrace.gateway.routing.preferences import read_wanted
     from headrace.gateway.serving.embed import embed, embeddings_of
     from headrace.gateway.serving.embedding_asked import Asked
-    from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+    from headrace.gateway.serving.target_failures import AllTargetsFailedError
     from headrace.gateway.settings.read import read_settings
     from headrace.protocol.neutral.embedding import EmbeddingCall
 
@@ -136,7 +136,7 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
             )
             try:
                 told = await embed(serving, asked, embeddings_of)
-            except NobodyAnsweredError as error:
+            except AllTargetsFailedError as error:
                 raise ConfigError(f"{model}: {error}") from error
             found += [one for each in told.reply.vectors if (one := normalised(each)) is not None]
     finally:

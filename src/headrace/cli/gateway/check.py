@@ -75,7 +75,7 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
 
 def checked(config: Path) -> Checked:
     """Of a file: its form, its names, and what each of its parts needs."""
-    from headrace.gateway.making import made
+    from headrace.gateway.assemble import made
     from headrace.gateway.settings.read import settings_partly
     from headrace.gateway.settings.secret import Sources
 
@@ -104,10 +104,10 @@ def _parts(
     already are passed over: they have defaults in its place."""
     import msgspec
 
+    from headrace.gateway.assemble import catalog_of
     from headrace.gateway.building import switched_on
     from headrace.gateway.building.accounts import check_access
     from headrace.gateway.building.gateway import providers_of
-    from headrace.gateway.making import catalog_of
 
     wrong = {tuple(one.path.split(".")[:2]) for one in found}
     providers = {

@@ -21,13 +21,13 @@ def of_composed(
 ) -> tuple[Explained, Expected]:
     """said: of the model `name`, made of others. Reads the ledger of the file, if it keeps one."""
     from headrace.gateway.ledger.schema import reading
-    from headrace.gateway.routing.ask import ask_of
+    from headrace.gateway.routing.query import query_from_body
     from headrace.gateway.serving.composed.expected import Estimator
     from headrace.protocol.json_object import JsonObject
 
     ways = built.serving.ways
     assert ways is not None
-    ask = ask_of(JsonObject.read(body), name)
+    ask = query_from_body(JsonObject.read(body), name)
     asked = ask.wanted.models[0]
     model = ways.model(asked)
     assert model is not None

@@ -67,10 +67,10 @@ def gateway(
     """
     if ctx.invoked_subcommand is not None:
         return
-    from headrace.gateway.making import Given
+    from headrace.gateway.assemble import CliOverrides
     from headrace.gateway.run import run
 
-    ctx.exit(run(config, Given(host, port, workers), as_json=as_json))
+    ctx.exit(run(config, CliOverrides(host, port, workers), as_json=as_json))
 
 
 @gateway.command()
@@ -108,8 +108,8 @@ def explain(
     from headrace.cli.gateway.expected import as_dict as composed_as_dict
     from headrace.cli.gateway.expected import of_composed, print_composed
     from headrace.cli.gateway.keys.named import caller_at
+    from headrace.gateway.assemble import made
     from headrace.gateway.explaining import explanation_of
-    from headrace.gateway.making import made
     from headrace.gateway.settings.read import read_settings
 
     settings = read_settings(config)

@@ -77,21 +77,21 @@ async def _results(guards: tuple[Guard, ...], text: str) -> list[dict[str, Any]]
 
 async def _result(guard: Guard, side: Side, text: str) -> dict[str, Any]:
     from headrace.gateway.guards.blocked import GuardBlockedError
+    from headrace.gateway.guards.check_text import check_text
     from headrace.gateway.guards.guard import Subject
-    from headrace.gateway.guards.passage import Passage
-    from headrace.gateway.guards.whole import pass_through
+    from headrace.gateway.guards.text_span import TextSpan
     from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
 
     role = guard.roles[0] if guard.roles else "user"
     subject = Subject(
         on=side,
-        passages=(Passage((), role if side == "input" else "assistant", "text", text),),
+        passages=(TextSpan((), role if side == "input" else "assistant", "text", text),),
         tools=(text,) if guard.tools is not None else (),
         input_tokens=utf8_bytes(text) // BYTES_PER_TOKEN,
     )
     told = {"guardrail": guard.name, "on": side, "action": "pass", "reason": "", "text": text}
     try:
-        passed = await pass_through((guard,), subject)
+        passed = await check_text((guard,), subject)
     except GuardBlockedError as error:
         return {**told, "action": error.acted.action, "reason": error.acted.reason, "text": None}
     if not passed.acted:

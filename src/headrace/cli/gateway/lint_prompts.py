@@ -59,7 +59,7 @@ def lint_prompts(config: Path, file: Path | None, last: int, as_json: bool) -> N
     from headrace.catalog import Catalog
     from headrace.catalog.user_folder import folders
     from headrace.errors import ConfigError
-    from headrace.gateway.making import made
+    from headrace.gateway.assemble import made
     from headrace.gateway.prompt_cache.bodies import prompts_of_file
     from headrace.gateway.prompt_cache.known import known_of
     from headrace.gateway.prompt_cache.lint import findings_of

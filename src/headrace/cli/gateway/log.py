@@ -48,10 +48,10 @@ def log(
     """
     import msgspec
 
-    from headrace.gateway.ledger.newest import Wanted, newest
+    from headrace.gateway.ledger.newest import EntryFilter, newest
     from headrace.gateway.ledger.schema import reading
 
-    wanted = Wanted(model, key, typing.cast("Outcome | None", outcome), limit)
+    wanted = EntryFilter(model, key, typing.cast("Outcome | None", outcome), limit)
     with reading(ledger_path(config, ledger)) as connection:
         found = newest(connection, wanted)
     labels = {} if as_json else key_labels(config)

@@ -109,10 +109,10 @@ def _url(config: Path) -> str:
 def _newest(config: Path, since: str | None, model: str | None, limit: int) -> Iterator[LogRecord]:
     from headrace.gateway.ledger.days import days_of
     from headrace.gateway.replaying.replay import SESSION
-    from headrace.gateway.request_log.wanted import Wanted
+    from headrace.gateway.request_log.filters import RecordFilter
 
     since_ms = days_of(since, None).since_ms
-    wanted = Wanted(
+    wanted = RecordFilter(
         model=model,
         since_s=None if since_ms is None else since_ms / 1000,
         limit=_PAGE,

@@ -78,10 +78,10 @@ def requests(
     import msgspec
 
     from headrace.gateway.ledger.days import days_of
-    from headrace.gateway.request_log.wanted import Wanted
+    from headrace.gateway.request_log.filters import RecordFilter
 
     days = days_of(since, until)
-    wanted = Wanted(
+    wanted = RecordFilter(
         model=model,
         key=key,
         team=team,

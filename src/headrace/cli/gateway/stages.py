@@ -42,10 +42,10 @@ def stages(
     headrace gateway stages auto
     headrace gateway stages auto --since 2026-11-01 --json
     """
+    from headrace.gateway.assemble import made
     from headrace.gateway.ledger.days import days_of
     from headrace.gateway.ledger.schema import reading
     from headrace.gateway.ledger.stages import stages_of
-    from headrace.gateway.making import made
     from headrace.gateway.serving.bill import cost_nusd
     from headrace.gateway.settings.composed import made_of
     from headrace.gateway.settings.read import read_settings

@@ -150,7 +150,7 @@ def _shapes() -> Any:
 
     @cache
     def shape_of(model: str) -> ModelShape:
-        from headrace.plan.model_named import shape_named
+        from headrace.plan.find_model import shape_named
 
         return shape_named(catalog_of(()), model, os.environ)
 

@@ -228,7 +228,7 @@ def _cascade(known: Catalog, large: CostPlan, options: dict[str, Any]) -> None:
 
 def _replica(known: Catalog, model: str, options: dict[str, Any]) -> tuple[str, Replica | None]:
     """The model's name and its replica; None for a model that only APIs have."""
-    from headrace.plan.model_named import shape_named
+    from headrace.plan.find_model import shape_named
 
     row = known.models.find(model)
     try:

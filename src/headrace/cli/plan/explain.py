@@ -40,7 +40,7 @@ def explain(id: str | None, file: Path | None, folders: tuple[str, ...], as_json
     headrace plan explain cost.own --plan plan.json
     """
     from headrace.plan.explanation import explain as explain_figure
-    from headrace.plan.kept_plan import read_plan
+    from headrace.plan.saved_plan import read_plan
 
     plan = read_plan(file, os.environ)
     if not folders and file is None and plan.about is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from headrace.plan.explanation import Derivation, Dispute, Reason
-    from headrace.plan.kept_plan import KeptFigure, KeptPlan
+    from headrace.plan.saved_plan import SavedFigure, SavedPlan
 
 _LISTED = 60
 _WIDEST_ID = 64
@@ -23,7 +23,7 @@ _RULES = 13
 """Of a table of four columns, its lines and the blanks beside them."""
 
 
-def figures_json(plan: KeptPlan) -> str:
+def figures_json(plan: SavedPlan) -> str:
     """Ids with names and values."""
     rows = [
         {"id": one.id, "name": one.name, "value": one.value, "unit": one.unit, "low": one.low,
@@ -33,13 +33,13 @@ def figures_json(plan: KeptPlan) -> str:
     return json.dumps({"plan": plan.title, "figures": rows}, indent=2)
 
 
-def print_figures(plan: KeptPlan) -> None:
+def print_figures(plan: SavedPlan) -> None:
     """Every figure that can be asked for; of very many the first, and how the others are named."""
     from rich.table import Table
     from rich.text import Text
 
     from headrace.cli.bench.console import wide_console
-    from headrace.plan.shown import band, shown
+    from headrace.plan.formatting import band, shown
 
     console = wide_console()
     console.print(Text(_title(plan)))
@@ -63,7 +63,7 @@ def print_figures(plan: KeptPlan) -> None:
         console.print(f"and {left:,} more like these; --json lists all", highlight=False)
 
 
-def print_derivation(found: Derivation, plan: KeptPlan) -> None:
+def print_derivation(found: Derivation, plan: SavedPlan) -> None:
     """The tree of one figure, and the disputed facts that it stands on."""
     from rich.text import Text
     from rich.tree import Tree
@@ -79,17 +79,17 @@ def print_derivation(found: Derivation, plan: KeptPlan) -> None:
         _dispute(console, dispute)
 
 
-def _title(plan: KeptPlan) -> str:
+def _title(plan: SavedPlan) -> str:
     about = plan.about
     if about is None:
         return visible(plan.title)
     return visible(f"{plan.title}, {about.made_at[:10]}: {about.command}")
 
 
-def _figure(one: KeptFigure) -> Text:
+def _figure(one: SavedFigure) -> Text:
     from rich.text import Text
 
-    from headrace.plan.shown import band, shown
+    from headrace.plan.formatting import band, shown
 
     said = Text(visible(f"{one.name}: "))
     said.append(visible(shown(one.value, one.unit)), style="bold")
@@ -112,7 +112,7 @@ def _branch(reason: Reason, of: Derivation) -> Text:
     """The figure; above it the input that is made of it, where that is not the figure itself."""
     from rich.text import Text
 
-    from headrace.plan.shown import shown
+    from headrace.plan.formatting import shown
 
     one = reason.input
     if (one.value, one.unit) == (of.figure.value, of.figure.unit):
@@ -127,7 +127,7 @@ def _branch(reason: Reason, of: Derivation) -> Text:
 def _leaf(reason: Reason) -> Text:
     from rich.text import Text
 
-    from headrace.plan.shown import shown
+    from headrace.plan.formatting import shown
 
     one, fact = reason.input, reason.fact
     said = Text(visible(f"{one.name}: "))

@@ -111,14 +111,14 @@ def lint(targets: tuple[str, ...], **options: Any) -> None:
         return
     if not targets and not options["prompts"]:
         raise click.UsageError("name a config, a run, --prompts, or a command after --")
-    from headrace.plan.lint.known import Given
+    from headrace.plan.lint.known import LintOptions
     from headrace.plan.lint.lint import lint as lint_of
     from headrace.plan.lint.targets import read_targets
 
     checks = chosen(options["only"], options["skip"])
     known = catalog_of(options["folders"])
     hardware = options["hardware"]
-    given = Given(
+    given = LintOptions(
         catalog=known,
         environ=os.environ,
         hardware=None if hardware is None else hardware_named(known, hardware, options["count"]),

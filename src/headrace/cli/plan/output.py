@@ -16,7 +16,7 @@ from headrace.cli.visible import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headrace.plan.kept_plan import PlanAbout
+    from headrace.plan.saved_plan import PlanMetadata
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,12 +48,12 @@ def page_options(function: F) -> F:
     return _html(_keep(function))
 
 
-def plan_about(plan: str, folders: tuple[str, ...]) -> PlanAbout:
+def plan_about(plan: str, folders: tuple[str, ...]) -> PlanMetadata:
     """How the command that runs was asked for, now."""
     from headrace import __version__
-    from headrace.plan.kept_plan import PlanAbout
+    from headrace.plan.saved_plan import PlanMetadata
 
-    return PlanAbout(
+    return PlanMetadata(
         plan=plan,
         command=typed_command(click.get_current_context()),
         version=__version__,
@@ -62,15 +62,15 @@ def plan_about(plan: str, folders: tuple[str, ...]) -> PlanAbout:
     )
 
 
-def keep_for_explain(found: Mapping[str, Any], about: PlanAbout) -> None:
+def keep_for_explain(found: Mapping[str, Any], about: PlanMetadata) -> None:
     """Keep what --json prints; where that cannot be it is said, and is no reason to end."""
-    from headrace.plan.kept_plan import keep_plan, kept_plan_path
+    from headrace.plan.saved_plan import save_plan, saved_plan_path
 
     try:
-        keep_plan(found, about, os.environ)
+        save_plan(found, about, os.environ)
     except OSError as error:
         click.echo(
-            f"the plan is not kept for `headrace plan explain`: {kept_plan_path(os.environ)}: "
+            f"the plan is not kept for `headrace plan explain`: {saved_plan_path(os.environ)}: "
             f"{error.strerror}; set XDG_STATE_HOME to a folder you may write to, or use --no-keep",
             err=True,
         )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from headrace.plan.cost_plan import Crossing
+    from headrace.plan.cost_plan import BreakEvenPair
     from headrace.plan.fit import Fit
     from headrace.plan.simulation.result import SimulationResult
     from headrace.plan.simulation.series import Point
@@ -98,7 +98,7 @@ def speed_plots(found: SpeedPlan) -> list[list[str]]:
     return [*plots, *([frontier] if frontier else [])]
 
 
-def break_even_plot(one: Crossing) -> list[str]:
+def break_even_plot(one: BreakEvenPair) -> list[str]:
     """What a month costs either way, at each volume."""
     from headrace.page.text_plot import TextAxis, TextCurve, text_plot
 

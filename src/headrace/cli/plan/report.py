@@ -67,7 +67,7 @@ def report(model: str, **options: Any) -> None:
     """
     from headrace.plan.cost_plan import ApiChoice
     from headrace.plan.cost_terms import CostTerms
-    from headrace.plan.model_named import shape_named
+    from headrace.plan.find_model import shape_named
     from headrace.plan.report import plan_report
     from headrace.plan.speed import Load
 

@@ -103,8 +103,8 @@ def engine_for(
 ) -> tuple[EngineSettings, Replica | None, int, tuple[str, ...]]:
     """The engine of a replica, the replica, the mean tokens of a request, and notes."""
     from headrace.plan.calibration.stored import stored_calibration
+    from headrace.plan.find_model import shape_named
     from headrace.plan.hardware_memory import THIS
-    from headrace.plan.model_named import shape_named
     from headrace.plan.simulation.engine_of import (
         engine_of,
         latency_of_parts,

@@ -80,7 +80,7 @@ def speed(model: str, **options: Any) -> None:
     headrace plan speed deepseek-v3 --quantization fp8 --hardware h200 --count 8 --prompt 4096
     headrace plan speed llama-3.3-70b --hardware h100 --count 4 --draft-acceptance 0.7
     """
-    from headrace.plan.model_named import shape_named
+    from headrace.plan.find_model import shape_named
     from headrace.plan.speed import Load
     from headrace.plan.speed_plan import speed_plan
 
@@ -101,9 +101,9 @@ def speed(model: str, **options: Any) -> None:
         draft=_draft(known, replica, options),
     )
     if (pools := _pools(options)) is not None:
-        from headrace.plan.disaggregation import apart
+        from headrace.plan.disaggregation import disaggregated_speed
 
-        found = replace(found, apart=apart(known, replica, load, pools))
+        found = replace(found, apart=disaggregated_speed(known, replica, load, pools))
     about = plan_about("speed", options["folders"])
     if options["keep"]:
         keep_for_explain(found.as_dict(), about)
@@ -144,7 +144,7 @@ def _pools(options: dict[str, Any]) -> Pools | None:
 
 
 def _draft(known: Catalog, replica: Replica, options: dict[str, Any]) -> Draft | None:
-    from headrace.plan.model_named import shape_named
+    from headrace.plan.find_model import shape_named
     from headrace.plan.speed_plan import Draft
 
     name, acceptance = options["draft_model"], options["draft_acceptance"]

@@ -17,8 +17,8 @@ from headrace.gateway.feedback.score import Score
 from headrace.gateway.ledger.found import Filter, cursor_of, found_page, found_with_id
 from headrace.gateway.ledger.report import dollars
 from headrace.gateway.request_log.errors import RequestLogError
+from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.request_log.wanted import Wanted
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -93,7 +93,7 @@ async def _with_bodies(call: Call, wanted: Filter, limit: int, cursor: str | Non
             409, "what was said is not kept: write `request_log: {enabled: true}` into the "
             "gateway's file and start it anew", "no_request_log",
         )  # fmt: skip
-    asked = Wanted(
+    asked = RecordFilter(
         model=wanted.model, key=wanted.key, outcome=wanted.outcome, text=wanted.text,
         after=cursor, limit=limit,
     )  # fmt: skip

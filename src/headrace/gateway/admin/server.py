@@ -19,8 +19,8 @@ from headrace.gateway.admin.feed import Feed
 from headrace.gateway.admin.gatehouse import Gatehouse, Reloaded
 from headrace.gateway.admin.in_process import InProcess, Running
 from headrace.gateway.admin.in_workers import InWorkers, Workers
+from headrace.gateway.assemble import Surroundings
 from headrace.gateway.building.accounts import records_of
-from headrace.gateway.making import Surroundings
 from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.changes import changes, wait_for_start
 from headrace.gateway.settings.gateway import GatewaySettings

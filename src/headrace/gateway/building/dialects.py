@@ -16,7 +16,7 @@ from headrace.gateway.settings.provider import ProviderSettings
 from headrace.gateway.targets.in_steps import InSteps
 from headrace.gateway.upstream.limits import PoolLimits
 from headrace.gateway.upstream.origin import read_base_url
-from headrace.protocol.neutral.dialect import ClientSide, Glance, ProviderSide
+from headrace.protocol.neutral.dialect import ClientSide, ProviderSide, UsageSummary
 from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 
@@ -135,7 +135,7 @@ def in_steps_of(
     return InSteps(side.steps, limits, tls)
 
 
-def glance_of(side: ProviderSide) -> Callable[[bytes], Glance | None] | None:
+def glance_of(side: ProviderSide) -> Callable[[bytes], UsageSummary | None] | None:
     """What reads as little as a bill needs; None for dialects whose replies are read whole."""
     if side.name != "openai-chat":
         return None

@@ -21,7 +21,7 @@ from headrace.gateway.cache.semantic.question import Question, question_of
 from headrace.gateway.cache.store import CacheStore
 from headrace.gateway.cache.tenant import tenant_of
 from headrace.gateway.cache.wish import FIELD, wish_of
-from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.side_effects import acts_at_provider
 from headrace.gateway.serving.incoming import Incoming
@@ -72,7 +72,7 @@ class ResponseCache:
         self.flights = Flights(settings.coalesce_timeout_s) if settings.coalesce else None
         self.semantic = semantic
 
-    def visit(self, incoming: Incoming, ask: Ask, router: Router) -> Visit:
+    def visit(self, incoming: Incoming, ask: RoutingQuery, router: Router) -> Visit:
         """What is done for a request. Raises RequestError for a `cache` that cannot be read."""
         routes = [_names(router, name) for name in ask.wanted.models]
         asked = (ask.wanted.models[0], routes[0][0])
@@ -172,7 +172,7 @@ class ResponseCache:
             self.semantic.close()
 
 
-def _may_be_embedded(ask: Ask, incoming: Incoming) -> bool:
+def _may_be_embedded(ask: RoutingQuery, incoming: Incoming) -> bool:
     """Not where the client says who may see its data: the embedder is another provider. Not where
     the provider is to do something: another wording may want another thing done."""
     preferences = ask.wanted.preferences

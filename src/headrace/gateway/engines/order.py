@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.gateway.engines.state import EngineState
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.prompt_blocks import BLOCK_BYTES, BYTES_PER_TOKEN
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.strategies import Scored
 from headrace.gateway.settings.traffic import EngineSettings
 from headrace.gateway.targets.target import Target
@@ -54,7 +54,7 @@ class EngineOrder:
         self._by_prefix = by_prefix
 
     def __call__(
-        self, targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float
+        self, targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
     ) -> list[Scored]:
         """The best first; equals by requests at them, then by chance."""
         shuffled = list(targets)
@@ -68,12 +68,12 @@ class EngineOrder:
         found = [self._scored(one, loads[one.name], ask, uneven) for one in shuffled]
         return sorted(found, key=lambda one: (one.score, loads[one.target.name].requests))
 
-    def served(self, ask: Ask, target: Target) -> None:
+    def served(self, ask: RoutingQuery, target: Target) -> None:
         """It has the prompt now."""
         if self._by_prefix and ask.blocks:
             self._state.index.had(target.name, ask.blocks)
 
-    def _scored(self, target: Target, load: Load, ask: Ask, uneven: bool) -> Scored:
+    def _scored(self, target: Target, load: Load, ask: RoutingQuery, uneven: bool) -> Scored:
         said = (
             f"{load.waiting:g} waiting, {load.running:g} running, KV cache {load.kv_use:.0%} used"
             if load.is_known

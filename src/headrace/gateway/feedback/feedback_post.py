@@ -20,7 +20,7 @@ from headrace.gateway.feedback.scores_file import (
 )
 from headrace.gateway.ledger.errors import LedgerError
 from headrace.gateway.serving.entry import Operation
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
@@ -129,6 +129,6 @@ def _score(given: Given, rated: Rated, key: str, now_ms: int) -> Score:
     )
 
 
-def _refusal(status: int, kind: FailureKind, code: str, message: str) -> NobodyAnsweredError:
+def _refusal(status: int, kind: FailureKind, code: str, message: str) -> AllTargetsFailedError:
     failure = Failure(kind=kind, message=message, status=status, code=code, param=None)
-    return NobodyAnsweredError(status, failure, (), ())
+    return AllTargetsFailedError(status, failure, (), ())

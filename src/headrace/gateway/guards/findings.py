@@ -19,8 +19,8 @@ import msgspec
 
 from headrace.gateway.guards.guard import Finder, Match
 from headrace.gateway.guards.looking import Step, go_on
-from headrace.gateway.guards.passage import Passage, number_text, readable
 from headrace.gateway.guards.replace import by_parts, fitting, merged, replaced_text
+from headrace.gateway.guards.text_span import TextSpan, number_text, readable
 
 Marker = Callable[[str, str], str]
 """What stands in place of an original, of the replacement and the original."""
@@ -40,7 +40,7 @@ class Findings(NamedTuple):
 
 
 def findings(
-    finder: Finder, passages: Sequence[Passage], marker: Marker | None, step: Step = go_on
+    finder: Finder, passages: Sequence[TextSpan], marker: Marker | None, step: Step = go_on
 ) -> Findings:
     """marker: None leaves replacements as the finder says. Raises LeftError where step does."""
     every: list[Match] = []
@@ -79,8 +79,8 @@ def _is_cut(match: Match, bounds: Sequence[int]) -> bool:
     return bounds[bisect_right(bounds, match.start)] < match.end
 
 
-def _messages(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    parts: list[Passage] = []
+def _messages(passages: Iterable[TextSpan]) -> Iterator[list[TextSpan]]:
+    parts: list[TextSpan] = []
     for one in passages:
         if parts and not _follows(parts[-1], one):
             yield parts
@@ -90,7 +90,7 @@ def _messages(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
         yield parts
 
 
-def _follows(before: Passage, after: Passage) -> bool:
+def _follows(before: TextSpan, after: TextSpan) -> bool:
     """Whether both are parts of one message."""
     one, two = before.path, after.path
     if len(one) != len(two) or before.kind != after.kind or after.kind == "arguments":

@@ -15,8 +15,8 @@ import msgspec
 from headrace.gateway.guards.findings import is_within, token_text
 from headrace.gateway.guards.growing import Growing
 from headrace.gateway.guards.guard import Finder, Match
-from headrace.gateway.guards.passage import readable
 from headrace.gateway.guards.replace import fitting, merged, replaced_text, summary
+from headrace.gateway.guards.text_span import readable
 
 _RUN = re.compile(r'[^"\\]++')
 _CONTROL = re.compile(r"[\x00-\x1f]")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from headrace.gateway.guards.blocked import Action
 from headrace.gateway.guards.looking import Step
-from headrace.gateway.guards.passage import Passage
+from headrace.gateway.guards.text_span import TextSpan
 from headrace.gateway.settings.guards import Role
 
 Side = Literal["input", "output"]
@@ -25,7 +25,7 @@ class Subject(NamedTuple):
     """
 
     on: Side
-    passages: tuple[Passage, ...]
+    passages: tuple[TextSpan, ...]
     request_id: str = ""
     dialect: str = ""
     model: str = ""

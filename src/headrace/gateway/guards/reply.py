@@ -9,10 +9,10 @@ import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.logprobs import logprobs
-from headrace.gateway.guards.passage import TooMuchError, reply_passages
-from headrace.gateway.guards.whole import pass_through
+from headrace.gateway.guards.text_span import TooMuchError, reply_passages
 from headrace.protocol.json_spans import Path, replaced
 from headrace.protocol.once import TwiceError, once
 
@@ -30,7 +30,7 @@ async def guarded_reply(
     except (TwiceError, TooMuchError, RecursionError):
         raise GuardBlockedError(guards[0], "the answer is damaged", failed=True) from None
     subject = subject._replace(passages=passages, tools=tools)
-    passed = await pass_through(guards, subject)
+    passed = await check_text(guards, subject)
     for one in passed.acted:
         on_acted(one)
     changed: dict[Path, bytes] = {

@@ -13,10 +13,10 @@ import msgspec
 from headrace.errors import RequestError, shown
 from headrace.gateway.guards.asked_tools import requested_tools
 from headrace.gateway.guards.blocked import Acted
+from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import Guard, Subject
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import TooMuchError, request_passages
-from headrace.gateway.guards.whole import pass_through
+from headrace.gateway.guards.text_span import TooMuchError, request_passages
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.json_spans import Path, replaced
 from headrace.protocol.once import TwiceError, once
@@ -54,7 +54,7 @@ async def looked_at(guards: Sequence[Guard], subject: Subject, body: JsonObject)
         subject = _read(subject, body.body)
     passages = subject.passages
     originals = Originals()
-    passed = await pass_through(guards, subject, originals)
+    passed = await check_text(guards, subject, originals)
     changed: dict[Path, bytes] = {
         after.path: msgspec.json.encode(after.text)
         for before, after in zip(passages, passed.subject.passages, strict=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.gateway.guards.blocked import Acted, GuardBlockedError
+from headrace.gateway.guards.check_text import check_text
 from headrace.gateway.guards.guard import Guard, Subject
-from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.stream_pieces import Channel, Growth, Piece, Pieces
-from headrace.gateway.guards.whole import pass_through
+from headrace.gateway.guards.text_span import TextSpan
 from headrace.gateway.guards.window import Window
 
 # Of an answer whose end is waited for, or that is only watched.
@@ -122,12 +122,12 @@ class _Whole:
 
     async def end(self) -> list[Piece]:
         passages = tuple(
-            Passage(channel, "assistant", self._growths[channel][0].kind, "".join(texts),
+            TextSpan(channel, "assistant", self._growths[channel][0].kind, "".join(texts),
                     channel[0] if isinstance(channel[0], int) else 0)
             for channel, texts in self._texts.items()
         )  # fmt: skip
         subject = self._subject._replace(passages=passages, tools=tuple(self._tools))
-        passed = await pass_through([self._guard], subject)
+        passed = await check_text([self._guard], subject)
         for one in passed.acted:
             self._on_acted(one)
         if self.holds and passed.subject.passages != passages:

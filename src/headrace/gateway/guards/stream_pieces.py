@@ -17,9 +17,9 @@ import msgspec
 
 from headrace.gateway.guards.asked_tools import called_tools
 from headrace.gateway.guards.logprobs import logprobs
-from headrace.gateway.guards.passage import (
+from headrace.gateway.guards.text_span import (
     Kind,
-    Passage,
+    TextSpan,
     kind_of,
     readable,
     texts_of,
@@ -161,7 +161,7 @@ def _channel(choice: int, value: Any, path: Path) -> Channel:
     return tuple(found)
 
 
-def _growth(choice: int, value: Any, one: Passage, before: Path) -> Growth:
+def _growth(choice: int, value: Any, one: TextSpan, before: Path) -> Growth:
     channel = _channel(choice, value, one.path)
     return Growth(channel, (choice,), (*before, *one.path), one.kind, one.text)
 

@@ -13,7 +13,7 @@ from headrace.gateway.ledger.schema import COLUMN_NAMES
 from headrace.gateway.serving.entry import Entry, Outcome
 
 
-class Wanted(NamedTuple):
+class EntryFilter(NamedTuple):
     """Which requests; None: any. model: by the name clients asked for. limit: at most so many."""
 
     model: str | None = None
@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     limit: int = 20
 
 
-def newest(connection: sqlite3.Connection, wanted: Wanted) -> list[Entry]:
+def newest(connection: sqlite3.Connection, wanted: EntryFilter) -> list[Entry]:
     """By their arrival, the newest first. Raises LedgerError for a damaged row, sqlite3.Error."""
     given = [
         (name, value)

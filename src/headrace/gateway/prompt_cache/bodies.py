@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.errors import ConfigError
 from headrace.gateway.prompt_cache.prompt import Prompt, prompt_of
+from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.request_log.store import RequestLog
-from headrace.gateway.request_log.wanted import Wanted
 
 # The largest body that a gateway takes by default.
 _MOST_LINE_BYTES = 32 * 2**20
@@ -42,7 +42,7 @@ async def prompts_of_log(log: RequestLog, most: int) -> list[tuple[Prompt, str]]
     """Of the newest records in the order in which they came, each with the id of its key; those
     without a body, or with one that was cut, are passed over. Raises RequestLogError."""
     found: list[tuple[Prompt, str]] = []
-    wanted = Wanted(limit=min(_PAGE, most), bodies=True)
+    wanted = RecordFilter(limit=min(_PAGE, most), bodies=True)
     seen = 0
     while seen < most:
         page = await log.newest(wanted)

@@ -14,6 +14,7 @@ from headrace.errors import ConfigError
 from headrace.gateway.batch_writer import Verdict
 from headrace.gateway.request_log.columns import COLUMN_NAMES, COLUMNS, quoted, record_of, row_of
 from headrace.gateway.request_log.errors import RequestLogError
+from headrace.gateway.request_log.filters import Page, RecordFilter
 from headrace.gateway.request_log.query import (
     POSTGRESQL,
     Query,
@@ -23,7 +24,6 @@ from headrace.gateway.request_log.query import (
     page_of,
 )
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.request_log.wanted import Page, Wanted
 from headrace.gateway.settings.secret import Secret
 
 SCHEMA_VERSION = 1
@@ -135,7 +135,7 @@ class PostgresqlReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def newest(self, wanted: Wanted) -> Page:
+    def newest(self, wanted: RecordFilter) -> Page:
         """Raises RequestLogError."""
         return page_of(self._rows(newest_query(wanted, POSTGRESQL)), wanted)
 

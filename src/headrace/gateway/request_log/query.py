@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headrace.gateway.request_log.columns import BODIES, COLUMN_NAMES, Value, quoted, record_of
-from headrace.gateway.request_log.wanted import Page, Wanted
+from headrace.gateway.request_log.filters import Page, RecordFilter
 
 _EQUAL = ("model", "key", "team", "organisation", "outcome", "session", "variant")
 
@@ -31,7 +31,7 @@ class Query(NamedTuple):
     values: tuple[Value, ...]
 
 
-def newest_query(wanted: Wanted, words: Words) -> Query:
+def newest_query(wanted: RecordFilter, words: Words) -> Query:
     """One row more than wanted, which tells whether there are more."""
     conditions: list[str] = []
     values: list[Value] = []
@@ -68,7 +68,7 @@ def newest_query(wanted: Wanted, words: Words) -> Query:
     )
 
 
-def page_of(rows: Sequence[tuple[Any, ...]], wanted: Wanted) -> Page:
+def page_of(rows: Sequence[tuple[Any, ...]], wanted: RecordFilter) -> Page:
     """Of the rows of `newest_query`. Raises RequestLogError."""
     records = [record_of(row) for row in rows[: wanted.limit]]
     return Page(records, records[-1].line if len(rows) > wanted.limit else None)

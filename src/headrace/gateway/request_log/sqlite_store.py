@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.gateway.request_log.columns import COLUMN_NAMES, COLUMNS, quoted, record_of, row_of
 from headrace.gateway.request_log.errors import RequestLogError
+from headrace.gateway.request_log.filters import Page, RecordFilter
 from headrace.gateway.request_log.query import (
     SQLITE,
     find_query,
@@ -15,7 +16,6 @@ from headrace.gateway.request_log.query import (
     page_of,
 )
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.request_log.wanted import Page, Wanted
 from headrace.gateway.sqlite_file import FileKind, transaction
 
 _COLUMNS = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS)
@@ -71,7 +71,7 @@ class SqliteReader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def newest(self, wanted: Wanted) -> Page:
+    def newest(self, wanted: RecordFilter) -> Page:
         """Raises RequestLogError."""
         query = newest_query(wanted, SQLITE)
         with FILE.reading(self._path) as connection:

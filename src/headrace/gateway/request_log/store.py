@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headrace.gateway.request_log.filters import Page, RecordFilter
 from headrace.gateway.request_log.line import Line
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.request_log.wanted import Page, Wanted
 
 
 class RequestLog(Protocol):
@@ -15,7 +15,7 @@ class RequestLog(Protocol):
     def take(self, line: Line) -> None:
         """Keep it. Never waits and never raises; from the event loop's thread only."""
 
-    async def newest(self, wanted: Wanted) -> Page:
+    async def newest(self, wanted: RecordFilter) -> Page:
         """Raises RequestLogError while the store cannot be read."""
 
     async def find(self, request_id: str) -> LogRecord | None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.gateway.batch_writer import Batches, BatchWriter, Bounds, Verdict, Waits
+from headrace.gateway.request_log.filters import Page, RecordFilter
 from headrace.gateway.request_log.line import Line
 from headrace.gateway.request_log.record import LogRecord
-from headrace.gateway.request_log.wanted import Page, Wanted
-from headrace.gateway.telemetry.log_standing import LogStanding
+from headrace.gateway.telemetry.log_status import LogStanding
 
 if TYPE_CHECKING:
     # Its detectors are patterns to compile, and a gateway without a log needs none.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Reader(Protocol):
     """Of a store, from any thread. Raises RequestLogError."""
 
-    def newest(self, wanted: Wanted) -> Page:
+    def newest(self, wanted: RecordFilter) -> Page:
         """See RequestLog."""
 
     def find(self, request_id: str) -> LogRecord | None:
@@ -98,7 +98,7 @@ class WrittenLog:
             line = line._replace(request=None, reply=None, without_bodies="too_large")
         self._writer.take(_Waiting(line))
 
-    async def newest(self, wanted: Wanted) -> Page:
+    async def newest(self, wanted: RecordFilter) -> Page:
         """See RequestLog."""
         return await asyncio.to_thread(self._reader.newest, wanted)
 

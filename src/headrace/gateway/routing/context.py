@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.targets.target import Target
 
 
-def surely_too_long(target: Target, ask: Ask) -> str | None:
+def surely_too_long(target: Target, ask: RoutingQuery) -> str | None:
     """What is said of a target that cannot take the prompt however few tokens it has; None of
     others. What it may write does not count: some providers end an answer where the context does.
     """
@@ -20,7 +20,7 @@ def surely_too_long(target: Target, ask: Ask) -> str | None:
     return f"the prompt has at least {least:,} tokens and it takes {most:,}"
 
 
-def surely_fitting_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
+def surely_fitting_first(found: list[Candidate], ask: RoutingQuery) -> list[Candidate]:
     """With those last for which it may be too long: whether it is, their provider says."""
     tokens = _estimated(ask)
     fitting: list[Candidate] = []
@@ -35,5 +35,5 @@ def surely_fitting_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
     return fitting + doubtful
 
 
-def _estimated(ask: Ask) -> int:
+def _estimated(ask: RoutingQuery) -> int:
     return ask.input_tokens + (ask.most_output_tokens or 0)

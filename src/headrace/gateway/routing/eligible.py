@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.context import surely_too_long
 from headrace.gateway.routing.preferences import Preferences
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.strategies import expected_nusd
 from headrace.gateway.targets.auth import all_rest
 from headrace.gateway.targets.target import Target
@@ -58,7 +58,7 @@ def not_now(target: Target, now_s: float, *, waits: bool = False) -> Reason | No
     return None
 
 
-def cannot_serve(target: Target, ask: Ask) -> Reason | None:
+def cannot_serve(target: Target, ask: RoutingQuery) -> Reason | None:
     """Why it is not what the client or the rules allow, or cannot hold the request."""
     preferences = ask.wanted.preferences
     provider = target.provider
@@ -108,7 +108,7 @@ def _no_promise(target: Target, setting: Literal["keeps_data", "zero_retention"]
     return f"it is not known {promise}; where the contract with it says so, write `{path}: {value}`"
 
 
-def _too_dear(target: Target, ask: Ask) -> str | None:
+def _too_dear(target: Target, ask: RoutingQuery) -> str | None:
     most = ask.wanted.preferences.max_price
     if most is None:
         return None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate
 from headrace.gateway.routing.preferences import FREE
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 
 _LISTS = ("context_fallbacks", "policy_fallbacks")
 
 
 def may_follow(
-    router: Router, candidates: Iterable[Candidate], ask: Ask, lists: tuple[str, ...] = _LISTS
+    router: Router,
+    candidates: Iterable[Candidate],
+    ask: RoutingQuery,
+    lists: tuple[str, ...] = _LISTS,
 ) -> tuple[Candidate, ...]:
     """Who may yet be asked for what `candidates` cannot take or will not answer, in no order.
     Whoever is at fault or busy is among them: they may not be, once their turn comes."""

@@ -14,12 +14,12 @@ import msgspec
 
 from headrace.config.load import nearest
 from headrace.errors import RequestError, shown
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.context import surely_fitting_first
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
 from headrace.gateway.routing.eligible import cannot_serve, is_named, is_preferred, not_now
 from headrace.gateway.routing.model_name import plain_name, plain_names
 from headrace.gateway.routing.preferences import FREE, NONE, Sort
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.strategies import ORDERS, Scored, of_session
@@ -107,7 +107,7 @@ class Router:
         of = self._with_target
         return next((of[one] for one in plain_names(name) if one in of), ())
 
-    def could_ask(self, models: Iterable[str], ask: Ask) -> list[Candidate]:
+    def could_ask(self, models: Iterable[str], ask: RoutingQuery) -> list[Candidate]:
         """Every target that `fallbacks` may name, now or when others are well, in no order."""
         known = tuple(one for one in models if self.route(one) is not None)
         return [
@@ -118,7 +118,7 @@ class Router:
             if cannot_serve(target, ask) is None
         ]
 
-    def decide(self, ask: Ask, now_s: float) -> Decision:
+    def decide(self, ask: RoutingQuery, now_s: float) -> Decision:
         """Where all that may be asked surely have too little context, by the models' own
         `context_fallbacks`. Raises RequestError (code model_not_found) for names nobody has."""
         found = self._decide(ask, now_s)
@@ -133,7 +133,7 @@ class Router:
         route = self.route(model)
         return () if route is None else route.context_fallbacks
 
-    def _decide(self, ask: Ask, now_s: float) -> Decision:
+    def _decide(self, ask: RoutingQuery, now_s: float) -> Decision:
         candidates: list[Candidate] = []
         left_out: list[LeftOut] = []
         sides: list[tuple[str, str]] = []
@@ -156,7 +156,7 @@ class Router:
         candidates = _continued_first(candidates, ask)
         return Decision(tuple(candidates), tuple(left_out), assigned, tuple(sides))
 
-    def fallbacks(self, models: Iterable[str], ask: Ask, now_s: float) -> Decision:
+    def fallbacks(self, models: Iterable[str], ask: RoutingQuery, now_s: float) -> Decision:
         """Who is asked in place of all that failed; names nobody has are passed over."""
         known = tuple(one for one in models if self.route(one) is not None)
         if not known:
@@ -182,7 +182,7 @@ class Router:
             found.append(name)
         return tuple(found)
 
-    def _models(self, asked: tuple[str, ...], ask: Ask) -> list[str]:
+    def _models(self, asked: tuple[str, ...], ask: RoutingQuery) -> list[str]:
         """What is asked for, and then its fallbacks."""
         if len(asked) == 1:
             only = self.route(asked[0])
@@ -217,7 +217,7 @@ class Router:
         return [name for one in inner if one is not None for name in self._plain(one)]
 
     def _of_sides(
-        self, route: Route, sides: Sequence[Side], ask: Ask, now_s: float
+        self, route: Route, sides: Sequence[Side], ask: RoutingQuery, now_s: float
     ) -> tuple[list[Candidate], list[LeftOut]]:
         """Of a model with variants: a side's targets, and then those that stand in for it."""
         found: list[Candidate] = []
@@ -240,7 +240,7 @@ class Router:
         return found, left_out
 
     def _of_targets(
-        self, route: Route, targets: Sequence[Target], ask: Ask, now_s: float
+        self, route: Route, targets: Sequence[Target], ask: RoutingQuery, now_s: float
     ) -> tuple[list[Candidate], list[LeftOut]]:
         usable: list[Target] = []
         left_out: list[LeftOut] = []
@@ -281,12 +281,12 @@ class Router:
             found = found[:1]
         return found, left_out
 
-    def refuses(self, target: Target, ask: Ask, now_s: float) -> str | None:
+    def refuses(self, target: Target, ask: RoutingQuery, now_s: float) -> str | None:
         """Why a target may not be sent a request, or cannot be now; None if it may."""
         reason = cannot_serve(target, ask) or not_now(target, now_s)
         return None if reason is None else reason.said
 
-    def served(self, route: str, ask: Ask, target: Target, now_s: float) -> None:
+    def served(self, route: str, ask: RoutingQuery, target: Target, now_s: float) -> None:
         """Keep the session, or what begins alike, where it was served."""
         known = self.routes.get(route)
         if known is not None and known.engine_order is not None:
@@ -306,7 +306,7 @@ def _taken_out(route: Route, variants: Variants, found: list[Candidate]) -> list
     ]
 
 
-def _sticky_key(route: Route, ask: Ask) -> str | int | None:
+def _sticky_key(route: Route, ask: RoutingQuery) -> str | int | None:
     if route.sticky == "session":
         return ask.session
     return ask.prefix if route.sticky == "prefix" else None
@@ -323,7 +323,7 @@ def _candidate(
     return Candidate(one.target, route.name, one.score, tuple(reasons))
 
 
-def _continued_first(found: list[Candidate], ask: Ask) -> list[Candidate]:
+def _continued_first(found: list[Candidate], ask: RoutingQuery) -> list[Candidate]:
     """Whoever has the response that it goes on from: nobody else knows it."""
     if (continued := ask.continued) is None:
         return found

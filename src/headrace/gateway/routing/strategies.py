@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.settings.model import Strategy
 from headrace.gateway.targets.target import Target
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
@@ -28,11 +28,11 @@ class Scored(NamedTuple):
 
 
 # The last is the time, in seconds of the clock that health is kept by.
-Order = Callable[[Sequence[Target], Ask, random.Random, float], list[Scored]]
+Order = Callable[[Sequence[Target], RoutingQuery, random.Random, float], list[Scored]]
 
 
 def weighted(
-    targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float
+    targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
 ) -> list[Scored]:
     """By chance, in proportion to weights; a target with weight 0 comes after all others.
 
@@ -67,7 +67,7 @@ def of_session(targets: Sequence[Target], key: str | int) -> list[Scored]:
 
 
 def ordered(
-    targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float
+    targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
 ) -> list[Scored]:
     """As they stand in the file."""
     return [Scored(one, float(at), f"number {at + 1} of the list") for at, one in
@@ -75,7 +75,7 @@ def ordered(
 
 
 def least_busy(
-    targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float
+    targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
 ) -> list[Scored]:
     """Fewest requests under way, for its weight; ties by chance."""
     found = [
@@ -90,7 +90,7 @@ def least_busy(
 
 
 def latency(
-    targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float
+    targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
 ) -> list[Scored]:
     """Of two drawn by chance the one with less latency times load; then the others likewise.
 
@@ -111,7 +111,7 @@ def latency(
 
 
 def throughput(
-    targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float
+    targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
 ) -> list[Scored]:
     """Most tokens a second of a request; those nobody tried first."""
     found = []
@@ -122,7 +122,9 @@ def throughput(
     return sorted(found, key=_score)
 
 
-def price(targets: Sequence[Target], ask: Ask, source: random.Random, now_s: float) -> list[Scored]:
+def price(
+    targets: Sequence[Target], ask: RoutingQuery, source: random.Random, now_s: float
+) -> list[Scored]:
     """The cheapest for this request; those without a known price last."""
     found = []
     for one in _shuffled(targets, source):
@@ -132,7 +134,7 @@ def price(targets: Sequence[Target], ask: Ask, source: random.Random, now_s: flo
     return sorted(found, key=_score)
 
 
-def expected_nusd(target: Target, ask: Ask) -> int | None:
+def expected_nusd(target: Target, ask: RoutingQuery) -> int | None:
     """What the request may cost there, in nano-dollars; None if nobody knows its price."""
     if (price := target.price) is None:
         return None

@@ -28,10 +28,10 @@ from headrace.gateway.within import Within
 from headrace.protocol.neutral.collect import collected, replayed
 from headrace.protocol.neutral.dialect import (
     DamagedReplyError,
-    Glance,
+    PartialContentReader,
     ReplySide,
     StreamReader,
-    TellsWhatCame,
+    UsageSummary,
 )
 from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed, has_content
 from headrace.protocol.neutral.failure import Failure
@@ -81,7 +81,7 @@ class Opened:
     first_ns: int
     reply: Reply | SteppedAnswer
     body: bytes | None = None
-    glance: Glance | None = None
+    glance: UsageSummary | None = None
     answer: ChatReply | None = None
     reader: StreamReader | None = None
     events: list[Event] = field(default_factory=list)
@@ -229,7 +229,7 @@ def _each_once(
 
 def has_media(reader: StreamReader) -> bool:
     """Whether anything of a picture or of sound came, which events tell once it is whole."""
-    return isinstance(reader, TellsWhatCame) and reader.has_media
+    return isinstance(reader, PartialContentReader) and reader.has_media
 
 
 async def _open_in_steps(opened: Opened, reply: SteppedAnswer, stream: bool) -> None:
@@ -298,7 +298,7 @@ async def _open(
         if has_media(reader):
             reply.limit_idle(timeouts.idle_s)
             return
-        tells = reader if isinstance(reader, TellsWhatCame) else None
+        tells = reader if isinstance(reader, PartialContentReader) else None
         too_long = came_bytes > most_bytes or len(opened.events) > _MOST_HELD_EVENTS
         if passed_on and piece and (too_long or (tells is not None and tells.has_data)):
             # What the model thinks and makes in silence may still take as long as first content.

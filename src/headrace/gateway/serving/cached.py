@@ -11,7 +11,7 @@ from headrace.errors import RequestError
 from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.accounts.reservation import Reservation
-from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.demanded import with_names
@@ -60,7 +60,7 @@ class AtCache:
         self._similarity: float | None = None
         self.kept: Kept | None = None
 
-    async def find(self, ask: Ask, router: Router) -> bool:
+    async def find(self, ask: RoutingQuery, router: Router) -> bool:
         """Whether there is an answer to the same request. Raises RequestError for a `cache` that
         cannot be read."""
         if self._cache is None:
@@ -112,7 +112,9 @@ class AtCache:
         """The request is over: whoever waits for it without an answer asks now."""
         self._land(None)
 
-    async def hold(self, accounts: Accounts | None, ask: Ask, router: Router) -> Reservation | None:
+    async def hold(
+        self, accounts: Accounts | None, ask: RoutingQuery, router: Router
+    ) -> Reservation | None:
         """Limits on requests count an answer from the cache; budgets, limits on tokens and on
         requests at once do not."""
         caller = self._incoming.caller

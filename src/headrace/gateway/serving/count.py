@@ -18,8 +18,8 @@ from headrace.errors import RequestError
 from headrace.gateway.access import check_models
 from headrace.gateway.accounts.caller import Actual, Caller, Demand
 from headrace.gateway.accounts.terms import DataPolicy
-from headrace.gateway.routing.ask import ask_of, estimated_tokens
 from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.query import estimated_tokens, query_from_body
 from headrace.gateway.serving.demanded import with_names
 from headrace.gateway.serving.prepared import without_ours
 from headrace.gateway.serving.serving import Serving
@@ -65,7 +65,7 @@ class TokenCount(NamedTuple):
 
 async def count(serving: Serving, asked: CountAsked) -> TokenCount:
     """Raises RequestError and AccountsError."""
-    ask = ask_of(asked.body, asked.model)
+    ask = query_from_body(asked.body, asked.model)
     policy = DataPolicy() if asked.caller is None else asked.caller.data_policy
     ask = ask._replace(
         regions=policy.regions,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.gateway.accounts.caller import Caller, Demand
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate, Decision
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.reach import may_follow, names_of
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.bill import most_nusd
@@ -25,7 +25,7 @@ OUTPUT_TOKENS = 4096
 def demand_at(
     router: Router,
     caller: Caller,
-    ask: Ask,
+    ask: RoutingQuery,
     decision: Decision,
     hedges: int = 0,
     service_tier: str | None = None,
@@ -45,7 +45,10 @@ def demand_at(
 
 
 def demand_of(
-    ask: Ask, candidates: Sequence[Candidate], hedges: int = 0, service_tier: str | None = None
+    ask: RoutingQuery,
+    candidates: Sequence[Candidate],
+    hedges: int = 0,
+    service_tier: str | None = None,
 ) -> Demand:
     """At the dearest of those who may be asked; without a cost where nobody knows a price. hedges:
     how many may be asked besides, who are cut before they say anything. service_tier: that the
@@ -67,7 +70,7 @@ def demand_of(
     )
 
 
-def _billed_tokens(ask: Ask, candidates: Sequence[Candidate]) -> int:
+def _billed_tokens(ask: RoutingQuery, candidates: Sequence[Candidate]) -> int:
     """Of a response that goes on from one of which nobody here knows what it took, as many as a
     context has, where that is known. Budgets alone hold them: a limit of tokens a minute, which is
     often less than a context, would let nothing of the kind through."""

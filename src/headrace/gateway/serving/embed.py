@@ -14,8 +14,8 @@ from headrace.gateway.access import check_models
 from headrace.gateway.accounts.caller import Demand
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.accounts.terms import DataPolicy
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.reach import may_follow
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.variants import Who
@@ -28,9 +28,9 @@ from headrace.gateway.serving.ending import sent_as
 from headrace.gateway.serving.entry import Entry, Outcome
 from headrace.gateway.serving.free_tier import FreeHold
 from headrace.gateway.serving.holding import Holding
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError, nobody_answered
 from headrace.gateway.serving.refusals import refusal_of
 from headrace.gateway.serving.serving import Serving
+from headrace.gateway.serving.target_failures import AllTargetsFailedError, nobody_answered
 from headrace.gateway.targets.target import Target
 from headrace.gateway.within import Within
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingProvider
@@ -50,14 +50,14 @@ def embeddings_of(target: Target) -> EmbeddingProvider | None:
 async def embed(
     serving: Serving, asked: Asked, side_of: Callable[[Target], EmbeddingProvider | None]
 ) -> Embedded:
-    """Raises RequestError, AccountsError, NobodyAnsweredError; a line of the ledger is written."""
+    """Raises RequestError, AccountsError, AllTargetsFailedError; writes a line of the ledger."""
     course = _Course(serving, asked, side_of)
     try:
         return await course.run()
     except asyncio.CancelledError:
         course.outcome = "client_gone"
         raise
-    except NobodyAnsweredError as error:
+    except AllTargetsFailedError as error:
         course.status, course.error = error.status, str(error)
         course.outcome = "refused" if error.is_clients else "failed"
         raise
@@ -112,7 +112,7 @@ class _Course:
                 made = await dispatch.first(decision, route)
         except TimeoutError:
             failure = Failure(kind="timeout", message="the time for the whole request is over")
-            raise NobodyAnsweredError(504, failure, tuple(dispatch.tried), ()) from None
+            raise AllTargetsFailedError(504, failure, tuple(dispatch.tried), ()) from None
         finally:
             await asyncio.shield(self._settle())
         self._target = made.candidate.target
@@ -122,10 +122,10 @@ class _Course:
             made.reply, made.candidate, dispatch.attempts, overhead_us, self._cost(), made.body
         )
 
-    def _ask(self) -> Ask:
+    def _ask(self) -> RoutingQuery:
         asked, caller = self._asked, self._asked.caller
         policy = DataPolicy() if caller is None else caller.data_policy
-        return Ask(
+        return RoutingQuery(
             wanted=asked.wanted,
             input_tokens=_estimated(asked.call),
             priority=0 if caller is None else caller.priority,
@@ -139,8 +139,8 @@ class _Course:
             ),
         )
 
-    def _decide(self, ask: Ask) -> Decision:
-        """Among those that make embeddings. Raises NobodyAnsweredError, RequestError."""
+    def _decide(self, ask: RoutingQuery) -> Decision:
+        """Among those that make embeddings. Raises AllTargetsFailedError, RequestError."""
         decision = self._serving.router.decide(ask, self._serving.clock_ns() * _S_PER_NS)
         if not decision.candidates:
             raise nobody_answered((), decision.left_out)
@@ -153,7 +153,7 @@ class _Course:
             )
         return decision._replace(candidates=able)
 
-    async def _hold(self, ask: Ask, decision: Decision) -> None:
+    async def _hold(self, ask: RoutingQuery, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._asked.caller
         if accounts is None or caller is None:
             return

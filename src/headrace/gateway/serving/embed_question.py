@@ -19,8 +19,8 @@ from headrace.gateway.cache.semantic.cache import Embedded, EmbedderFailedError
 from headrace.gateway.routing.preferences import read_wanted
 from headrace.gateway.serving.embed import embed, embeddings_of
 from headrace.gateway.serving.embedding_asked import Asked
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.serving import Serving
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.protocol.neutral.embedding import EmbeddingCall
 
 _DIALECT = "openai-chat"
@@ -55,7 +55,7 @@ class QuestionEmbedder:
             raise EmbedderFailedError(str(error), is_callers=True) from error
         except RequestError as error:  # nobody who may see this caller's data, or nobody at all
             raise EmbedderFailedError(str(error), is_callers=True) from error
-        except NobodyAnsweredError as error:
+        except AllTargetsFailedError as error:
             refused = error.status in _REFUSED
             raise EmbedderFailedError(str(error), is_callers=refused) from error
         vector = normalised(found.reply.vectors[0]) if len(found.reply.vectors) == 1 else None

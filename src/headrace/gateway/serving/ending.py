@@ -12,7 +12,7 @@ from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.bill import cost_nusd, standard_nusd
 from headrace.gateway.serving.sent import Unanswered
 from headrace.gateway.serving.tally import Tally
-from headrace.protocol.neutral.dialect import TellsToolsUsed
+from headrace.protocol.neutral.dialect import ToolUseReader
 from headrace.protocol.neutral.usage import TokenUsage
 
 
@@ -35,7 +35,7 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
     if tally is not None:
         usage, usage_from = tally.usage
         reader = None if opened is None else opened.reader
-        if usage_from == "estimated" and isinstance(reader, TellsToolsUsed) and reader.tools_used:
+        if usage_from == "estimated" and isinstance(reader, ToolUseReader) and reader.tools_used:
             usage = msgspec.structs.replace(usage, is_incomplete=True)
         if opened is None:
             return Bill(usage, usage_from, 0)

@@ -24,8 +24,8 @@ from headrace.gateway.accounts.terms import Level
 from headrace.gateway.accounts.window import Window
 from headrace.gateway.client_address import ADDRESS, UNKNOWN
 from headrace.gateway.guests import ANONYMOUS
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision, LeftOut
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.reach import may_follow
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.aside import Aside
@@ -56,7 +56,7 @@ class FreeHold(NamedTuple):
     """ask, decision: with free targets left out where the limit is reached. reservation: None where
     nobody free may be asked."""
 
-    ask: Ask
+    ask: RoutingQuery
     decision: Decision
     reservation: Reservation | None = None
 
@@ -72,7 +72,7 @@ class FreeTier:
     async def hold(
         self,
         router: Router,
-        ask: Ask,
+        ask: RoutingQuery,
         decision: Decision,
         asking: Asking,
         way: Way | None = None,

@@ -15,10 +15,10 @@ from headrace.gateway.guards.guard import NAMELESS, Guard, Subject
 from headrace.gateway.guards.guarded_sink import GuardedSink
 from headrace.gateway.guards.guardrails import Guardrails, asked_names
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import EMBEDDINGS
 from headrace.gateway.guards.request import looked_at
-from headrace.gateway.routing.ask import Ask
+from headrace.gateway.guards.text_span import EMBEDDINGS
 from headrace.gateway.routing.estimate import estimate
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.serving.incoming import Incoming, Sink
@@ -49,7 +49,7 @@ class Guarded:
         self.incoming = incoming
         self.sink = sink
 
-    async def look(self, ask: Ask, router: Router) -> None:
+    async def look(self, ask: RoutingQuery, router: Router) -> None:
         """At the request. Raises GuardBlockedError, RequestError."""
         incoming = self.incoming
         caller = incoming.caller

@@ -12,7 +12,7 @@ from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.tally import Tally
 from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
-from headrace.protocol.neutral.dialect import TellsContentIsOver
+from headrace.protocol.neutral.dialect import ContentEndReader
 
 # The count follows the last content at once, or does not come.
 _WITHIN_S = 1.5
@@ -23,7 +23,7 @@ async def read_on(opened: Opened, tally: Tally) -> None:
     reply, reader = opened.reply, opened.reader
     if reader is None or tally.ended or not isinstance(reply, Reply):
         return
-    is_over = isinstance(reader, TellsContentIsOver) and reader.content_is_over
+    is_over = isinstance(reader, ContentEndReader) and reader.content_is_over
     if tally.finish is None and not is_over:
         return
     try:

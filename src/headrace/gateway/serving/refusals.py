@@ -13,17 +13,17 @@ from headrace.gateway.accounts.errors import (
 )
 from headrace.gateway.guards.blocked import GuardBlockedError
 from headrace.gateway.serving.entry import Outcome
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.serving.told_error import status_for
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
-Ending = RequestError | AccountsError | NobodyAnsweredError
+Ending = RequestError | AccountsError | AllTargetsFailedError
 
 
 def refused(error: Ending, dialect: str = "") -> tuple[int, Failure, Outcome]:
     """Status, failure and what the ledger calls it. dialect: the client's, in which a provider's
     own error may be told; "" where it is written anew in any case."""
-    if isinstance(error, NobodyAnsweredError):
+    if isinstance(error, AllTargetsFailedError):
         return *status_for(error, dialect), "refused" if error.is_clients else "failed"
     if isinstance(error, AccountsError):
         return *refusal_of(error), "refused"

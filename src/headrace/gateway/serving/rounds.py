@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate, Decision, LeftOut
 from headrace.gateway.routing.eligible import Reason
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.turns import NoTurnError, Turns
@@ -24,8 +24,8 @@ from headrace.gateway.serving.after_failure import Tried, class_of
 from headrace.gateway.serving.attempt import AttemptFailedError
 from headrace.gateway.serving.backoff import asked_wait_s, wait_s
 from headrace.gateway.serving.holding import Holding
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError, nobody_answered
 from headrace.gateway.serving.settle import Took
+from headrace.gateway.serving.target_failures import AllTargetsFailedError, nobody_answered
 from headrace.gateway.targets.auth import said_of
 from headrace.protocol.neutral.failure import Failure
 
@@ -45,7 +45,7 @@ class Rounds(ABC, Generic[Answer]):
     attempts: those that were begun. waited_ns: of the time, what was spent waiting for others."""
 
     router: Router
-    ask: Ask
+    ask: RoutingQuery
     clock_ns: Callable[[], int]
     source: random.Random
     holding: Holding | None = None
@@ -78,7 +78,7 @@ class Rounds(ABC, Generic[Answer]):
         return candidates
 
     async def first(self, decision: Decision, route: Route) -> Answer:
-        """The answer of the first target that has one. Raises NobodyAnsweredError, RequestError."""
+        """The first answer of a target. Raises AllTargetsFailedError, RequestError."""
         queue = deque(decision.candidates)
         busy: list[Candidate] = []
         again: deque[tuple[Candidate, Failure]] = deque()
@@ -144,7 +144,7 @@ class Rounds(ABC, Generic[Answer]):
         raise self._nobody()
 
     async def _turn(self, turns: Turns, busy: list[Candidate]) -> Candidate:
-        """Who is promised to this request. Raises NobodyAnsweredError."""
+        """Who is promised to this request. Raises AllTargetsFailedError."""
         began_ns = self.clock_ns()
         try:
             return await turns.wait(busy, self.ask.priority)
@@ -223,7 +223,7 @@ class Rounds(ABC, Generic[Answer]):
 
     def _fallback(self, kind: str, candidate: Candidate, route: Route) -> Decision | None:
         """Other models for what this one cannot take; each list is followed once. Raises
-        NobodyAnsweredError where there are none."""
+        AllTargetsFailedError where there are none."""
         if kind not in ("context_fallback", "policy_fallback") or kind in self._followed:
             return None
         own = self.router.route(candidate.model) or route
@@ -265,7 +265,7 @@ class Rounds(ABC, Generic[Answer]):
     def _leave_out(self, candidate: Candidate, reason: str) -> None:
         self.left_out.append(LeftOut(candidate.target.name, candidate.model, reason))
 
-    def _nobody(self) -> NobodyAnsweredError:
+    def _nobody(self) -> AllTargetsFailedError:
         return nobody_answered(
             self.tried, self.left_out, followed=self._followed, no_room=self._no_room,
             unasked=self._unasked,

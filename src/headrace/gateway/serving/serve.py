@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import RequestError
 from headrace.gateway.accounts.errors import AccountsError
 from headrace.gateway.guards.blocked import FIELD, GuardBlockedError
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route
 from headrace.gateway.serving.answering import (
     answer_failed,
@@ -24,7 +24,6 @@ from headrace.gateway.serving.answering import (
     tell_failed,
 )
 from headrace.gateway.serving.aside import Aside, aside_entry
-from headrace.gateway.serving.asked import asked_of
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.cached import AtCache
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
@@ -37,15 +36,16 @@ from headrace.gateway.serving.holding import Holding
 from headrace.gateway.serving.incoming import ClientGoneError, Incoming, Sink
 from headrace.gateway.serving.line import line_of
 from headrace.gateway.serving.named import Names
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
 from headrace.gateway.serving.prepared import Prepared, asked_service_tier
 from headrace.gateway.serving.rate import note_opened, note_rate
 from headrace.gateway.serving.read_on import read_on
 from headrace.gateway.serving.refusals import refused
 from headrace.gateway.serving.reply_headers import told_headers
+from headrace.gateway.serving.routing_query import query_for
 from headrace.gateway.serving.serving import Serving
 from headrace.gateway.serving.stored import check_asked, telling
 from headrace.gateway.serving.tally import Tally
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.serving.traffic import RequestTraffic, hedging_of, most_hedges
 from headrace.gateway.telemetry.tracing import Moment
 from headrace.gateway.within import Within
@@ -120,7 +120,7 @@ class _Course:
         """Everything but the settling."""
         try:
             router = self._serving.router
-            ask = asked_of(self._incoming, router)
+            ask = query_for(self._incoming, router)
             await check_asked(self._serving, self._incoming, ask)
             if self._is_guarded():
                 ask = await self._pass_guardrails(ask)
@@ -159,7 +159,7 @@ class _Course:
             await self._out_of_time()
         except GuardBlockedError as error:
             await self._block(error)
-        except (RequestError, AccountsError, NobodyAnsweredError) as error:
+        except (RequestError, AccountsError, AllTargetsFailedError) as error:
             if self._status:
                 raise
             await self._refuse(*refused(error, self._incoming.side.name))
@@ -169,7 +169,7 @@ class _Course:
         asks = FIELD in self._incoming.body or bool(self._incoming.prompt)
         return asks or self._serving.guardrails is not None
 
-    async def _pass_guardrails(self, ask: Ask) -> Ask:
+    async def _pass_guardrails(self, ask: RoutingQuery) -> RoutingQuery:
         """What they leave of the request is what is asked from here on."""
         serving = self._serving
         from headrace.gateway.serving.guarded import Guarded
@@ -187,7 +187,7 @@ class _Course:
             self._visit.asks(incoming)
         self._prepared = Prepared(incoming)
         self._at_cache = AtCache(serving.cache, incoming, self._prepared, serving.clock_ns)
-        return asked_of(incoming, serving.router)
+        return query_for(incoming, serving.router)
 
     async def _block(self, error: GuardBlockedError) -> None:
         """By a guardrail, before or after the answer. What was answered is billed."""
@@ -229,7 +229,7 @@ class _Course:
         else:
             self.outcome = "answered"
 
-    async def _hold(self, ask: Ask, decision: Decision) -> None:
+    async def _hold(self, ask: RoutingQuery, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._incoming.caller
         if accounts is None or caller is None or not (decision.candidates or self._way):
             return  # nobody can be asked, which `_find` says
@@ -243,7 +243,7 @@ class _Course:
         self._sink = way.heartbeats(self._sink, self._prepared)
         router = self._serving.router
 
-        async def find(ask: Ask, prepared: Prepared | None) -> tuple[Opened, Dispatch]:
+        async def find(ask: RoutingQuery, prepared: Prepared | None) -> tuple[Opened, Dispatch]:
             route = router.route(ask.wanted.models[0])
             assert route is not None
             opened = await self._find(ask, router.decide(ask, self._now_s()), route, prepared)
@@ -254,7 +254,7 @@ class _Course:
         return opened
 
     async def _find(
-        self, ask: Ask, decision: Decision, route: Route, prepared: Prepared | None = None
+        self, ask: RoutingQuery, decision: Decision, route: Route, prepared: Prepared | None = None
     ) -> Opened:
         serving, incoming = self._serving, self._incoming
         dispatch = self._dispatch = Dispatch(

@@ -17,8 +17,8 @@ import msgspec
 
 from headrace.errors import RequestError
 from headrace.gateway.request_log.visit import RequestLogging
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.shadow import Shadow
 from headrace.gateway.routing.side_effects import acts_at_provider
@@ -42,7 +42,7 @@ _S_PER_NS = 1e-9
 class Told(NamedTuple):
     """A request that was answered. number: of the line that its copy gets."""
 
-    ask: Ask
+    ask: RoutingQuery
     prepared: Prepared
     incoming: Incoming
     entry: Entry

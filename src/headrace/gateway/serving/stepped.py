@@ -16,7 +16,7 @@ from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.origin import Origin
 from headrace.gateway.upstream.request import request_bytes
 from headrace.protocol.neutral.event import Ended, Event, Failed
-from headrace.protocol.neutral.steps import AnswerSteps, Ask
+from headrace.protocol.neutral.steps import AnswerSteps, ProviderRequest
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -80,7 +80,7 @@ class SteppedAnswer:
             if self._first is not None or self._steps.cancel_request() is not None:
                 self._in_steps.errand(self._cancel(self._first))
 
-    async def _step(self, ask: Ask) -> list[Event]:
+    async def _step(self, ask: ProviderRequest) -> list[Event]:
         if self._body is not None:
             piece = await self._body.piece()
             return self._steps.feed(piece) if piece else self._steps.end_of_body()
@@ -97,7 +97,7 @@ class SteppedAnswer:
             return await self._made(ask)
         return await self._take(ask)
 
-    async def _made(self, ask: Ask) -> list[Event]:
+    async def _made(self, ask: ProviderRequest) -> list[Event]:
         """The first request goes on if nobody waits for it any more: only its reply tells what
         there is to cancel."""
         self._first = asyncio.ensure_future(self._take(ask))
@@ -107,7 +107,7 @@ class SteppedAnswer:
             if self._first.done():
                 self._first = None
 
-    async def _take(self, ask: Ask) -> list[Event]:
+    async def _take(self, ask: ProviderRequest) -> list[Event]:
         reply = await self._send(ask)
         try:
             body = await reply.body(self._most_bytes)
@@ -123,7 +123,7 @@ class SteppedAnswer:
             reply = await self._send(ask)
             reply.abort()
 
-    async def _send(self, ask: Ask) -> Reply:
+    async def _send(self, ask: ProviderRequest) -> Reply:
         base, pool = self._provider.base, self._provider.pool
         origin, path = base.origin, ""
         if ask.url is None:

@@ -15,7 +15,7 @@ from headrace.gateway.serving.stored_references import (
 )
 
 if TYPE_CHECKING:
-    from headrace.gateway.routing.ask import Ask
+    from headrace.gateway.routing.query import RoutingQuery
     from headrace.gateway.serving.attempt import Opened
     from headrace.gateway.serving.incoming import Incoming, Sink
     from headrace.gateway.serving.serving import Serving
@@ -30,7 +30,7 @@ before any limit of the key counts the request."""
 _ANTHROPIC = "anthropic"
 
 
-async def check_asked(serving: Serving, incoming: Incoming, ask: Ask) -> None:
+async def check_asked(serving: Serving, incoming: Incoming, ask: RoutingQuery) -> None:
     """Whether the caller may ask for these models, with these ids. Raises ModelNotAllowedError,
     RequestError, StoresDownError."""
     check_models(incoming.caller, ask.wanted.models, serving.router)

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
-from headrace.protocol.neutral.dialect import Glance
+from headrace.protocol.neutral.dialect import UsageSummary
 from headrace.protocol.neutral.event import (
     Began,
     CompletePart,
@@ -70,7 +70,7 @@ class Tally:
         self._bytes = sum(_part_size(part) for choice in reply.choices for part in choice.parts)
         self.finish = next((one.finish for one in reply.choices), None)
 
-    def take_glance(self, glance: Glance) -> None:
+    def take_glance(self, glance: UsageSummary) -> None:
         """An answer without a stream, of which no more was read."""
         self.ended = self.has_content = True
         self._counted, self.finish, self.service_tier = glance

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.protocol.neutral.dialect import ClientSide
-from headrace.protocol.neutral.failure import Failure, FailureKind, ToldError
+from headrace.protocol.neutral.failure import Failure, FailureKind, ProviderError
 
 # Prompts that are too long have a code of their own in each dialect, which few providers write.
 _KINDS: frozenset[FailureKind] = frozenset(("bad_request", "too_large", "content_policy"))
@@ -41,10 +41,10 @@ def with_body(failure: Failure, dialect: str, body: bytes) -> Failure:
         written = msgspec.json.encode(value).decode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
         return failure
-    return msgspec.structs.replace(failure, as_told=ToldError(dialect=dialect, body=written))
+    return msgspec.structs.replace(failure, as_told=ProviderError(dialect=dialect, body=written))
 
 
-def status_for(error: NobodyAnsweredError, dialect: str) -> tuple[int, Failure]:
+def status_for(error: AllTargetsFailedError, dialect: str) -> tuple[int, Failure]:
     """What a client of a dialect is told: `as_told` and its status only where that is its own."""
     failure = error.failure
     if failure.as_told is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.decision import Decision
 from headrace.gateway.routing.hedging import Hedging
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.route import Route
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.shadow import Shadow
@@ -33,9 +33,9 @@ class RequestTraffic:
     def __init__(self) -> None:
         self.assigned = ""
         self._variants: Variants | None = None
-        self._shadowed: tuple[Shadow, Ask] | None = None
+        self._shadowed: tuple[Shadow, RoutingQuery] | None = None
 
-    def takes_side(self, ask: Ask, decision: Decision, router: Router) -> Ask:
+    def takes_side(self, ask: RoutingQuery, decision: Decision, router: Router) -> RoutingQuery:
         """Of an A/B test; it is decided."""
         if not decision.sides:
             return ask
@@ -45,7 +45,7 @@ class RequestTraffic:
             self._variants = None if route is None else route.variants
         return ask._replace(sides=decision.sides)
 
-    def goes(self, route: Route, ask: Ask) -> None:
+    def goes(self, route: Route, ask: RoutingQuery) -> None:
         """A target will be asked."""
         if route.shadow is not None:
             # A shadow is on nobody's account.
@@ -85,7 +85,7 @@ def hedging_of(route: Route | None, incoming: Incoming, now_s: float) -> Hedging
     return None if acts_at_provider(incoming.body) else hedging
 
 
-def most_hedges(router: Router, ask: Ask) -> int:
+def most_hedges(router: Router, ask: RoutingQuery) -> int:
     """How many may be asked besides the first; of a model made of others, of any of them."""
     route = router.route(ask.wanted.models[0])
     if route is None or not route.stands_for:

@@ -12,7 +12,7 @@ from headrace.gateway.targets.passing import EmbeddingPassing, Passing
 from headrace.gateway.upstream.limits import Timeouts
 from headrace.gateway.upstream.origin import BaseUrl
 from headrace.gateway.upstream.pool import Pool
-from headrace.protocol.neutral.dialect import Glance, ProviderSide
+from headrace.protocol.neutral.dialect import ProviderSide, UsageSummary
 from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 
@@ -35,7 +35,7 @@ class Provider:
     # People put keys into them.
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     passes: Mapping[str, Passing] = field(default_factory=dict)
-    glance: Callable[[bytes], Glance | None] | None = None
+    glance: Callable[[bytes], UsageSummary | None] | None = None
     embeddings: EmbeddingProvider | None = None
     embedding_passes: Mapping[str, EmbeddingPassing] = field(default_factory=dict)
     counting: Counting | None = None

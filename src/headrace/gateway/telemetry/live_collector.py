@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headrace.gateway.telemetry.log_standing import LogStanding
+from headrace.gateway.telemetry.log_status import LogStanding
 from headrace.gateway.telemetry.standing import Standing, TargetStanding
 
 _BREAKER_STATES = ("closed", "open", "probing")

@@ -12,7 +12,7 @@ from headrace.gateway.targets.auth import InTurn
 from headrace.gateway.targets.health import State
 from headrace.gateway.targets.provider import Provider
 from headrace.gateway.targets.target import Target
-from headrace.gateway.telemetry.log_standing import LogStanding
+from headrace.gateway.telemetry.log_status import LogStanding
 
 
 class TargetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

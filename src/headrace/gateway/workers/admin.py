@@ -11,7 +11,7 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.admin.gatehouse import Explained, WorkerStanding
 from headrace.gateway.admin.server import AdminPlace, admin_here
-from headrace.gateway.making import Current, Surroundings, made, with_request_log
+from headrace.gateway.assemble import Current, Surroundings, made, with_request_log
 from headrace.gateway.serving.entry import Entry
 from headrace.gateway.settings.admin import AdminSettings
 from headrace.gateway.settings.gateway import GatewaySettings

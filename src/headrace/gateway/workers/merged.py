@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.gateway.accounts.accounts import AccountsState
 from headrace.gateway.accounts.counters import CountersState
-from headrace.gateway.telemetry.log_standing import together
+from headrace.gateway.telemetry.log_status import together
 from headrace.gateway.telemetry.standing import (
     ModelStanding,
     ProviderStanding,

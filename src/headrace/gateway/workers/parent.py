@@ -18,10 +18,10 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.counters import CountersState
 from headrace.gateway.accounts.memory_counters import MemoryCounters
 from headrace.gateway.alerts.telling import Telling
+from headrace.gateway.assemble import CliOverrides, Surroundings, log_changes, made, settings_given
 from headrace.gateway.building.accounts import accounts_of, records_of
 from headrace.gateway.ledger.store import LedgerStore
 from headrace.gateway.listening import GRACE_S
-from headrace.gateway.making import Given, Surroundings, log_changes, made, settings_given
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import read_text
 from headrace.gateway.settings.secret import Sources
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     """What there is one of, however many workers."""
 
     path: Path
-    given: Given
+    given: CliOverrides
     text: str
     settings: GatewaySettings
     ledger: LedgerStore | None

@@ -20,16 +20,16 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.gateway.accounts.alert import Alert
-from headrace.gateway.building.accounts import accounts_of
-from headrace.gateway.listening import DRAIN_S, listen_until
-from headrace.gateway.making import (
+from headrace.gateway.assemble import (
+    CliOverrides,
     Current,
-    Given,
     Surroundings,
     made,
     settings_given,
     with_request_log,
 )
+from headrace.gateway.building.accounts import accounts_of
+from headrace.gateway.listening import DRAIN_S, listen_until
 from headrace.gateway.routing.sticky import Sticky
 from headrace.gateway.routing.variants import TakenOut
 from headrace.gateway.settings.secret import Sources
@@ -145,7 +145,7 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
     async with asyncio.timeout(_START_S):
         start = await worker.started
     path = Path(start.path)
-    given = Given(start.host, start.port, start.workers)
+    given = CliOverrides(start.host, start.port, start.workers)
     settings = settings_given(start.text, path, given)
     configure_logging(settings.log.level, settings.log.format, sys.stderr)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -11,10 +11,10 @@ from headrace.gateway.accounts.accounts import Accounts
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.accounts.records import Records
 from headrace.gateway.admin.in_process import explained
+from headrace.gateway.assemble import CliOverrides, Current, Surroundings, made, settings_given
 from headrace.gateway.building.accounts import records_of
 from headrace.gateway.building.gateway import Gateway
 from headrace.gateway.explaining import explanation_of
-from headrace.gateway.making import Current, Given, Surroundings, made, settings_given
 from headrace.gateway.settings.secret import Sources
 from headrace.gateway.workers import messages
 
@@ -30,7 +30,7 @@ class Reloading:
     def __init__(
         self,
         path: Path,
-        given: Given,
+        given: CliOverrides,
         accounts: Accounts,
         current: Current,
         around: Surroundings,

@@ -33,7 +33,7 @@ from headrace.ops.interface import (
     RopeTable,
 )
 from headrace.ops.sampling_rows import (
-    Adjustment,
+    LogitsEdit,
     Penalties,
     SamplingRows,
     TopLogprobs,
@@ -276,7 +276,7 @@ class CpuOps(Ops):
         self._native.take_rows(x, rows, out)
         return out
 
-    def adjust(self, logits: F32, adjustments: Sequence[Adjustment]) -> None:
+    def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:

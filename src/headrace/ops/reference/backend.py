@@ -38,7 +38,7 @@ from headrace.ops.reference.arithmetic import (
     round_quantised,
 )
 from headrace.ops.reference.checks import check_batch, check_ids, check_rows, check_shape
-from headrace.ops.sampling_rows import Adjustment, SamplingRows, TopLogprobs
+from headrace.ops.sampling_rows import LogitsEdit, SamplingRows, TopLogprobs
 from headrace.ops.shared import (
     check_head_norm,
     f32_rope_table,
@@ -228,7 +228,7 @@ class ReferenceOps(Ops):
         check_ids("row", rows, len(x))
         return x[rows]
 
-    def adjust(self, logits: F32, adjustments: Sequence[Adjustment]) -> None:
+    def adjust(self, logits: F32, adjustments: Sequence[LogitsEdit]) -> None:
         adjustment.adjust(logits, adjustments)
 
     def sample(self, logits: F32, rows: SamplingRows, num_tokens: int) -> npt.NDArray[np.int32]:

@@ -11,11 +11,11 @@ from typing import Any
 from headrace.catalog import Catalog
 from headrace.config.text_file import read_text_file
 from headrace.errors import ConfigError, FetchError, HeadraceError
+from headrace.plan.find_model import shape_named
 from headrace.plan.hardware_memory import THIS
 from headrace.plan.header import bytes_by_codec
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.subject import ModelFiles
-from headrace.plan.model_named import shape_named
 from headrace.plan.model_shape import ModelShape
 from headrace.text.tokenizer import Tokenizer, load_tokenizer
 from headrace.weights.open import open_checkpoint
@@ -27,7 +27,7 @@ _SUFFIXES = ("-instruct", "-it", "-chat", "-gguf", "-awq", "-gptq", "-fp8")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class LintOptions:
     """Options of the command. environ: where models are looked for."""
 
     catalog: Catalog
@@ -46,7 +46,7 @@ class _Known:
     lacks: dict[str, str] = field(default_factory=dict)
 
 
-def known_of(given: Given, engine: EngineSetup | None) -> dict[str, Any]:
+def known_of(given: LintOptions, engine: EngineSetup | None) -> dict[str, Any]:
     """Fields of a Subject. What an option names and is not there raises; what a config names and is
     not on this disk is told in `lacks`."""
     known = _Known()
@@ -121,7 +121,7 @@ def model_files(name: str, environ: Mapping[str, str]) -> ModelFiles:
     )
 
 
-def _model(known: _Known, given: Given, name: str, *, strict: bool) -> None:
+def _model(known: _Known, given: LintOptions, name: str, *, strict: bool) -> None:
     try:
         known.fields["shape"] = _shape(given.catalog, name, given.environ)
     except HeadraceError as error:

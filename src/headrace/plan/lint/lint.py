@@ -11,12 +11,12 @@ from itertools import product
 
 from headrace.plan.lint.engine_setup import EngineSetup
 from headrace.plan.lint.finding import SEVERITIES, Check, Finding, Needs, NotChecked, Report
-from headrace.plan.lint.known import Given, known_of
+from headrace.plan.lint.known import LintOptions, known_of
 from headrace.plan.lint.subject import Subject
 from headrace.plan.lint.targets import Targets
 
 
-def lint(targets: Targets, given: Given, checks: Sequence[Check]) -> Report:
+def lint(targets: Targets, given: LintOptions, checks: Sequence[Check]) -> Report:
     """Raises ConfigError, CatalogError or CheckpointError for an option that names nothing."""
     engines: tuple[EngineSetup | None, ...] = targets.engines or (None,)
     known = {id(engine): known_of(given, engine) for engine in engines}

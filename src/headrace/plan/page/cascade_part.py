@@ -7,8 +7,8 @@ from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.sheet import Cell, Sheet
 from headrace.plan.cascade_plan import CascadePlan, CascadeWay
+from headrace.plan.formatting import band, shown
 from headrace.plan.page.part import PlanPart, figure_row
-from headrace.plan.shown import band, shown
 
 _STEPS = 20
 _THOUSAND = 1000

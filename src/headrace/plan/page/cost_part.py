@@ -8,9 +8,9 @@ from headrace.page.figures import compact, figure
 from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.sheet import Cell, Sheet
-from headrace.plan.cost_plan import CostPlan, Crossing
+from headrace.plan.cost_plan import BreakEvenPair, CostPlan
+from headrace.plan.formatting import band, shown
 from headrace.plan.page.part import PlanPart, figure_row
-from headrace.plan.shown import band, shown
 
 
 def cost_part(found: CostPlan) -> PlanPart:
@@ -48,7 +48,7 @@ def cost_part(found: CostPlan) -> PlanPart:
     )
 
 
-def crossing_told(one: Crossing) -> str:
+def crossing_told(one: BreakEvenPair) -> str:
     """Where hardware meets the API, in a sentence without its full stop."""
     first, always = one.curve.first_tokens_per_month, one.curve.always_tokens_per_month
     name = f"{one.hardware.cost.name}, against {one.api.cost.name},"
@@ -64,7 +64,7 @@ def crossing_told(one: Crossing) -> str:
     )
 
 
-def _curve(one: Crossing) -> Plot | None:
+def _curve(one: BreakEvenPair) -> Plot | None:
     hardware, api = one.hardware.cost.name, one.api.cost.name
     points = one.curve.points
     first, always = one.curve.first_tokens_per_month, one.curve.always_tokens_per_month
@@ -139,7 +139,7 @@ def _served(found: CostPlan) -> tuple[Sheet, ...]:
     return (Sheet("What hardware serves", ("figure and id", "value", "band"), tuple(rows)),)
 
 
-def _volumes(one: Crossing) -> Sheet:
+def _volumes(one: BreakEvenPair) -> Sheet:
     hardware, api = one.hardware.cost.name, one.api.cost.name
     rows = tuple(
         (

@@ -13,7 +13,6 @@ from headrace.page.page import page, section, sheet_markup
 from headrace.plan.cost_plan import CostPlan
 from headrace.plan.explanation import Explainer
 from headrace.plan.fit import Fit
-from headrace.plan.kept_plan import KeptFigure, KeptPlan, PlanAbout
 from headrace.plan.page.cascade_part import cascade_part
 from headrace.plan.page.cost_part import cost_part
 from headrace.plan.page.figure_details import STYLE, disputes_sheet, figure_details
@@ -22,6 +21,7 @@ from headrace.plan.page.part import Block, PlanPart
 from headrace.plan.page.recommendation_part import recommendation_part
 from headrace.plan.page.simulation_part import simulation_part
 from headrace.plan.page.speed_part import speed_part
+from headrace.plan.saved_plan import PlanMetadata, SavedFigure, SavedPlan
 from headrace.plan.speed_plan import SpeedPlan
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def plan_page(
     catalog: Catalog,
-    about: PlanAbout,
+    about: PlanMetadata,
     *,
     fit: Fit | None = None,
     speed: SpeedPlan | None = None,
@@ -55,12 +55,12 @@ def plan_page(
 
 
 def document(
-    catalog: Catalog, about: PlanAbout, parts: Sequence[PlanPart], refused: Sequence[str] = ()
+    catalog: Catalog, about: PlanMetadata, parts: Sequence[PlanPart], refused: Sequence[str] = ()
 ) -> str:
     """A page of parts: each with verdicts, figures, plots and tables, then where they come from."""
     quantities = {one.id: one for part in parts for one in part.quantities}
-    kept = KeptPlan(
-        tuple(msgspec.convert(one.as_dict(), KeptFigure) for one in quantities.values()),
+    kept = SavedPlan(
+        tuple(msgspec.convert(one.as_dict(), SavedFigure) for one in quantities.values()),
         about=about,
     )
     details, disputes = figure_details(kept.quantities, Explainer(kept, catalog))

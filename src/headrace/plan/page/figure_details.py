@@ -8,8 +8,8 @@ from headrace.page.markup import Markup, tag
 from headrace.page.page import sheet_markup
 from headrace.page.sheet import Cell, Sheet
 from headrace.plan.explanation import Dispute, Explainer, Reason
-from headrace.plan.kept_plan import KeptFigure
-from headrace.plan.shown import band, shown
+from headrace.plan.formatting import band, shown
+from headrace.plan.saved_plan import SavedFigure
 
 STYLE = """
 details.figure{background:var(--card);border:1px solid var(--grid);border-radius:8px;
@@ -26,7 +26,7 @@ pre{font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anyw
 
 
 def figure_details(
-    figures: Sequence[KeptFigure], explainer: Explainer
+    figures: Sequence[SavedFigure], explainer: Explainer
 ) -> tuple[list[Markup], list[Dispute]]:
     """Closed details of every figure, in order, and each dispute that one of them touches."""
     disputes: dict[str, Dispute] = {}
@@ -54,7 +54,7 @@ def disputes_sheet(disputes: Sequence[Dispute]) -> Sheet:
     )
 
 
-def _details(one: KeptFigure, reasons: Sequence[Reason]) -> Markup:
+def _details(one: SavedFigure, reasons: Sequence[Reason]) -> Markup:
     value = tag("b", shown(one.value, one.unit))
     spread = "" if one.is_exact else f" ({band(one.low, one.high, one.unit)})"
     summary = tag("summary", f"{one.name}: ", value, f"{spread} ", tag("code", one.id))

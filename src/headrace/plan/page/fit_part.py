@@ -9,8 +9,8 @@ from headrace.page.plots.stacked_bar import Part, stacked_bar
 from headrace.page.sheet import Cell, Sheet
 from headrace.plan.fit import Fit
 from headrace.plan.fit_figures import saving_id
+from headrace.plan.formatting import band, shown
 from headrace.plan.page.part import PlanPart, figure_row
-from headrace.plan.shown import band, shown
 
 _COLOURS = ("c1", "c2", "c3", "c4")
 _WITH_CHANGES = {

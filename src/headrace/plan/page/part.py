@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headrace.page.plots.frame import Plot
 from headrace.page.sheet import Cell, Sheet
+from headrace.plan.formatting import band, shown
 from headrace.plan.quantity import Quantity
-from headrace.plan.shown import band, shown
 
 
 @dataclass(frozen=True)

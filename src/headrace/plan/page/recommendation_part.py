@@ -10,8 +10,8 @@ from headrace.page.plots.frame import Key, Plot
 from headrace.page.plots.named import Group, Named, named_points
 from headrace.page.plots.scale import logarithmic
 from headrace.page.sheet import Cell, Sheet
+from headrace.plan.formatting import band
 from headrace.plan.page.part import Block, PlanPart
-from headrace.plan.shown import band
 
 if TYPE_CHECKING:
     from headrace.plan.quantity import Quantity

@@ -9,9 +9,9 @@ from headrace.page.figures import compact, duration, figure, share
 from headrace.page.plots.frame import Plot, key_at
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.sheet import Cell, Sheet
+from headrace.plan.formatting import band
 from headrace.plan.page.part import PlanPart, figure_row
 from headrace.plan.page.time_plots import time_plots
-from headrace.plan.shown import band
 from headrace.plan.simulation.figures import NAMES, STATISTICS, statistic_id, statistic_of
 from headrace.plan.simulation.result import QUANTILES, LaneResult, SimulationResult
 

@@ -7,10 +7,10 @@ from headrace.page.plots.frame import Key, Plot, key_at
 from headrace.page.plots.lines import Axis, Line, Point, lines_plot
 from headrace.page.plots.roofline import Roof, roofline_plot
 from headrace.page.sheet import Cell, Sheet
-from headrace.plan.disaggregation import Apart
+from headrace.plan.disaggregation import DisaggregatedSpeed
+from headrace.plan.formatting import shown
 from headrace.plan.page.part import PlanPart, figure_row
 from headrace.plan.roofline import Bottleneck
-from headrace.plan.shown import shown
 from headrace.plan.speed_plan import SpeedPlan
 from headrace.plan.speed_roof import RoofPoint, SpeedRoof, speed_roof
 from headrace.plan.sweep_figures import point_id
@@ -91,7 +91,7 @@ def _speculation(found: SpeedPlan) -> tuple[str, bool | None]:
     return told, one.at_batch.speedup > 1
 
 
-def _apart(one: Apart) -> tuple[str, bool | None]:
+def _apart(one: DisaggregatedSpeed) -> tuple[str, bool | None]:
     """Pools of their own against as many replicas that do both."""
     pools = one.pools
     return (

@@ -28,7 +28,7 @@ _FORMATS = {"fp8": "FP8", "awq": "AWQ", "gptq": "GPTQ", "nvfp4": "NVFP4"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class HardwareCandidate:
     """Hardware that is looked at. row: of the device, None for this machine's CPU.
 
     counts: devices of a replica that are tried, rising. price: None where nobody states one.
@@ -44,17 +44,17 @@ class Site:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class RuntimeCandidate:
     """A site with the program and the kind of weights that can run on it."""
 
-    site: Site
+    site: HardwareCandidate
     runtime: Runtime
     kind: Quantization
 
 
 def sites(
     catalog: Catalog, question: Question, measured: bool, cards: Sequence[NvidiaCard] = ()
-) -> tuple[list[Site], list[RuledOut]]:
+) -> tuple[list[HardwareCandidate], list[RuledOut]]:
     """The hardware that is named, else all that is priced (at the edge: all of the edge).
 
     measured: whether limits of this machine's CPU are known; it is looked at then. cards: of this
@@ -83,7 +83,7 @@ def sites(
                 out.append(_out("this machine", Breach(rule="rule-hardware-known", text=text)))
                 continue
             found.append(
-                Site(name=THIS, title="this machine", row=None, counts=(1,),
+                HardwareCandidate(name=THIS, title="this machine", row=None, counts=(1,),
                      price=hour_price(catalog, None), here=1)
             )  # fmt: skip
             continue
@@ -97,19 +97,21 @@ def sites(
             text = "nobody states a price of it; --hardware takes it all the same"
             out.append(_out(row.name, Breach(rule="rule-price", text=text)))
             continue
-        found.append(Site(name=row.id, title=row.name, row=row, counts=counts, price=price))
+        found.append(
+            HardwareCandidate(name=row.id, title=row.name, row=row, counts=counts, price=price)
+        )
     return found, out
 
 
 def settings(
-    catalog: Catalog, question: Question, found: list[Site]
-) -> tuple[list[Setting], list[RuledOut]]:
+    catalog: Catalog, question: Question, found: list[HardwareCandidate]
+) -> tuple[list[RuntimeCandidate], list[RuledOut]]:
     """Every program and kind on every site, and those that cannot be.
 
     Raises CatalogError for a name that is no kind.
     """
     kinds = [catalog.quantizations[id] for id in question.quantizations or KINDS]
-    able: list[Setting] = []
+    able: list[RuntimeCandidate] = []
     out: dict[str, RuledOut] = {}
     for site in found:
         for runtime in (catalog.runtimes[id] for id in RUNTIMES):
@@ -124,7 +126,7 @@ def settings(
                 if breach is None and (breach := _not_native(catalog, kind, site)):
                     name = f"{kind.name} on {site.title}"
                 if breach is None:
-                    able.append(Setting(site=site, runtime=runtime, kind=kind))
+                    able.append(RuntimeCandidate(site=site, runtime=runtime, kind=kind))
                 else:
                     out[name] = _out(name, breach)
     return able, list(out.values())
@@ -136,10 +138,10 @@ def _out(name: str, breach: Breach) -> RuledOut:
 
 def _cards_here(
     catalog: Catalog, question: Question, id: str, many: int
-) -> tuple[Site, Breach | None]:
+) -> tuple[HardwareCandidate, Breach | None]:
     """The cards of this machine, paid for already; and why they cannot be taken."""
     row = catalog.hardware[id]
-    site = Site(
+    site = HardwareCandidate(
         name=f"{THIS}-{id}", title=f"{row.name} of this machine", row=row,
         counts=tuple(count for count in _COUNTS if count <= many),
         price=hour_price(catalog, None), here=many,
@@ -168,7 +170,7 @@ def _unfit(catalog: Catalog, question: Question, row: Hardware) -> Breach | None
     return None
 
 
-def _without_backend(site: Site, runtime: Runtime) -> Breach | None:
+def _without_backend(site: HardwareCandidate, runtime: Runtime) -> Breach | None:
     needed = "cpu"
     if site.row is not None and site.row.category != "cpu":
         needed = _BACKENDS.get(site.row.vendor or "", "")
@@ -204,7 +206,7 @@ def _unread(kind: Quantization, runtime: Runtime) -> Breach | None:
     return None
 
 
-def _not_native(catalog: Catalog, kind: Quantization, site: Site) -> Breach | None:
+def _not_native(catalog: Catalog, kind: Quantization, site: HardwareCandidate) -> Breach | None:
     """Kinds whose products are of 8 or 4 bits need a device with a peak for them."""
     wanted = kind.activation_type
     if kind.family != "gpu" or wanted in (None, "fp16", "bf16") or site.row is None:

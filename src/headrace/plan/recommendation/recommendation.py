@@ -15,7 +15,7 @@ from headrace.plan.recommendation.commands import Command, commands_of
 from headrace.plan.recommendation.models import open_models
 from headrace.plan.recommendation.option import Option
 from headrace.plan.recommendation.option_figures import size_figure
-from headrace.plan.recommendation.places import Setting, settings, sites
+from headrace.plan.recommendation.places import RuntimeCandidate, settings, sites
 from headrace.plan.recommendation.question import Question
 from headrace.plan.recommendation.ranking import Alternatives, Order, Ranked, alternatives, ranked
 from headrace.plan.recommendation.remedies import BEFORE_PLANNING, Planner, remedy_of
@@ -194,7 +194,7 @@ def _looked_at(
     calibration: Found | None,
     cards: Sequence[NvidiaCard],
     progress: Callable[[int, int], None] | None,
-) -> tuple[SelfHosted, list[Setting], list[Option], list[RuledOut]]:
+) -> tuple[SelfHosted, list[RuntimeCandidate], list[Option], list[RuledOut]]:
     """Every combination: the options that are left, and what was ruled out."""
     is_calibrated = calibration is not None and calibration.calibration is not None
     models, out = open_models(catalog, question)
@@ -211,7 +211,7 @@ def _looked_at(
     return hosted, able, [*hosted.options, *sold], ruled_out
 
 
-def _of_runtimes(able: Sequence[Setting]) -> tuple[str, ...]:
+def _of_runtimes(able: Sequence[RuntimeCandidate]) -> tuple[str, ...]:
     if len({one.runtime.id for one in able}) < 2:
         return ()
     return (
@@ -220,7 +220,7 @@ def _of_runtimes(able: Sequence[Setting]) -> tuple[str, ...]:
     )
 
 
-def _of_calibration(found: Found | None, able: Sequence[Setting]) -> tuple[str, ...]:
+def _of_calibration(found: Found | None, able: Sequence[RuntimeCandidate]) -> tuple[str, ...]:
     """Whether this machine was planned with one, where it was looked at at all."""
     if found is None or not any(one.site.row is None for one in able):
         return ()

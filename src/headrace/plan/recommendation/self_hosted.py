@@ -33,7 +33,7 @@ from headrace.plan.recommendation.option_figures import (
     memory_figures,
     month_by_replicas,
 )
-from headrace.plan.recommendation.places import Setting
+from headrace.plan.recommendation.places import RuntimeCandidate
 from headrace.plan.recommendation.question import Limit, Question
 from headrace.plan.recommendation.size import quality_of
 from headrace.plan.replica import Replica, ReplicaChoice, replica_of
@@ -79,7 +79,7 @@ class SelfHosted:
         self._long = limits["long-context"].low or 0.0
         self._lowest_s = (limits["lowest-latency"].high or 0.0) * 1e-3
 
-    def look_at(self, model: Shaped, setting: Setting) -> None:
+    def look_at(self, model: Shaped, setting: RuntimeCandidate) -> None:
         """Every count of devices, from the least on."""
         breach = self._no_checkpoint(model, setting)
         if breach is not None:
@@ -104,12 +104,12 @@ class SelfHosted:
             self._rule_out(model, setting, *missed)
 
     def _rule_out(
-        self, model: Shaped, setting: Setting, devices: int, breaches: tuple[Breach, ...]
+        self, model: Shaped, setting: RuntimeCandidate, devices: int, breaches: tuple[Breach, ...]
     ) -> None:
         name = _name(model, setting, devices)
         self.out.append(RuledOut(name=name, breaches=breaches, model=model.row.id))
 
-    def _has_more_bits(self, model: Shaped, setting: Setting) -> bool:
+    def _has_more_bits(self, model: Shaped, setting: RuntimeCandidate) -> bool:
         """Whether the kind is below Q4_K_M, and one from there on runs in the same place."""
         enough = self.catalog.quantizations["q4-k-m"].bits_per_weight or 0.0
         bits = setting.kind.bits_per_weight or enough
@@ -117,7 +117,7 @@ class SelfHosted:
             return False
         return (model.row.id, setting.site.name) in self._kept
 
-    def _no_checkpoint(self, model: Shaped, setting: Setting) -> Breach | None:
+    def _no_checkpoint(self, model: Shaped, setting: RuntimeCandidate) -> Breach | None:
         """A family that is released in one kind is run in it, and that kind is of no other."""
         family = plain(model.row.family or "")
         alone: dict[str, str] = {}
@@ -134,7 +134,9 @@ class SelfHosted:
             return Breach(rule="rule-checkpoint", text=f"is published in {there}, not in {kind}")
         return None
 
-    def _tried(self, model: Shaped, setting: Setting, devices: int) -> Option | tuple[Breach, ...]:
+    def _tried(
+        self, model: Shaped, setting: RuntimeCandidate, devices: int
+    ) -> Option | tuple[Breach, ...]:
         question, site = self.question, setting.site
         weights = weights_quantity(model.shape, setting.kind).value
         memory = 0 if site.row is None else site.row.usable_memory_bytes or site.row.memory_bytes
@@ -165,7 +167,7 @@ class SelfHosted:
         return self._option(model, setting, replica, capacity)
 
     def _missed(
-        self, setting: Setting, replica: Replica, capacity: Capacity, most: int
+        self, setting: RuntimeCandidate, replica: Replica, capacity: Capacity, most: int
     ) -> tuple[Breach, ...]:
         """The limits that are missed, and what would be broken still were they looser.
 
@@ -176,7 +178,7 @@ class SelfHosted:
         return min(tries, key=lambda found: sum(map(_excess, found)))
 
     def _loosened(
-        self, setting: Setting, replica: Replica, capacity: Capacity, most: int, by: float
+        self, setting: RuntimeCandidate, replica: Replica, capacity: Capacity, most: int, by: float
     ) -> tuple[Breach, ...]:
         question, price = self.question, setting.site.price
         seen = {limit: math.ceil(seconds * by * 1e3) / 1e3 for limit, seconds in capacity.missed}
@@ -195,7 +197,7 @@ class SelfHosted:
         )  # fmt: skip
 
     def _option(
-        self, model: Shaped, setting: Setting, replica: Replica, capacity: Capacity
+        self, model: Shaped, setting: RuntimeCandidate, replica: Replica, capacity: Capacity
     ) -> Option | tuple[Breach, ...]:
         question, site = self.question, setting.site
         planned = capacity.requests_per_s * question.headroom
@@ -254,7 +256,7 @@ class SelfHosted:
             ),
         )  # fmt: skip
 
-    def _answers(self, setting: Setting, devices: int, in_flight: float) -> dict[str, str]:
+    def _answers(self, setting: RuntimeCandidate, devices: int, in_flight: float) -> dict[str, str]:
         question = self.question
         limit = question.limit("tpot")
         lowest = limit is not None and limit.seconds <= self._lowest_s
@@ -269,7 +271,9 @@ class SelfHosted:
             **device_answers(setting.site.row),
         }
 
-    def _marks(self, model: Shaped, setting: Setting, plan: MemoryPlan) -> Iterator[Breach]:
+    def _marks(
+        self, model: Shaped, setting: RuntimeCandidate, plan: MemoryPlan
+    ) -> Iterator[Breach]:
         """Soft rules."""
         yield from model_marks(self.catalog, self.question, model.row)
         origin = origin_of(model.row, setting.kind, setting.runtime.id)
@@ -294,7 +298,9 @@ class SelfHosted:
             yield Breach(rule="rule-bits", text=f"{bits:g} bits a weight, below {least:g}")
 
 
-def _most_batch(replica: Replica, plan: MemoryPlan, context_tokens: int, setting: Setting) -> int:
+def _most_batch(
+    replica: Replica, plan: MemoryPlan, context_tokens: int, setting: RuntimeCandidate
+) -> int:
     """Requests that fit together and that the runtime takes.
 
     Logits of a batch are small, so one plan nearly says it.
@@ -384,14 +390,14 @@ def _reasons(
         yield f"speed is {efficiencies.basis}{where}"
 
 
-def _name(model: Shaped, setting: Setting, devices: int) -> str:
+def _name(model: Shaped, setting: RuntimeCandidate, devices: int) -> str:
     count = f"{devices} x " if devices > 1 else ""
     return (
         f"{model.row.name} {setting.kind.name}, {setting.runtime.name}, {count}{setting.site.title}"
     )
 
 
-def _id(model: Shaped, setting: Setting, devices: int) -> str:
+def _id(model: Shaped, setting: RuntimeCandidate, devices: int) -> str:
     return ".".join(
         ("recommend", model.row.id, setting.kind.id, setting.runtime.id,
          f"{devices}x{setting.site.name}")

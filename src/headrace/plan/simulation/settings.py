@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.checked import above_zero, not_above, not_below
 from headrace.plan.latency_model import LatencyModel
+from headrace.plan.validation import above_zero, not_above, not_below
 
 # Each replica has a scheduler of its own in memory.
 MOST_REPLICAS = 10_000

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError
-from headrace.plan.checked import not_below, share
 from headrace.plan.simulation.arrival import Arrival
 from headrace.plan.simulation.goodput import Condition, check_conditions
 from headrace.plan.simulation.result import SimulationResult, result_of
 from headrace.plan.simulation.service import OnProgress, Service
 from headrace.plan.simulation.settings import SimulationSettings
+from headrace.plan.validation import not_below, share
 
 
 def simulate(

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.errors import ConfigError, shown
-from headrace.plan.checked import above_zero, not_above, share
 from headrace.plan.simulation.arrival import Arrival
+from headrace.plan.validation import above_zero, not_above, share
 
 _NS_PER_S = 1_000_000_000
 _HOUR_S = 3600.0

@@ -32,7 +32,7 @@ class Written(NamedTuple):
     dropped: tuple[str, ...] = ()
 
 
-class Glance(NamedTuple):
+class UsageSummary(NamedTuple):
     """What a bill needs of a whole reply, and all that is read of one that is passed on."""
 
     usage: TokenUsage
@@ -51,7 +51,7 @@ class StreamReader(Protocol):
 
 
 @runtime_checkable
-class TellsContentIsOver(Protocol):
+class ContentEndReader(Protocol):
     """A StreamReader whose Finished events come with the end of the stream, not of the content."""
 
     @property
@@ -60,7 +60,7 @@ class TellsContentIsOver(Protocol):
 
 
 @runtime_checkable
-class TellsWhatCame(Protocol):
+class PartialContentReader(Protocol):
     """A StreamReader that has seen more than its events tell: of some parts they tell once those
     are whole, of news without a neutral form never."""
 
@@ -75,7 +75,7 @@ class TellsWhatCame(Protocol):
 
 
 @runtime_checkable
-class TellsToolsUsed(Protocol):
+class ToolUseReader(Protocol):
     """A StreamReader that knows of tools that the provider ran, before it tells the usage."""
 
     @property

@@ -27,7 +27,7 @@ FailureKind = Literal[
 ]
 
 
-class ToldError(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderError(msgspec.Struct, frozen=True, kw_only=True):
     """A provider's error as JSON of its dialect, without secrets of ours."""
 
     dialect: str
@@ -48,4 +48,4 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     retry_after_s: float | None = None
     request_id: str | None = None
-    as_told: ToldError | None = None
+    as_told: ProviderError | None = None

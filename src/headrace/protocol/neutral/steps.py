@@ -19,7 +19,7 @@ from headrace.protocol.neutral.dialect import Headers
 from headrace.protocol.neutral.event import Event
 
 
-class Ask(NamedTuple):
+class ProviderRequest(NamedTuple):
     """One request. after_s: pause before it. url: a whole address, in place of `path`.
 
     streams: a reply with status 200 is to be fed as it comes.
@@ -38,10 +38,10 @@ class AnswerSteps(Protocol):
     """Events are those of one stream and keep its grammar, whether the call wants a stream or not.
     After an Ended or Failed there is no next request."""
 
-    def next_request(self) -> Ask | None:
+    def next_request(self) -> ProviderRequest | None:
         """What to ask now; None when the answer is over. Asking twice gives the same."""
 
-    def cancel_request(self) -> Ask | None:
+    def cancel_request(self) -> ProviderRequest | None:
         """How to stop paying for an answer nobody wants any more; None if nothing runs."""
 
     def take(self, status: int, headers: Headers, body: bytes) -> list[Event]:

@@ -15,7 +15,7 @@ from headrace.cli.bench.load.options import load_options
 from headrace.cli.interrupt import INTERRUPTED
 
 if TYPE_CHECKING:
-    from headrace.bench.load.experiment import Done, Experiment
+    from headrace.bench.load.experiment import Experiment, RunResult
     from headrace.bench.load.load_options import LoadOptions
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -109,7 +109,7 @@ def _run(given: dict[str, Any]) -> int:
     return status_of(done, given)
 
 
-def show(done: Done, given: dict[str, Any]) -> None:
+def show(done: RunResult, given: dict[str, Any]) -> None:
     """The summary, as a table or as JSON; remarks go to stderr."""
     import msgspec
 
@@ -134,9 +134,9 @@ def show(done: Done, given: dict[str, Any]) -> None:
         click.echo("stopped: the server did not keep up with the rate", err=True)
 
 
-def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any) -> None:
+def save(done: RunResult, experiment: Experiment, given: dict[str, Any], **more: Any) -> None:
     """Files of the run and its page, where any were asked for. more: for `report_page`."""
-    from headrace.bench.load.saving import save_run
+    from headrace.bench.load.save import save_run
     from headrace.bench.report.files import write_text
     from headrace.bench.report.html import report_page
     from headrace.bench.series import forget_series
@@ -164,16 +164,16 @@ def save(done: Done, experiment: Experiment, given: dict[str, Any], **more: Any)
     click.echo(f"saved in {' and '.join(places)}", err=True)
 
 
-def status_of(done: Done, given: dict[str, Any]) -> int:
+def status_of(done: RunResult, given: dict[str, Any]) -> int:
     """The exit status that the run deserves; says why on stderr where it is not 0."""
     from headrace.bench.load.demands import is_met
-    from headrace.bench.load.failures import failures_told
+    from headrace.bench.load.failures import failure_report
 
     requests = done.summary.requests
     if done.ending == "interrupted":
         return INTERRUPTED
     ended = requests.completed + requests.failed
-    told = failures_told(done.run.requests)
+    told = failure_report(done.run.requests)
     lost = done.run.about.get("lost_client_processes")
     if not requests.completed:
         click.echo(f"headrace: nothing succeeded: {told}", err=True)

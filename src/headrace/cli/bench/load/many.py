@@ -8,12 +8,12 @@ import click
 import msgspec
 
 from headrace.bench.load.demands import is_met
-from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.load.experiment import Experiment, RunResult
 from headrace.bench.load.load_options import LoadOptions
-from headrace.bench.load.runs import Told, tell_nobody
+from headrace.bench.load.runs import ReportRun, no_report
 from headrace.bench.load.search_runs import run_search
 from headrace.bench.load.sweep import SweepOptions
-from headrace.bench.load.sweep_runs import SweepDone, run_sweep
+from headrace.bench.load.sweep_runs import SweepResult, run_sweep
 from headrace.bench.report.load_sheets import loads, search_steps
 from headrace.bench.report.table import sheet_table
 from headrace.bench.search_result import SearchResult
@@ -83,11 +83,11 @@ def search_command(experiment: Experiment, options: LoadOptions, given: dict[str
     return status_of(best, {**given, "require_slo": False})
 
 
-def _teller(given: dict[str, Any]) -> Told:
-    return tell_nobody if given["quiet"] else _tell
+def _teller(given: dict[str, Any]) -> ReportRun:
+    return no_report if given["quiet"] else _tell
 
 
-def _tell(name: str, done: Done) -> None:
+def _tell(name: str, done: RunResult) -> None:
     of = done.summary
     click.echo(
         f"{name}: {of.rps or 0:.4g} requests/s, {of.tps_system or 0:.4g} tokens/s, "
@@ -96,7 +96,7 @@ def _tell(name: str, done: Done) -> None:
     )
 
 
-def _points(found: SweepDone) -> list[dict[str, Any]]:
+def _points(found: SweepResult) -> list[dict[str, Any]]:
     return [
         {
             "name": point.name,
@@ -109,7 +109,7 @@ def _points(found: SweepDone) -> list[dict[str, Any]]:
     ]
 
 
-def _facts(done: Done) -> dict[str, Any]:
+def _facts(done: RunResult) -> dict[str, Any]:
     return {"about": done.run.about, "summary": done.summary}
 
 

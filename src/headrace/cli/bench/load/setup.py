@@ -25,13 +25,13 @@ from headrace.bench.load.demands import check_demands
 from headrace.bench.load.experiment import Experiment
 from headrace.bench.load.live import make_view
 from headrace.bench.load.load_options import LoadOptions, with_default_end
-from headrace.bench.load.making import make_making
 from headrace.bench.load.probe import choose_model, look
 from headrace.bench.load.prompt_options import FileKind, PromptOptions
-from headrace.bench.load.saving import SaveOptions
+from headrace.bench.load.save import SaveOptions
 from headrace.bench.load.search_runs import SearchOptions
 from headrace.bench.load.sweep import DEFAULT_POINTS, SweepOptions
 from headrace.bench.load.tokenization import load_tokenization
+from headrace.bench.load.trace_progress import make_progress
 from headrace.bench.prompts.lengths import Uniform, around
 from headrace.bench.prompts.options import RequestOptions
 from headrace.bench.report.files import CSV, METRICS, REQUESTS, RESULT
@@ -111,7 +111,7 @@ def make_experiment(
         slo=slo,
         definition=definition(given["definitions"]),
         prices=prices,
-        making=make_making(sys.stderr, quiet=given["quiet"]),
+        making=make_progress(sys.stderr, quiet=given["quiet"]),
     )
     return experiment, options
 

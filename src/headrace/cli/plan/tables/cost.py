@@ -12,7 +12,7 @@ from headrace.cli.visible import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.plan.cost_plan import CostPlan, Crossing
+    from headrace.plan.cost_plan import BreakEvenPair, CostPlan
 
 
 def print_cost(found: CostPlan, *, every_volume: bool, plot: bool | None = None) -> None:
@@ -79,7 +79,7 @@ def _ways(console: Console, found: CostPlan) -> None:
     console.print(table)
 
 
-def _crossing(console: Console, one: Crossing, every_volume: bool) -> None:
+def _crossing(console: Console, one: BreakEvenPair, every_volume: bool) -> None:
     from rich.table import Table
 
     hardware, api = visible(one.hardware.cost.name), visible(one.api.cost.name)

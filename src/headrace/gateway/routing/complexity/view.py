@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from headrace.gateway.routing.ask import estimated_tokens
 from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
+from headrace.gateway.routing.query import estimated_tokens
 from headrace.gateway.settings.complexity import Part
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Media, Text

@@ -11,13 +11,13 @@ from headrace.gateway.serving.composed.answer_rules import objection
 from headrace.gateway.serving.composed.inside import Answered, Inside
 from headrace.gateway.serving.composed.judge import points_of, probability_of
 from headrace.gateway.serving.composed.logprobs import sureness
-from headrace.gateway.serving.nobody_answered import NobodyAnsweredError
+from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.gateway.settings.cascade import AcceptSettings, WhenUnknown
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import DamagedReplyError
 
 # A question of ours at a model, and all that may come in place of its answer.
-NO_ANSWER = (NobodyAnsweredError, RequestError, DamagedReplyError, TimeoutError)
+NO_ANSWER = (AllTargetsFailedError, RequestError, DamagedReplyError, TimeoutError)
 
 
 class Verdict(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from headrace.gateway.ledger.stages import Stages
-from headrace.gateway.routing.ask import Ask
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.strategies import LIKELY_OUTPUT_TOKENS, expected_nusd
 from headrace.gateway.serving.composed.inside import OWN_TOKENS
@@ -70,7 +70,7 @@ class Estimator:
     def __init__(
         self,
         router: Router,
-        ask: Ask,
+        ask: RoutingQuery,
         lasted_s: Callable[[tuple[str, ...]], float | None],
         seen: Stages | None,
     ) -> None:

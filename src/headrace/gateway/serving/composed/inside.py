@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.estimate import BYTES_PER_TOKEN, utf8_bytes
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.aside import Aside
@@ -66,7 +66,7 @@ class Inside:
     router: Router
     chat: ClientSide
     incoming: Incoming
-    ask: Ask
+    ask: RoutingQuery
     drop_unsupported: bool
     most_reply_bytes: int
     clock_ns: Callable[[], int]
@@ -91,7 +91,7 @@ class Inside:
 
         It is on nobody's bill yet: give it to `aside`, or tell it. One that is not waited for is
         on the bill as `purpose`. is_ours: the question is the gateway's own; what of it a provider
-        cannot be told is left out. Raises NobodyAnsweredError, RequestError, DamagedReplyError and
+        cannot be told is left out. Raises AllTargetsFailedError, RequestError, DamagedReplyError,
         TimeoutError.
         """
         wanted = msgspec.structs.replace(self.ask.wanted, models=(model,))
@@ -130,7 +130,7 @@ class Inside:
             dispatch.waited_ns = self.waited_ns
         return self._answered(dispatch, opened, ask)
 
-    def _answered(self, dispatch: Dispatch, opened: Opened, ask: Ask) -> Answered:
+    def _answered(self, dispatch: Dispatch, opened: Opened, ask: RoutingQuery) -> Answered:
         target, ended_ns = opened.candidate.target, self.clock_ns()
         now_s = ended_ns * _S_PER_NS
         note_opened(opened, now_s)

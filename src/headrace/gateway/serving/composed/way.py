@@ -9,9 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.complexity.choice import Classifier
 from headrace.gateway.routing.decision import Candidate
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.serving.attempt import Opened
 from headrace.gateway.serving.composed.accept import NO_ANSWER, verdict_of
 from headrace.gateway.serving.composed.heartbeat import Heartbeats
@@ -33,7 +33,9 @@ from headrace.protocol.neutral.collect import replayed
 class Find(Protocol):
     """Asks targets as for any request."""
 
-    def __call__(self, ask: Ask, prepared: Prepared | None) -> Awaitable[tuple[Opened, Dispatch]]:
+    def __call__(
+        self, ask: RoutingQuery, prepared: Prepared | None
+    ) -> Awaitable[tuple[Opened, Dispatch]]:
         """prepared: None for the client's own. Raises as `Dispatch.open`."""
 
 
@@ -43,7 +45,7 @@ class Way:
     is taken beside that answer at most. heartbeat_s: how often a stream that waits is told so, None
     where nothing is held back."""
 
-    ask: Ask
+    ask: RoutingQuery
     inside: Inside
     told: list[str] = field(default_factory=list)
     besides: Most = NOTHING
@@ -55,7 +57,7 @@ class Way:
         return tuple(self.inside.router.could_ask(self.ask.wanted.models, self.ask))
 
     def leave_out_free(self, why: tuple[str, float | None]) -> None:
-        """Nobody is asked on it who is free of charge. why: see `Ask.no_free`."""
+        """Nobody is asked on it who is free of charge. why: see `RoutingQuery.no_free`."""
         self.ask = self.ask._replace(no_free=why)
         self.inside.ask = self.inside.ask._replace(no_free=why)
 

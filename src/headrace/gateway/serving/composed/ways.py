@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.errors import RequestError
-from headrace.gateway.routing.ask import Ask
 from headrace.gateway.routing.complexity.choice import Choice, Classifier, choice_of
 from headrace.gateway.routing.complexity.view import View, view_of
+from headrace.gateway.routing.query import RoutingQuery
 from headrace.gateway.routing.reach import may_follow
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.side_effects import acts_at_provider
@@ -59,7 +59,7 @@ class Ways:
 
     def way(
         self,
-        ask: Ask,
+        ask: RoutingQuery,
         prepared: Prepared,
         incoming: Incoming,
         asides: list[Aside],
@@ -92,7 +92,7 @@ class Ways:
     def _of(
         self,
         name: str,
-        asked: Ask,
+        asked: RoutingQuery,
         inside: Inside,
         call: ChatCall | None,
         view: View | None,
@@ -135,7 +135,7 @@ class Ways:
         self,
         name: str,
         choose: ChooseSettings,
-        asked: Ask,
+        asked: RoutingQuery,
         inside: Inside,
         call: ChatCall | None,
         view: View | None,
@@ -196,7 +196,7 @@ class Ways:
         if key is not None and not choice.is_default:
             self.chosen.had(name, key, choice.model, self.clock_ns() * _S_PER_NS)
 
-    def _for(self, name: str, asked: Ask, fallbacks: tuple[str, ...] = ()) -> Ask:
+    def _for(self, name: str, asked: RoutingQuery, fallbacks: tuple[str, ...] = ()) -> RoutingQuery:
         """The request, for `name` and then as the client and the file say."""
         route = self.router.route(name)
         own = () if route is None else route.fallbacks
@@ -205,7 +205,7 @@ class Ways:
         models = dict.fromkeys((name, *own, *asked.wanted.models[1:], *fallbacks, *more))
         return asked._replace(wanted=msgspec.structs.replace(asked.wanted, models=tuple(models)))
 
-    def _most_besides(self, name: str, ask: Ask, tier: str | None) -> Most:
+    def _most_besides(self, name: str, ask: RoutingQuery, tier: str | None) -> Most:
         """What `name` may take besides its answer. tier: of service, that the client asks for."""
         model = self.model(name)
         if model is None:
@@ -227,7 +227,7 @@ class Ways:
         self,
         stages: tuple[StageSettings, ...],
         accept: AcceptSettings,
-        ask: Ask,
+        ask: RoutingQuery,
         tier: str | None,
     ) -> Most:
         output = ask.most_output_tokens or OUTPUT_TOKENS
@@ -242,7 +242,7 @@ class Ways:
                 total += self._most(judge.model or stage.model, ask, tokens, judge.max_tokens)
         return total
 
-    def _of_router(self, choose: ChooseSettings, ask: Ask) -> Most:
+    def _of_router(self, choose: ChooseSettings, ask: RoutingQuery) -> Most:
         if choose.model is None:
             return NOTHING
         tokens = OWN_TOKENS + MOST_ROUTER_CHARS
@@ -251,7 +251,7 @@ class Ways:
     def _most(
         self,
         name: str,
-        ask: Ask,
+        ask: RoutingQuery,
         input_tokens: int,
         output_tokens: int,
         tier: str | None = None,
@@ -274,7 +274,7 @@ class _Conversation(NamedTuple):
     now: str
 
 
-def _conversation(ask: Ask, incoming: Incoming, call: ChatCall) -> _Conversation:
+def _conversation(ask: RoutingQuery, incoming: Incoming, call: ChatCall) -> _Conversation:
     """By its session; without one by all that was said, so that only a conversation that goes on
     from the same turn is the same. Of the same key."""
     owner = "" if incoming.caller is None else incoming.caller.key_id

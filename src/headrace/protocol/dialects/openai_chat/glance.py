@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from headrace.protocol.dialects.openai_chat.usage import read_usage
 from headrace.protocol.dialects.token_count import MOST_TOKENS
-from headrace.protocol.neutral.dialect import Glance
+from headrace.protocol.neutral.dialect import UsageSummary
 from headrace.protocol.neutral.reply import Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
@@ -70,7 +70,7 @@ _decoder = msgspec.json.Decoder(_Reply)
 _plain_decoder = msgspec.json.Decoder(_PlainUsage)
 
 
-def glance(body: bytes, *, gap_is_thoughts: bool = False) -> Glance | None:
+def glance(body: bytes, *, gap_is_thoughts: bool = False) -> UsageSummary | None:
     """Usage and why it ended; None where only the whole reading can tell."""
     try:
         body.decode()  # what is skipped is not looked at, and clients are to get JSON
@@ -98,7 +98,7 @@ def glance(body: bytes, *, gap_is_thoughts: bool = False) -> Glance | None:
         usage = read_usage(told, gap_is_thoughts=gap_is_thoughts)
     if usage is None or not usage.completion_tokens:
         return None
-    return Glance(usage, finish, reply.service_tier or None)
+    return UsageSummary(usage, finish, reply.service_tier or None)
 
 
 def _plain(usage: msgspec.Raw) -> TokenUsage | None:

@@ -13,7 +13,7 @@ from headrace.protocol.dialects.openai_chat.stream_reader import ChatStreamReade
 from headrace.protocol.dialects.openai_chat.values import DIALECT
 from headrace.protocol.dialects.openai_chat.variant import Variant
 from headrace.protocol.neutral.call import ChatCall
-from headrace.protocol.neutral.dialect import Glance, Headers, Written
+from headrace.protocol.neutral.dialect import Headers, UsageSummary, Written
 from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingExchange, EmbeddingReply
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.reply import ChatReply
@@ -35,7 +35,7 @@ class OpenAIChatProvider:
         """Raises DamagedReplyError if it is none."""
         return read_reply.read_reply(body, gap_is_thoughts=self.variant.gap_is_thoughts)
 
-    def glance(self, body: bytes) -> Glance | None:
+    def glance(self, body: bytes) -> UsageSummary | None:
         """Usage and why it ended; None where only `read_reply` can tell."""
         return glance.glance(body, gap_is_thoughts=self.variant.gap_is_thoughts)
 

@@ -39,7 +39,7 @@ from headrace.protocol.neutral.collect import replayed
 from headrace.protocol.neutral.dialect import DamagedReplyError, Headers
 from headrace.protocol.neutral.event import Began, Counted, Ended, Event, Failed
 from headrace.protocol.neutral.failure import Failure, FailureKind
-from headrace.protocol.neutral.steps import Ask
+from headrace.protocol.neutral.steps import ProviderRequest
 
 STREAM_HOSTS = ("replicate.com", "replicate.net")
 """Whose subdomains a stream may lie at: the key goes along, and a reply says where."""
@@ -76,7 +76,7 @@ class ReplicateSteps:
         self._stream_hosts = stream_hosts
         self._own_origin = own_origin
         self._stage: _Stage = "create"
-        self._create = Ask("POST", written.path, written.headers, written.body)
+        self._create = ProviderRequest("POST", written.path, written.headers, written.body)
         self._prediction: Prediction | None = None
         self._reader: ReplicateStreamReader | None = None
         self._pause_s = _FIRST_PAUSE_S
@@ -84,7 +84,7 @@ class ReplicateSteps:
         self._poll_failures = 0
         self._is_settled = False
 
-    def next_request(self) -> Ask | None:
+    def next_request(self) -> ProviderRequest | None:
         """What to ask now; None when the answer is over. Asking twice gives the same."""
         prediction = self._prediction
         if self._stage == "create":
@@ -93,15 +93,17 @@ class ReplicateSteps:
             return None
         if self._stage == "stream":
             headers = {"accept": "text/event-stream", "cache-control": "no-store"}
-            return Ask("GET", "", headers, url=prediction.stream_url, streams=True)
+            return ProviderRequest("GET", "", headers, url=prediction.stream_url, streams=True)
         after_s = self._pause_s if self._stage == "poll" else _USAGE_PAUSE_S * self._tries
-        return Ask("GET", self._path(prediction), {"accept": "application/json"}, after_s=after_s)
+        return ProviderRequest(
+            "GET", self._path(prediction), {"accept": "application/json"}, after_s=after_s
+        )
 
-    def cancel_request(self) -> Ask | None:
+    def cancel_request(self) -> ProviderRequest | None:
         """How to stop a prediction that runs, or may do so; None if none does."""
         if self._prediction is None or self._is_settled:
             return None
-        return Ask("POST", f"{self._path(self._prediction)}/cancel", {})
+        return ProviderRequest("POST", f"{self._path(self._prediction)}/cancel", {})
 
     def take(self, status: int, headers: Headers, body: bytes) -> list[Event]:
         """A reply that was read whole: a prediction, or an error instead of it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.bench import journal
-from headrace.bench.load.experiment import Done, Experiment
+from headrace.bench.load.experiment import Experiment, RunResult
 from headrace.bench.report.files import RESULT, write_run
 from headrace.bench.vllm_form import VllmForm
 from headrace.bench.vllm_result import vllm_keys
@@ -23,7 +23,7 @@ class SaveOptions(msgspec.Struct, frozen=True, kw_only=True):
     result_filename: str | None = None
 
 
-def save_run(done: Done, experiment: Experiment, how: SaveOptions) -> None:
+def save_run(done: RunResult, experiment: Experiment, how: SaveOptions) -> None:
     """The files of one run but its page; what was kept of it while it went on is gone then.
 
     Raises HeadraceError where one cannot be written.

@@ -20,7 +20,7 @@ from headrace.errors import ConfigError, shown
 _LARGEST = 10**300
 
 
-class PlanAbout(msgspec.Struct, frozen=True, kw_only=True):
+class PlanMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """How a plan was asked for.
 
     plan: "fit", "speed", "cost" or another command's name. made_at: ISO 8601, UTC. catalogs:
@@ -34,7 +34,7 @@ class PlanAbout(msgspec.Struct, frozen=True, kw_only=True):
     catalogs: tuple[str, ...] = ()
 
 
-class KeptInput(msgspec.Struct, frozen=True):
+class SavedInput(msgspec.Struct, frozen=True):
     """An Input as JSON has it."""
 
     name: str
@@ -53,7 +53,7 @@ class KeptInput(msgspec.Struct, frozen=True):
         return None if id == self.source else id
 
 
-class KeptFigure(msgspec.Struct, frozen=True):
+class SavedFigure(msgspec.Struct, frozen=True):
     """A Quantity as JSON has it. value, low, high: None where JSON cannot say the number."""
 
     id: str
@@ -64,7 +64,7 @@ class KeptFigure(msgspec.Struct, frozen=True):
     high: int | float | None
     formula_id: str
     formula: str
-    inputs: tuple[KeptInput, ...] = ()
+    inputs: tuple[SavedInput, ...] = ()
 
     @property
     def is_exact(self) -> bool:
@@ -72,16 +72,16 @@ class KeptFigure(msgspec.Struct, frozen=True):
         return self.low == self.value == self.high
 
 
-class KeptPlan(msgspec.Struct, frozen=True):
+class SavedPlan(msgspec.Struct, frozen=True):
     """A plan as far as explaining goes. about: None of a file that `--json` wrote."""
 
-    quantities: tuple[KeptFigure, ...]
+    quantities: tuple[SavedFigure, ...]
     model: str = ""
     hardware: str | None = None
-    about: PlanAbout | None = msgspec.field(default=None, name="headrace")
+    about: PlanMetadata | None = msgspec.field(default=None, name="headrace")
 
     @property
-    def figures(self) -> dict[str, KeptFigure]:
+    def figures(self) -> dict[str, SavedFigure]:
         """By id."""
         return {one.id: one for one in self.quantities}
 
@@ -93,7 +93,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
         return f"{kind} of {self.model}{where}" if self.model else kind
 
 
-def kept_plan_path(environ: Mapping[str, str]) -> Path:
+def saved_plan_path(environ: Mapping[str, str]) -> Path:
     """Where the last plan lies (XDG Base Directory: state; a relative path is ignored)."""
     root = Path(environ.get("XDG_STATE_HOME", ""))
     if not root.is_absolute():
@@ -101,9 +101,9 @@ def kept_plan_path(environ: Mapping[str, str]) -> Path:
     return root / "headrace" / "plan.json"
 
 
-def keep_plan(plan: Mapping[str, Any], about: PlanAbout, environ: Mapping[str, str]) -> Path:
+def save_plan(plan: Mapping[str, Any], about: PlanMetadata, environ: Mapping[str, str]) -> Path:
     """Keep what `--json` prints, whole or not at all; OSError where that cannot be."""
-    path = kept_plan_path(environ)
+    path = saved_plan_path(environ)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"headrace": msgspec.to_builtins(about), **plan}, indent=1)
     with atomic_file(path) as file:
@@ -111,11 +111,11 @@ def keep_plan(plan: Mapping[str, Any], about: PlanAbout, environ: Mapping[str, s
     return path
 
 
-def read_plan(path: Path | None, environ: Mapping[str, str]) -> KeptPlan:
+def read_plan(path: Path | None, environ: Mapping[str, str]) -> SavedPlan:
     """The plan in a file, or the last one. Raises ConfigError where there is none."""
     again = "make one with `headrace plan fit MODEL --json > plan.json`"
     if path is None:
-        path = kept_plan_path(environ)
+        path = saved_plan_path(environ)
         again = "make a plan first, such as `headrace plan fit MODEL`"
     try:
         content = path.read_bytes()
@@ -124,7 +124,7 @@ def read_plan(path: Path | None, environ: Mapping[str, str]) -> KeptPlan:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        plan = msgspec.json.decode(content, type=KeptPlan)
+        plan = msgspec.json.decode(content, type=SavedPlan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a plan as --json prints it ({error}): {again}") from error
     for one in plan.quantities:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from headrace.bench.client.limits import ClientLimits
-from headrace.bench.client.room import FIRST_GRANT_BYTES, MAX_GRANT_BYTES, Room
+from headrace.bench.client.memory_budget import FIRST_GRANT_BYTES, MAX_GRANT_BYTES, MemoryBudget
 
 
 def test_grants_grow_with_the_reply_to_its_limit() -> None:
-    room = Room(2**30)
+    room = MemoryBudget(2**30)
     held, grants = 0, []
     while granted := room.take(held, 5 * 2**20 + 7):
         held += granted
@@ -21,7 +21,7 @@ def test_grants_grow_with_the_reply_to_its_limit() -> None:
 
 
 def test_what_is_given_back_is_there_for_others() -> None:
-    room = Room(FIRST_GRANT_BYTES + 5)
+    room = MemoryBudget(FIRST_GRANT_BYTES + 5)
     assert room.take(0, 2**30) == FIRST_GRANT_BYTES
     assert room.take(0, 2**30) == 5
     assert room.take(0, 2**30) == 0
@@ -30,5 +30,5 @@ def test_what_is_given_back_is_there_for_others() -> None:
 
 
 def test_as_many_replies_fit_as_a_process_has_connections() -> None:
-    room = Room(ClientLimits().max_held_bytes)
+    room = MemoryBudget(ClientLimits().max_held_bytes)
     assert all(room.take(0, 2**28) == FIRST_GRANT_BYTES for _ in range(60_000))

@@ -12,7 +12,7 @@ from headrace.bench.cost import Prices
 from headrace.bench.definitions import DEFINITIONS
 from headrace.bench.journal import begin, begun
 from headrace.bench.report.files import write_run
-from headrace.bench.report.kept import read_kept
+from headrace.bench.report.saved_run import read_saved_run
 from headrace.bench.report.series import series_points
 from headrace.bench.search_result import SearchResult
 from headrace.bench.series import Series, SeriesRun, forget_runs, read_series, write_series
@@ -46,7 +46,7 @@ def series_in(folder: Path, shown: str | None = None, runs: int = 3) -> Series:
 def test_a_whole_run_by_any_of_its_names(tmp_path: Path) -> None:
     write(tmp_path, Prices(hour_usd=2.0))
     for path in (tmp_path, tmp_path / "result.json", tmp_path / "requests.jsonl"):
-        kept = read_kept(path)
+        kept = read_saved_run(path)
         assert kept.run == MADE and kept.slo == SLO and kept.partial == ""
         assert kept.prices.hour_usd == 2.0, "so that costs can be made anew"
         assert kept.series is None
@@ -60,7 +60,7 @@ def test_a_run_whose_client_was_killed(tmp_path: Path) -> None:
     journal = journal_in(tmp_path)
     journal.add(asked(0), GOOD, stream=True)
     journal.file.close()
-    kept = read_kept(tmp_path)
+    kept = read_saved_run(tmp_path)
     assert "the 1 requests that had ended" in kept.partial
     assert kept.run.about == {"model": "m", "definitions": "vllm", "ending": "partial"}
     assert kept.slo == parse_slo("ttft:500") and len(kept.run.requests) == 1
@@ -72,22 +72,22 @@ def test_a_newer_run_that_was_killed_goes_before_an_older_whole_one(tmp_path: Pa
     write(tmp_path)
     begin(tmp_path, begun({}, None))
     journal_in(tmp_path).file.close()
-    assert read_kept(tmp_path).partial
-    assert read_kept(tmp_path / "result.json").run == MADE
+    assert read_saved_run(tmp_path).partial
+    assert read_saved_run(tmp_path / "result.json").run == MADE
 
 
 def test_requests_without_a_result(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "result.json").unlink()
     for path in (tmp_path, tmp_path / "requests.jsonl"):
-        kept = read_kept(path)
+        kept = read_saved_run(path)
         assert kept.run.requests == MADE.requests and "nobody knows" in kept.partial
 
 
 def test_a_sweep_is_read_with_all_of_its_runs(tmp_path: Path) -> None:
     series = series_in(tmp_path, "runs/03")
     write(tmp_path)
-    kept = read_kept(tmp_path)
+    kept = read_saved_run(tmp_path)
     assert kept.series == series and kept.partial == "" and kept.series_folder == tmp_path
     points = list(series_points(tmp_path, series, DEFINITIONS["vllm"], SLO))
     assert [(one.name, one.offered_per_s) for one in points] == [
@@ -101,7 +101,7 @@ def test_a_sweep_is_read_with_all_of_its_runs(tmp_path: Path) -> None:
 def test_a_sweep_that_was_killed(tmp_path: Path) -> None:
     series_in(tmp_path)
     begin(tmp_path / "runs" / "04", begun({}, None))
-    kept = read_kept(tmp_path)
+    kept = read_saved_run(tmp_path)
     assert "3 runs are here; of the run after them there is a part, too" in kept.partial
     assert kept.run == MADE
 
@@ -109,9 +109,9 @@ def test_a_sweep_that_was_killed(tmp_path: Path) -> None:
 def test_a_sweep_that_was_killed_in_its_first_run(tmp_path: Path) -> None:
     write_series(tmp_path, Series(kind="search", runs=(), attainment=0.9))
     with pytest.raises(ConfigError, match="no run of the search has left anything"):
-        read_kept(tmp_path)
+        read_saved_run(tmp_path)
     begin(tmp_path / "runs" / "01", begun({}, None))
-    assert "0 runs are here" in read_kept(tmp_path).partial
+    assert "0 runs are here" in read_saved_run(tmp_path).partial
 
 
 def test_runs_of_an_older_sweep_are_forgotten(tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_a_search_comes_back(tmp_path: Path) -> None:
 
 def test_what_is_no_result_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has neither result.json nor series.json nor partial"):
-        read_kept(tmp_path)
+        read_saved_run(tmp_path)
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        read_kept(tmp_path / "nowhere.json")
+        read_saved_run(tmp_path / "nowhere.json")
     series_in(tmp_path, runs=1)
     broken = msgspec.json.decode((tmp_path / "series.json").read_bytes())
     for change, said in (
@@ -146,5 +146,5 @@ def test_what_is_no_result_is_named(tmp_path: Path) -> None:
     ):
         (tmp_path / "series.json").write_bytes(msgspec.json.encode({**broken, **change}))
         with pytest.raises(ConfigError, match=said):
-            read_kept(tmp_path)
+            read_saved_run(tmp_path)
     shutil.rmtree(tmp_path / "runs")

@@ -17,8 +17,8 @@ from headrace.gateway.guards.findings import findings
 from headrace.gateway.guards.guard import NOTHING, Guard, GuardFailedError, Subject, Verdict
 from headrace.gateway.guards.looking import LeftError, Step, go_on
 from headrace.gateway.guards.originals import Originals
-from headrace.gateway.guards.passage import Passage
 from headrace.gateway.guards.replace import summary
+from headrace.gateway.guards.text_span import TextSpan
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Passed(NamedTuple):
     acted: tuple[Acted, ...]
 
 
-async def pass_through(
+async def check_text(
     guards: Sequence[Guard], subject: Subject, originals: Originals | None = None
 ) -> Passed:
     """originals: where texts that are to come back are kept; None where none are.
@@ -76,7 +76,7 @@ async def _look(guards: Sequence[Guard], subject: Subject, acted: list[Acted]) -
 
 
 async def _beside(
-    passages: tuple[Passage, ...], work: Callable[..., Found], *given: object
+    passages: tuple[TextSpan, ...], work: Callable[..., Found], *given: object
 ) -> Found:
     """Long texts are looked at in a thread, so that others are served meanwhile. It ends soon after
     this is cancelled. work: is given a step after what is given."""
@@ -167,7 +167,7 @@ async def _redact(
 
 
 def _without_matches(
-    guard: Guard, passages: tuple[Passage, ...], originals: Originals | None, step: Step
+    guard: Guard, passages: tuple[TextSpan, ...], originals: Originals | None, step: Step
 ) -> tuple[tuple[str, ...] | None, str]:
     assert guard.finder is not None
     marker = None if originals is None else originals.mark
@@ -175,7 +175,7 @@ def _without_matches(
     return (texts, f"found {summary(every)}") if every else (None, "")
 
 
-def _with_texts(subject: Subject, seen: tuple[Passage, ...], texts: tuple[str, ...]) -> Subject:
+def _with_texts(subject: Subject, seen: tuple[TextSpan, ...], texts: tuple[str, ...]) -> Subject:
     changed = {one.path: text for one, text in zip(seen, texts, strict=True)}
     return subject._replace(
         passages=tuple(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.engine.messages import Output, Submit
-from headrace.engine.supervised import SupervisedEngine
-from headrace.engine.supervision import EngineGivenUp, EngineRestarting, Event, Supervision
+from headrace.engine.supervisor import SupervisedEngine
+from headrace.engine.supervisor_events import EngineGivenUp, EngineRestarting, Event, Supervision
 from headrace.errors import EngineDeadError, EngineRestartingError
 from tests.engine.test_client import _children, _runs, config_of, request, until
 from tests.tiny import write_tiny_gguf

@@ -14,7 +14,7 @@ MAX_GRANT_BYTES = 2**20
 PIECE_BYTES = 96
 
 
-class Room:
+class MemoryBudget:
     """`size_bytes` to be taken and given back."""
 
     def __init__(self, size_bytes: int) -> None:

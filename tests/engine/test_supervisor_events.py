@@ -13,8 +13,8 @@ import pytest
 from headrace.config.settings import EngineConfig
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import Loading
-from headrace.engine.supervised import SETTLED_S, SupervisedEngine
-from headrace.engine.supervision import (
+from headrace.engine.supervisor import SETTLED_S, SupervisedEngine
+from headrace.engine.supervisor_events import (
     EngineFell,
     EngineGivenUp,
     EngineRecovered,

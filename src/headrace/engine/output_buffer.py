@@ -26,7 +26,7 @@ SEPARATE = 64
 _FAILED = ("abort", "error")
 
 
-class Unread:
+class OutputBuffer:
     """Outputs of a request between `put` and `take`."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from headrace.gateway.request_log.record import LogRecord
 from headrace.gateway.serving.entry import Outcome
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """None: any. model: by the name clients asked for. since_s: Unix time, of it or later;
     until_s: before it. text: in the request or the reply, whatever its case is (of ASCII); of
     texts as people write them, not as JSON escapes them. least_ms: from arrival to end.
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The newest first. next: for `Wanted.after`; None where there are no more."""
+    """The newest first. next: for `RecordFilter.after`; None where there are no more."""
 
     records: list[LogRecord]
     next: str | None

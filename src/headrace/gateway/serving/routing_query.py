@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from headrace.gateway.accounts.terms import DataPolicy
-from headrace.gateway.routing.ask import Ask, ask_of
+from headrace.gateway.routing.query import RoutingQuery, query_from_body
 from headrace.gateway.routing.router import Router
 from headrace.gateway.routing.told_responses import ToldResponse
 from headrace.gateway.routing.variants import NOBODY
@@ -16,10 +16,10 @@ from headrace.protocol.dialects.token_count import MOST_TOKENS
 from headrace.protocol.json_object import JsonObject
 
 
-def asked_of(incoming: Incoming, router: Router) -> Ask:
+def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
     """Raises RequestError."""
     body = incoming.body
-    found = ask_of(body, incoming.model, by_prefix=router.has_prefixes)
+    found = query_from_body(body, incoming.model, by_prefix=router.has_prefixes)
     session = next(
         (incoming.headers[name] for name in SESSION_HEADERS if name in incoming.headers), None
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.engine.adjuster import Adjuster, needs_adjuster
+from headrace.engine.logits_processor import LogitsProcessor, needs_logits_processor
 from headrace.engine.params import SamplingParams
 from headrace.ops.adjustment import adjust
 
@@ -25,8 +25,8 @@ def after(
 ) -> np.ndarray:
     """One row of logits, as it is sampled from."""
     wanted = SamplingParams(**params)
-    assert needs_adjuster(wanted)
-    change = Adjuster(wanted, prompt, end, NUM_TOKENS).adjustment(1, prompt + output)
+    assert needs_logits_processor(wanted)
+    change = LogitsProcessor(wanted, prompt, end, NUM_TOKENS).adjustment(1, prompt + output)
     rows = np.stack([logits(seed)] * 3)
     if change is not None:
         adjust(rows, [change])
@@ -103,7 +103,7 @@ def test_bias_comes_before_penalties_and_masks_stay() -> None:
 
 def test_what_is_asked_for_decides_whether_there_is_an_adjuster() -> None:
     plain = SamplingParams(temperature=0.3, top_p=0.9, top_k=5, min_p=0.1, stop_token_ids=(3,))
-    assert not needs_adjuster(plain)
+    assert not needs_logits_processor(plain)
     for params in (
         {"repetition_penalty": 1.1},
         {"frequency_penalty": 0.1},
@@ -114,7 +114,7 @@ def test_what_is_asked_for_decides_whether_there_is_an_adjuster() -> None:
         {"min_tokens": 1},
         {"samplers": ("top_p",)},
     ):
-        assert needs_adjuster(SamplingParams(**params)), params  # type: ignore[arg-type]
+        assert needs_logits_processor(SamplingParams(**params)), params  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_is_asked_for_decides_whether_there_is_an_adjuster() -> None:
 def test_an_order_that_comes_to_the_default_is_the_default(
     params: dict[str, Any], stages: tuple[str, ...] | None, penalties_first: bool
 ) -> None:
-    adjuster = Adjuster(SamplingParams(**params), [1], END, NUM_TOKENS)
+    adjuster = LogitsProcessor(SamplingParams(**params), [1], END, NUM_TOKENS)
     chain = adjuster.chain([1, 2])
     assert adjuster.reorders == (stages is not None)
     change = adjuster.adjustment(0, [1, 2])

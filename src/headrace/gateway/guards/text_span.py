@@ -53,7 +53,7 @@ MOST_TEXTS = 2**18
 bytes of a body; half a million tokens, as they are at least, are more than tool calls have."""
 
 
-class Passage(NamedTuple):
+class TextSpan(NamedTuple):
     """choice: of an answer, which of several."""
 
     path: Path
@@ -63,10 +63,10 @@ class Passage(NamedTuple):
     choice: int = 0
 
 
-class _Passages(list[Passage]):
+class _Passages(list[TextSpan]):
     """No more than there may be."""
 
-    def append(self, one: Passage) -> None:
+    def append(self, one: TextSpan) -> None:
         if len(self) >= MOST_TEXTS:
             raise TooManyError
         super().append(one)
@@ -160,7 +160,7 @@ _MOST_WHOLE = 10**30
 _CALL_TYPES = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "custom_tool_call"))
 
 
-def request_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
+def request_passages(dialect: str, body: Mapping[str, Any]) -> list[TextSpan]:
     """Of a client's body, decoded. Raises TooMuchError."""
     found = _Passages()
     for name, role in _REQUEST_ROOTS.get(dialect, ()):
@@ -180,9 +180,9 @@ def request_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
     return found
 
 
-def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
+def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[TextSpan]:
     """Of a whole answer in a client's dialect, decoded. Raises TooMuchError."""
-    found: list[Passage] = []
+    found: list[TextSpan] = []
     for name in _REPLY_ROOTS.get(dialect, ()):
         value = body.get(name)
         if name == "choices" and isinstance(value, list):
@@ -195,7 +195,7 @@ def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[Passage]:
     return found
 
 
-def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> list[Passage]:
+def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> list[TextSpan]:
     """What is said in a value, inwards. Raises TooMuchError."""
     found = _Passages()
     _add_texts(found, value, path, role, kind)
@@ -208,10 +208,10 @@ def _below(path: Path, step: str | int) -> Path:
     return (*path, step)
 
 
-def _add_texts(found: list[Passage], value: Any, path: Path, role: Role, kind: Kind) -> None:
+def _add_texts(found: list[TextSpan], value: Any, path: Path, role: Role, kind: Kind) -> None:
     if isinstance(value, str):
         if value:
-            found.append(Passage(path, role, kind, readable(value)))
+            found.append(TextSpan(path, role, kind, readable(value)))
     elif isinstance(value, list):
         for at, one in enumerate(value):
             _add_texts(found, one, _below(path, at), role, kind)
@@ -220,7 +220,7 @@ def _add_texts(found: list[Passage], value: Any, path: Path, role: Role, kind: K
 
 
 def _add_object(
-    found: list[Passage], value: dict[str, Any], path: Path, role: Role, kind: Kind
+    found: list[TextSpan], value: dict[str, Any], path: Path, role: Role, kind: Kind
 ) -> None:
     given = value.get("role")
     typed = value.get("type")
@@ -258,7 +258,7 @@ def kind_of(name: str, around: Kind) -> Kind:
     return "refusal" if name == "refusal" else around
 
 
-def _add_media(found: list[Passage], value: Any, path: Path, role: Role, is_bytes: bool) -> None:
+def _add_media(found: list[TextSpan], value: Any, path: Path, role: Role, is_bytes: bool) -> None:
     """What stands there and is none: text behind `data:`, or what is not base64."""
     if isinstance(value, str):
         if value[:5].lower() == "data:":
@@ -266,29 +266,29 @@ def _add_media(found: list[Passage], value: Any, path: Path, role: Role, is_byte
         else:
             is_media = not is_bytes or _BASE64.fullmatch(value) is not None
         if not is_media:
-            found.append(Passage(path, role, "text", readable(value)))
+            found.append(TextSpan(path, role, "text", readable(value)))
     elif isinstance(value, list | dict):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for key, one in inner:
             _add_media(found, one, _below(path, key), role, is_bytes)
 
 
-def _add_words(found: list[Passage], value: Any, path: Path, role: Role) -> None:
+def _add_words(found: list[TextSpan], value: Any, path: Path, role: Role) -> None:
     """Of what no dialect here describes: all strings and names, but for media."""
     if isinstance(value, str):
         if value and _DATA_ADDRESS.fullmatch(value) is None:
-            found.append(Passage(path, role, "text", readable(value)))
+            found.append(TextSpan(path, role, "text", readable(value)))
     elif isinstance(value, list):
         for at, one in enumerate(value):
             _add_words(found, one, _below(path, at), role)
     elif isinstance(value, dict):
         for key, one in value.items():
             if key:
-                found.append(Passage((*_below(path, key), NAME), role, "name", readable(key)))
+                found.append(TextSpan((*_below(path, key), NAME), role, "name", readable(key)))
             _add_words(found, one, _below(path, key), role)
 
 
-def _add_definitions(found: list[Passage], value: Any, path: Path) -> None:
+def _add_definitions(found: list[TextSpan], value: Any, path: Path) -> None:
     """Of tools and schemas: all strings but names. Who writes them instructs the model."""
     if isinstance(value, str):
         _add_texts(found, value, path, "system", "text")
@@ -308,20 +308,20 @@ def _add_definitions(found: list[Passage], value: Any, path: Path) -> None:
                 _add_definitions(found, one, _below(path, name))
 
 
-def _add_arguments(found: list[Passage], value: Any, path: Path, role: Role) -> None:
+def _add_arguments(found: list[TextSpan], value: Any, path: Path, role: Role) -> None:
     """All strings, numbers and names: any name in it is the tool's own."""
     if isinstance(value, str):
         if value:
-            found.append(Passage(path, role, "argument", readable(value)))
+            found.append(TextSpan(path, role, "argument", readable(value)))
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        found.append(Passage(path, role, "argument", number_text(value)))
+        found.append(TextSpan(path, role, "argument", number_text(value)))
     elif isinstance(value, list):
         for at, one in enumerate(value):
             _add_arguments(found, one, _below(path, at), role)
     elif isinstance(value, dict):
         for key, one in value.items():
             if key:
-                found.append(Passage((*_below(path, key), NAME), role, "name", readable(key)))
+                found.append(TextSpan((*_below(path, key), NAME), role, "name", readable(key)))
             _add_arguments(found, one, _below(path, key), role)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.bench.cost import Prices
 from headrace.bench.journal import FOLDER, is_journal
-from headrace.bench.record import About, ClientHealth, RunRecord
+from headrace.bench.record import ClientHealth, RunMetadata, RunRecord
 from headrace.bench.reply_journal import read_reply_journal
 from headrace.bench.report.files import REQUESTS, RESULT, read_requests, read_result, read_run
 from headrace.bench.series import SERIES, Series, read_series
@@ -25,7 +25,7 @@ PARTIAL = "partial"
 """In `about["ending"]` of a run whose client died."""
 
 
-class Kept(NamedTuple):
+class SavedRun(NamedTuple):
     """slo: as the run had it. partial: what is missing; "" where nothing is.
 
     series_folder: of `series`, where there is one. vllm_keys, vllm_form: as they were when it was
@@ -38,11 +38,11 @@ class Kept(NamedTuple):
     partial: str = ""
     series: Series | None = None
     series_folder: Path | None = None
-    vllm_keys: About = {}  # noqa: RUF012 - never changed
+    vllm_keys: RunMetadata = {}  # noqa: RUF012 - never changed
     vllm_form: VllmForm = VllmForm()
 
 
-def read_kept(path: Path) -> Kept:
+def read_saved_run(path: Path) -> SavedRun:
     """Of a result.json, a requests.jsonl, or the folder of a run or a series.
 
     Raises ConfigError that says what was looked for, or which file is wrong.
@@ -56,7 +56,7 @@ def read_kept(path: Path) -> Kept:
     return kept._replace(series=series, series_folder=path.parent)
 
 
-def _of_folder(folder: Path) -> Kept:
+def _of_folder(folder: Path) -> SavedRun:
     if is_journal(folder):
         return _of_journal(folder)
     series = read_series(folder)
@@ -72,10 +72,10 @@ def _of_folder(folder: Path) -> Kept:
     )
 
 
-def _whole(path: Path) -> Kept:
+def _whole(path: Path) -> SavedRun:
     result = read_result(path)
     slo = parse_slo(result.slo) if result.slo else None
-    return Kept(
+    return SavedRun(
         read_run(path),
         slo,
         result.summary.cost.prices,
@@ -84,7 +84,7 @@ def _whole(path: Path) -> Kept:
     )
 
 
-def _of_unfinished(folder: Path, series: Series) -> Kept:
+def _of_unfinished(folder: Path, series: Series) -> SavedRun:
     """A series that was killed: its last complete run, and what there is of the one after it."""
     left = sorted(one for one in folder.glob("*/*") if is_journal(one))
     lost = "; of the run after them there is a part, too" if left else ""
@@ -99,7 +99,7 @@ def _of_unfinished(folder: Path, series: Series) -> Kept:
     return kept._replace(partial=told, series=series, series_folder=folder)
 
 
-def _of_journal(folder: Path) -> Kept:
+def _of_journal(folder: Path) -> SavedRun:
     begun, records = read_reply_journal(folder)
     run = RunRecord(
         about={**begun.about, "ending": PARTIAL},
@@ -112,20 +112,20 @@ def _of_journal(folder: Path) -> Kept:
     )
     slo = parse_slo(begun.slo) if begun.slo else None
     prices = msgspec.convert(begun.prices, Prices)
-    return Kept(run, slo, prices, told, vllm_keys=begun.vllm_keys, vllm_form=begun.vllm_form)
+    return SavedRun(run, slo, prices, told, vllm_keys=begun.vllm_keys, vllm_form=begun.vllm_form)
 
 
-def _of_requests(path: Path) -> Kept:
+def _of_requests(path: Path) -> SavedRun:
     """Without the result beside it nobody knows what the run was."""
     if (path.parent / RESULT).exists():
-        return read_kept(path.parent / RESULT)
+        return read_saved_run(path.parent / RESULT)
     records = tuple(read_requests(path))
     run = RunRecord(about={"ending": PARTIAL}, requests=records, health=_UNKNOWN)
     told = (
         f"{RESULT} is not beside {REQUESTS}: here are {len(records)} requests, and nobody knows "
         "what the run was, or how the client fared."
     )
-    return Kept(run, None, Prices(), told)
+    return SavedRun(run, None, Prices(), told)
 
 
 _UNKNOWN = ClientHealth(schedule_lag_ns=(), loop_lag_ns=(), cpu_share=())

@@ -11,7 +11,7 @@ import pytest
 from headrace.engine import client as client_module
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import FinishReason, Output, TokenLogprob
-from headrace.engine.unread import SEPARATE, Unread
+from headrace.engine.output_buffer import SEPARATE, OutputBuffer
 from tests.engine.test_client import config_of, request, until
 from tests.tiny import write_tiny_gguf
 
@@ -34,7 +34,7 @@ def outputs(reason: FinishReason) -> list[Output]:
 @pytest.mark.parametrize("reason", ["length", "error"])
 @pytest.mark.parametrize("waiting", [1, SEPARATE, SEPARATE + 1, NUM_OUTPUTS + 1])
 async def test_nothing_is_lost_however_late_it_is_read(waiting: int, reason: FinishReason) -> None:
-    unread = Unread()
+    unread = OutputBuffer()
     taken: list[Output] = []
     made = outputs(reason)
     for start in range(0, len(made), waiting):
@@ -60,7 +60,7 @@ async def test_nothing_is_lost_however_late_it_is_read(waiting: int, reason: Fin
 
 
 async def test_log_probabilities_of_the_prompt_survive_joining_and_make_no_reader_slow() -> None:
-    plain, asked = Unread(), Unread()
+    plain, asked = OutputBuffer(), OutputBuffer()
     of_prompt = [None, *(TokenLogprob(i, -1.0, 1, [(i, -1.0)] * 20) for i in range(99))]
     for unread, prompt_logprobs in ((plain, None), (asked, of_prompt)):
         unread.put(Output("r", [0], prompt_logprobs=prompt_logprobs))
@@ -75,7 +75,7 @@ async def test_log_probabilities_of_the_prompt_survive_joining_and_make_no_reade
 
 
 async def test_a_reader_waits_for_news_and_learns_of_the_end() -> None:
-    unread = Unread()
+    unread = OutputBuffer()
     reader = asyncio.create_task(unread.take())
     await asyncio.sleep(0)
     assert not reader.done()

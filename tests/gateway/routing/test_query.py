@@ -9,10 +9,10 @@ import pytest
 
 from headrace.gateway.accounts.caller import Caller
 from headrace.gateway.building.dialects import client_side
-from headrace.gateway.routing.ask import ask_of, estimated_tokens
-from headrace.gateway.serving.asked import asked_of
+from headrace.gateway.routing.query import estimated_tokens, query_from_body
 from headrace.gateway.serving.demanded import OUTPUT_TOKENS, demand_of
 from headrace.gateway.serving.incoming import Incoming
+from headrace.gateway.serving.routing_query import query_for
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Media, Text, ToolResult
@@ -49,7 +49,7 @@ from tests.gateway.routing.parts import A, route, router
     ],
 )
 def test_every_choice_may_be_as_long_as_the_client_allows(body: Any, tokens: int) -> None:
-    ask = ask_of(JsonObject.read(json.dumps(body).encode()), "chat")
+    ask = query_from_body(JsonObject.read(json.dumps(body).encode()), "chat")
     assert demand_of(ask, ()).most_output_tokens == tokens
 
 
@@ -91,7 +91,7 @@ def session_of(key: str | None, headers: dict[str, str], **body: Any) -> str | N
         received_ns=0,
         caller=None if key is None else Caller(key_id=key),
     )
-    return asked_of(incoming, router(route("m", A))).session
+    return query_for(incoming, router(route("m", A))).session
 
 
 def test_sessions_of_two_keys_are_two() -> None:

@@ -2,7 +2,7 @@
 
 All of it is a function of the request's parameters and of its tokens, so it does not depend on the
 batch, on preemption, or on whether the tokens are drafts. What does not change from token to token
-is made once; a request that asks for nothing has no Adjuster.
+is made once; a request that asks for nothing has no LogitsProcessor.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.engine.params import SAMPLERS, SamplingParams
-from headrace.engine.samplers import acts, order_of
+from headrace.engine.sampler_order import acts, order_of
 from headrace.engine.token_counts import TokenCounts
-from headrace.ops.sampling_rows import Adjustment, Chain, Penalties, Stage
+from headrace.ops.sampling_rows import Chain, LogitsEdit, Penalties, Stage
 
 I32 = npt.NDArray[np.int32]
 
 _NO_IDS: I32 = np.zeros(0, np.int32)
 
 
-class Adjuster:
+class LogitsProcessor:
     """Adjustments and chains of one request, for its text at any length."""
 
     def __init__(
@@ -65,14 +65,14 @@ class Adjuster:
         in_chain = "penalties" in self._stages
         return Chain(self._stages, self._penalties(token_ids) if in_chain else None)
 
-    def adjustment(self, row: int, token_ids: list[int]) -> Adjustment | None:
+    def adjustment(self, row: int, token_ids: list[int]) -> LogitsEdit | None:
         """What is changed in `row` of the logits that follow `token_ids`; None for nothing."""
         masked = self._masked(token_ids)
         penalties = self._penalties(token_ids) if self._penalties_first else None
         changes = len(masked) or len(self._bias_ids) or self._allowed is not None
         if not changes and penalties is None:
             return None
-        return Adjustment(row, self._bias_ids, self._bias, self._allowed, masked, penalties)
+        return LogitsEdit(row, self._bias_ids, self._bias, self._allowed, masked, penalties)
 
     def _masked(self, token_ids: list[int]) -> I32:
         parts = [self._banned] if len(self._banned) else []
@@ -107,7 +107,7 @@ class Adjuster:
         )
 
 
-def needs_adjuster(params: SamplingParams) -> bool:
+def needs_logits_processor(params: SamplingParams) -> bool:
     """Whether anything but the default order of temperature and filters is asked for."""
     return bool(
         params.samplers != SAMPLERS

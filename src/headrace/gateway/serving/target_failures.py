@@ -17,7 +17,7 @@ _OF_ONE = frozenset(("not_found", "account_limit"))
 _NONE: Mapping[str, tuple[LeftOut, ...]] = MappingProxyType({})
 
 
-class NobodyAnsweredError(Exception):
+class AllTargetsFailedError(Exception):
     """failure: the one that says most; status: of our reply. tried: all of them. left_out: who was
     not asked. is_clients: whether the request itself was at fault."""
 
@@ -41,7 +41,7 @@ def nobody_answered(
     followed: Mapping[str, tuple[LeftOut, ...]] = _NONE,
     no_room: Reason | None = None,
     unasked: int = 0,
-) -> NobodyAnsweredError:
+) -> AllTargetsFailedError:
     """given: all attempts. without: who was not asked. followed: the lists of fallbacks that were,
     each with who of it was not asked. no_room: why a limit of the client's ended it. unasked: how
     many targets `retries.attempts` left out."""
@@ -53,7 +53,7 @@ def nobody_answered(
     if failed.next in _CLIENTS:
         if waiting := _may_yet_take_it(failed.next, tried, followed):
             return _nobody_free(tried, waiting)
-        return NobodyAnsweredError(failed.status, worst, tried, left_out)
+        return AllTargetsFailedError(failed.status, worst, tried, left_out)
     waits = [one.failure.retry_after_s for one in tried if one.failure.retry_after_s]
     wait_s, told = min(waits, default=None), f"no target answered: {summary(tried)}"
     if no_room is not None:
@@ -66,7 +66,7 @@ def nobody_answered(
         return _nobody_free(tried, left_out)  # who was not asked may have it
     all_told = all(one.failure.as_told is not None for one in tried)
     if all_told and no_room is None and not unasked:  # it is the client's to mend
-        return NobodyAnsweredError(failed.status, worst, tried, left_out)
+        return AllTargetsFailedError(failed.status, worst, tried, left_out)
     ours = failed.next == "other_key" and worst.kind != "rate_limit"
     failure = Failure(
         # A client has its own key, which is not at fault.
@@ -76,7 +76,7 @@ def nobody_answered(
         code="upstream_credentials_exhausted" if ours else worst.code,
         retry_after_s=wait_s,
     )
-    return NobodyAnsweredError(failed.status, failure, tried, left_out)
+    return AllTargetsFailedError(failed.status, failure, tried, left_out)
 
 
 def _most_telling(tried: tuple[Tried, ...], followed: Container[str]) -> Failure:
@@ -105,7 +105,7 @@ def _may_yet_take_it(
     )
 
 
-def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
+def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> AllTargetsFailedError:
     """Before anything was sent: every target was left out."""
     if all(one.for_s is None for one in left_out):
         reasons = _reasons(left_out)
@@ -115,11 +115,11 @@ def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
             message=f"no target can serve this request: {reasons}",
             code="context_length_exceeded" if too_long else "no_eligible_target",
         )
-        return NobodyAnsweredError(CLASSES["bad_request"].status, failure, (), left_out)
+        return AllTargetsFailedError(CLASSES["bad_request"].status, failure, (), left_out)
     return _nobody_free((), left_out)
 
 
-def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> NobodyAnsweredError:
+def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> AllTargetsFailedError:
     """Waiting may help, for those that were left out."""
     told = [_reasons(left_out), *([summary(tried)] if tried else [])]
     limited = all(one.rate_limited for one in left_out if one.for_s is not None)
@@ -130,7 +130,7 @@ def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> Nob
         retry_after_s=max(1.0, min(one.for_s for one in left_out if one.for_s is not None)),
     )
     status = CLASSES["rate_limit" if limited else "overloaded"].status
-    return NobodyAnsweredError(status, failure, tried, left_out)
+    return AllTargetsFailedError(status, failure, tried, left_out)
 
 
 def _reasons(left_out: tuple[LeftOut, ...]) -> str:

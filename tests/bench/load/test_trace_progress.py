@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.bench.load import prompt_options
-from headrace.bench.load.making import make_making, tell_nobody
 from headrace.bench.load.prompt_options import PromptOptions, make_requests
 from headrace.bench.load.tokenization import load_tokenization
+from headrace.bench.load.trace_progress import make_progress, no_progress
 from headrace.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 def test_it_is_drawn_over_itself_and_gone_in_the_end() -> None:
     screen, now_s = Terminal(), [0.0]
-    making = make_making(screen, quiet=False, clock_s=lambda: now_s[0])
+    making = make_progress(screen, quiet=False, clock_s=lambda: now_s[0])
     for made in range(4000):
         now_s[0] = made / 1024
         making(made, 4000)
@@ -36,7 +36,7 @@ def test_it_is_drawn_over_itself_and_gone_in_the_end() -> None:
 
 def test_what_is_made_at_once_draws_nothing() -> None:
     screen = Terminal()
-    making = make_making(screen, quiet=False, clock_s=lambda: 0.0)
+    making = make_progress(screen, quiet=False, clock_s=lambda: 0.0)
     making(0, 2)
     making(1, 2)
     making(2, 2)
@@ -44,8 +44,8 @@ def test_what_is_made_at_once_draws_nothing() -> None:
 
 
 def test_only_a_terminal_has_it() -> None:
-    assert make_making(io.StringIO(), quiet=False) is tell_nobody
-    assert make_making(Terminal(), quiet=True) is tell_nobody
+    assert make_progress(io.StringIO(), quiet=False) is no_progress
+    assert make_progress(Terminal(), quiet=True) is no_progress
 
 
 def test_a_trace_tells_of_each_request_and_of_its_end(

@@ -20,7 +20,7 @@ from headrace.config.settings import EngineConfig
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import EngineInfo, Loading, Output, Stats, Submit
 from headrace.engine.status import EngineStatus
-from headrace.engine.supervision import (
+from headrace.engine.supervisor_events import (
     EngineFell,
     EngineGivenUp,
     EngineRecovered,

@@ -8,19 +8,19 @@ from typing import TextIO
 
 from headrace.bench.load.live import CLEAR_LINE, REFRESH_S
 
-Making = Callable[[int, int], object]
+TraceProgress = Callable[[int, int], object]
 """Called with the number that is made, and of how many, after each; with both equal at the end."""
 
 
-def tell_nobody(_made: int, _of: int) -> None:
+def no_progress(_made: int, _of: int) -> None:
     """For logs, and where the work is short."""
 
 
-def make_making(
+def make_progress(
     file: TextIO, *, quiet: bool, clock_s: Callable[[], float] = time.monotonic
-) -> Making:
+) -> TraceProgress:
     """As fits the file that it is shown on."""
-    return tell_nobody if quiet or not file.isatty() else _Line(file, clock_s)
+    return no_progress if quiet or not file.isatty() else _Line(file, clock_s)
 
 
 class _Line:

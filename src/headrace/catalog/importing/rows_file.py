@@ -47,7 +47,7 @@ class ImportedPrice(NamedTuple):
     above: Mapping[str, Mapping[int, Number]]
 
 
-class Imported(NamedTuple):
+class ImportedRows(NamedTuple):
     """unknown: fields about prices that have no place here, with how many rows had them.
 
     skipped: rows that were left out, counted by reason.
@@ -74,7 +74,7 @@ def per_million(per_token: Number) -> float:
     return float(f"{per_token * 1e6:.9g}")
 
 
-def file_text(imported: Imported, source: Source, day: dt.date) -> str:
+def file_text(imported: ImportedRows, source: Source, day: dt.date) -> str:
     """The TOML of a user's file that says the rows, their source and the day they hold from."""
     lines = [
         f"# Prices imported from {source.title}.",

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Given(NamedTuple):
+class CliOverrides(NamedTuple):
     """What the command line says in place of the file. None: what the file says."""
 
     host: str | None = None
@@ -102,12 +102,12 @@ class Current:
         await asyncio.gather(*(one.drain(within_s) for one in (*self._past, self.gateway)))
 
 
-def settings_from(path: Path, given: Given) -> GatewaySettings:
+def settings_from(path: Path, given: CliOverrides) -> GatewaySettings:
     """Of the file as it is now. Raises ConfigError."""
     return settings_given(read_text(path), path, given)
 
 
-def settings_given(text: str, path: Path, given: Given) -> GatewaySettings:
+def settings_given(text: str, path: Path, given: CliOverrides) -> GatewaySettings:
     """Of the file's text. Raises ConfigError."""
     if not text.strip():
         # So an editor leaves it for a moment; whoever means it says `models: {}`.

@@ -25,7 +25,7 @@ from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.part import Media, ToolResult
 
 
-class Ask(NamedTuple):
+class RoutingQuery(NamedTuple):
     """input_tokens: an estimate, rather too many; least: what it has for sure, None if nobody can
     tell. most_output_tokens: what the client allows for each of so many `choices`, of all prompts
     together, None if it does not say. regions: where it may be served, None anywhere. session,
@@ -95,11 +95,11 @@ def estimated_tokens(call: ChatCall) -> int:
     return tokens + size // BYTES_PER_TOKEN
 
 
-def ask_of(body: JsonObject, model: str, *, by_prefix: bool = True) -> Ask:
+def query_from_body(body: JsonObject, model: str, *, by_prefix: bool = True) -> RoutingQuery:
     """What of a body the choice of a target hangs on, but for who asks. by_prefix: whether any
     model goes by how prompts begin. Raises RequestError."""
     fields = {name: body.decoded(name) for name in body.present(_ROUTING_FIELDS)}
-    return Ask(
+    return RoutingQuery(
         wanted=read_wanted(model, fields),
         input_tokens=estimate(body),
         most_output_tokens=_most_output_tokens(body),
