@@ -26,7 +26,7 @@ NOTHING = LogitsEdit(0, ids(), np.zeros(0, np.float32), None, ids(), None)
 
 
 def slowly(row: list[np.float32], change: LogitsEdit) -> list[np.float32]:
-    """The words of Adjustment and Penalties, a token at a time."""
+    """The words of LogitsEdit and Penalties, a token at a time."""
     row = list(row)
     for token_id, bias in zip(change.bias_ids.tolist(), change.bias, strict=True):
         row[token_id] = row[token_id] + bias

@@ -175,10 +175,10 @@ def test_prompts_of_every_dialect_begin_where_providers_begin_them(early: str, l
 
 def test_a_prefix_is_the_same_in_every_process() -> None:
     code = (
-        "from headrace.gateway.routing.query import ask_of\n"
+        "from headrace.gateway.routing.query import query_from_body\n"
         "from headrace.protocol.json_object import JsonObject\n"
         'body = b\'{"model": "m", "system": "\' + b\'x\' * 5000 + b\'"}\'\n'
-        "print(ask_of(JsonObject.read(body), 'm').prefix)"
+        "print(query_from_body(JsonObject.read(body), 'm').prefix)"
     )
     told = {
         subprocess.run(

@@ -80,7 +80,7 @@ class _Block:
 
 class AnthropicStreamReader:
     """Give it bytes with `feed`, and `end` after the last. has_media, has_data: as of
-    TellsWhatCame; tools_used: as of TellsToolsUsed."""
+    PartialContentReader; tools_used: as of ToolUseReader."""
 
     has_media = False  # a picture comes in one piece
 

@@ -48,7 +48,7 @@ _MEDIA = (
 
 class ResponsesStreamReader:
     """Reads one answer. origin: whose encrypted_content it holds. has_media, has_data: as of
-    TellsWhatCame; tools_used: as of TellsToolsUsed."""
+    PartialContentReader; tools_used: as of ToolUseReader."""
 
     def __init__(self, origin: str) -> None:
         self._sse = SSEReader()
