@@ -7,6 +7,7 @@ something called `config`), so a setting that is only listed, shown or documente
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import msgspec
@@ -77,10 +78,18 @@ def _reads(source: str) -> set[str]:
     return found
 
 
+@functools.cache
+def parsed(path: str) -> ast.Module:
+    """A file of tests."""
+    return ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
+
+
 @pytest.fixture(scope="module")
 def read() -> set[str]:
     files = (one for one in SOURCE.rglob("*.py") if one.relative_to(SOURCE).parts[0] != "config")
-    return set().union(*(_reads(one.read_text(encoding="utf-8")) for one in files))
+    texts = (file.read_text(encoding="utf-8") for file in files)
+    # Only files with an attribute of something called `config` are worth parsing.
+    return set().union(*(_reads(text) for text in texts if "config." in text))
 
 
 @pytest.mark.parametrize("config", [ServerConfig, EngineConfig])
@@ -100,10 +109,9 @@ def test_every_server_setting_has_a_test_of_its_effect() -> None:
 @pytest.mark.parametrize(("setting", "test"), SHOWN.items())
 def test_that_test_sets_it(setting: str, test: str) -> None:
     path, name = test.split("::")
-    tree = ast.parse((ROOT / "tests" / path).read_text(encoding="utf-8"))
     (function,) = [
         one
-        for one in tree.body
+        for one in parsed(path).body
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == name
     ]
     flag = f"--{setting.replace('_', '-')}"

@@ -7,6 +7,11 @@ import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+import pytest
 
 from headrace import errors
 from headrace.server.api_error import MODEL_NOT_FOUND
@@ -23,24 +28,33 @@ IN_PYTHON_ONLY = {"invalid_type"}
 ELSEWHERE = {"gateway", "dialects"}
 
 
+# A constant of a module that is a text: `NOT_FOUND = "not_found"`.
+TEXT_CONSTANT = re.compile(r'^(\w+) = "([^"\\]*)"$', re.MULTILINE)
+
+
 @cache
-def trees() -> tuple[ast.Module, ...]:
-    files = [one for one in sorted(SOURCE.rglob("*.py")) if not ELSEWHERE & set(one.parts)]
-    return tuple(ast.parse(file.read_text(encoding="utf-8")) for file in files)
+def files() -> tuple[Path, ...]:
+    return tuple(one for one in sorted(SOURCE.rglob("*.py")) if not ELSEWHERE & set(one.parts))
+
+
+@cache
+def nodes() -> tuple[ast.Call | ast.keyword, ...]:
+    """Calls and their keywords in the files that give a code: to parse all takes seconds."""
+    texts = (file.read_text(encoding="utf-8") for file in files())
+    trees = (ast.parse(text) for text in texts if "code=" in text)
+    return tuple(
+        node
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call | ast.keyword)
+    )
 
 
 @cache
 def constants() -> dict[str, str]:
     """Names of the modules that stand for a text; codes that are used twice have one."""
-    return {
-        node.targets[0].id: node.value.value
-        for tree in trees()
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    }
+    texts = (file.read_text(encoding="utf-8") for file in files())
+    return {name: value for text in texts for name, value in TEXT_CONSTANT.findall(text)}
 
 
 def _text(node: ast.expr | None) -> str | None:
@@ -51,7 +65,7 @@ def _text(node: ast.expr | None) -> str | None:
 
 def raised() -> Iterator[tuple[int, str]]:
     """Status and code of every error that the sources make with both written out."""
-    for call in (node for tree in trees() for node in ast.walk(tree)):
+    for call in nodes():
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             continue
         given = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -87,28 +101,33 @@ def test_every_code_has_a_row_with_its_status() -> None:
 def test_no_code_escapes_the_search() -> None:
     """Every `code=` that is a text is one of those found; others pass on what was found."""
     found = {code for _, code in raised()} | IN_PYTHON_ONLY
-    for tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.keyword) and node.arg == "code":
-                code = _text(node.value)
-                assert code is None or code in found, code
-                if isinstance(node.value, ast.Name) and node.value.id.isupper():
-                    assert code is not None, node.value.id
+    for node in nodes():
+        if isinstance(node, ast.keyword) and node.arg == "code":
+            code = _text(node.value)
+            assert code is None or code in found, code
+            if isinstance(node.value, ast.Name) and node.value.id.isupper():
+                assert code is not None, node.value.id
 
 
-def _written() -> Iterator[str]:
-    """Every text of the sources, with … where a value is put in."""
-    for tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.JoinedStr):
-                pieces = [getattr(piece, "value", None) for piece in node.values]
-                yield "".join(piece if isinstance(piece, str) else "…" for piece in pieces)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+def _written(constants: object) -> Iterator[str]:
+    """Every text in compiled code, pieces of f-strings one by one."""
+    if isinstance(constants, str):
+        yield constants
+    elif isinstance(constants, CodeType):
+        yield from _written(constants.co_consts)
+    elif isinstance(constants, tuple | frozenset):
+        for constant in constants:
+            yield from _written(constant)
 
 
-def test_every_message_is_one_that_the_sources_write() -> None:
-    texts = list(_written())
+@pytest.fixture
+def texts() -> set[str]:
+    """Every text of the sources. Compiled code is cached beside them."""
+    compiled = (SourceFileLoader(file.stem, str(file)).get_code(file.stem) for file in files())
+    return {text for code in compiled for text in _written(code)}
+
+
+def test_every_message_is_one_that_the_sources_write(texts: set[str]) -> None:
     told = [row for row in rows(part(PAGE, "messages")) if row[0] != "It says"]
     assert len(told) > 25
     for says, cause, remedy in told:

@@ -285,9 +285,9 @@ def test_a_search_tells_what_it_found() -> None:
             endpoint.url,
             "--search",
             "--rate",
-            "50",
+            "300",
             "--highest-rate",
-            "50",
+            "300",
             "-n",
             "60",
             "--goodput",
@@ -297,7 +297,7 @@ def test_a_search_tells_what_it_found() -> None:
         )
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["search"]
-    assert found["highest_met"] == 50
+    assert found["highest_met"] == 300
     assert found["decided"] is True
     assert "the highest that was allowed" in found["told"]
     with mock() as endpoint:
@@ -305,7 +305,7 @@ def test_a_search_tells_what_it_found() -> None:
             endpoint.url,
             "--search",
             "--rate",
-            "50",
+            "300",
             "-n",
             "60",
             "--budget",

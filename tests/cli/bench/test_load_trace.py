@@ -78,8 +78,8 @@ def test_a_trace_is_sent_whole_while_nothing_has_ended(tmp_path: Path) -> None:
     path, out = tmp_path / "burst.jsonl", tmp_path / "out"
     lines = [{"prompt": f"prompt {at}", "timestamp": at} for at in range(60)]
     path.write_text("\n".join(json.dumps(line) for line in lines))
-    with mock(errors=(("endless", 1.0),)) as endpoint:
-        flags = ["--trace", str(path), "--timeout", "3", "--max-error-rate", "1"]
+    with mock(ttft_ms=3_600_000) as endpoint:
+        flags = ["--trace", str(path), "--timeout", "2", "--max-error-rate", "1"]
         run(endpoint.url, *flags, "--save", str(out), *TOKENS)
         arrived = len([one for one in endpoint.received if one.path.startswith("/v1/chat")])
     assert arrived == 60

@@ -20,6 +20,8 @@ from tests.gateway.cassettes.recorded_errors import (
 from tests.gateway.harness import Told, ask, gateway
 from tests.gateway.upstream.scripted import served
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 KEY = "sk-provider-0123456789-abcdef"
 # What a client is told: of its own faults the provider's status, of ours that there was no answer.
 STATUS = {

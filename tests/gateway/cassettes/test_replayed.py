@@ -19,6 +19,8 @@ from tests.gateway.cassettes.told import Told
 from tests.gateway.cassettes.told_by_vendor import told
 from tests.gateway.harness import ask
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 MOST = 14
 _WRITTEN = ("output_tokens", "reasoning_tokens", "output_audio_tokens")
 _MODEL = re.compile(rb'"model":\s*"[^"]*"')

@@ -15,6 +15,8 @@ from tests.gateway.upstream.scripted import served
 from tests.protocol.dialects.openai_completions.test_recorded import ARCHIVES, recorded
 from tests.protocol.neutral.cassettes import Exchange
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 
 def plays(exchange: Exchange) -> Any:
     """Its body, a stream cut every 97 bytes."""

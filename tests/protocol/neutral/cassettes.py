@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 FOLDER = Path(__file__).parents[4] / "shared" / "assets" / "cassettes"
+ARCHIVES = ("pydantic-ai.tar.gz", "openllmetry.tar.gz", "envoy-ai-gateway", "llm")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -47,8 +48,8 @@ class Exchange(NamedTuple):
 
 
 @cache
-def _texts(archive: str, under: str) -> tuple[tuple[str, str], ...]:
-    """Name and text of the cassettes below a folder of an archive, or of FOLDER itself."""
+def _texts(archive: str) -> tuple[tuple[str, str], ...]:
+    """Name and text of the cassettes of an archive, or of a folder of FOLDER."""
     source = FOLDER / archive
     if not source.exists():
         pytest.skip(f"needs {archive} of the shared test assets (../shared/assets/cassettes)")
@@ -59,7 +60,7 @@ def _texts(archive: str, under: str) -> tuple[tuple[str, str], ...]:
     with tarfile.open(source) as opened:
         for member in opened:
             name = member.name.removeprefix("./")
-            if under in name and name.endswith(".yaml"):
+            if name.endswith(".yaml"):
                 file = opened.extractfile(member)
                 if file is not None:
                     texts.append((name, file.read().decode()))
@@ -70,20 +71,34 @@ def exchanges(archive: str, under: str = "", host: str = "", holds: str = "") ->
     """All exchanges below `under` whose host holds `host`; skips the test without the assets.
 
     archive: "pydantic-ai.tar.gz", "openllmetry.tar.gz" or "envoy-ai-gateway". holds: what stands
-    in the text of the cassettes looked for; to parse the others takes longest.
+    in the text of the cassettes looked for; to parse the others takes longest. What one test has
+    parsed is there for all others.
     """
     found = [
-        one
-        for name, text in _texts(archive, under)
-        if holds in text
-        for one in _exchanges(name, text)
-        if host in one.host
+        exchange
+        for name, text in _texts(archive)
+        if (under in name or (FOLDER / archive).is_dir()) and holds in text
+        for exchange in _exchanges(name, text)
+        if host in exchange.host
     ]
     assert found, f"no exchanges below {under!r} with {host!r}"
     return found
 
 
-def _exchanges(name: str, text: str) -> Iterator[Exchange]:
+@pytest.fixture(scope="session")
+def recordings() -> None:
+    """All archives are parsed, which takes seconds: the set-up of tests that read them."""
+    for archive in ARCHIVES:
+        if (FOLDER / archive).exists():
+            exchanges(archive)
+
+
+@cache
+def _exchanges(name: str, text: str) -> tuple[Exchange, ...]:
+    return tuple(_read(name, text))
+
+
+def _read(name: str, text: str) -> Iterator[Exchange]:
     document = yaml.load(io.StringIO(text), Loader=_LOADER)  # noqa: S506
     for number, item in enumerate(document.get("interactions") or ()):
         if "request" not in item:

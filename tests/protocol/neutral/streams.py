@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from headrace.protocol.neutral.dialect import StreamReader
 from headrace.protocol.neutral.event import (
@@ -25,10 +26,17 @@ def read_stream(reader: StreamReader, *pieces: bytes) -> list[Event]:
     return events + reader.end()
 
 
+def cut_at(stream: bytes, cuts: Iterable[int]) -> Iterator[bytes]:
+    """The stream, cut at those of the positions that are inside."""
+    inside = sorted({0, len(stream), *(cut for cut in cuts if 0 < cut < len(stream))})
+    return (stream[begin:end] for begin, end in pairwise(inside))
+
+
 def read_at_every_cut(new_reader: Callable[[], StreamReader], stream: bytes) -> list[Event]:
     """The events, after asserting that no cut of the stream in two, nor into bytes, changes them.
 
-    Of long streams some 400 cuts are tried, spread over all of it.
+    For streams that a test writes. Of long ones some 400 cuts are tried, spread over all of it;
+    recorded ones are cut by `tests/protocol/dialects/test_cut_contract.py`.
     """
     whole = read_stream(new_reader(), stream)
     step = max(1, len(stream) // 400)

@@ -12,6 +12,8 @@ from headrace.protocol.dialects.anthropic import CLIENT, PROVIDER
 from headrace.protocol.neutral.failure import Failure, FailureKind
 from tests.protocol.dialects.anthropic.recorded import errors
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 
 def body(type: str, message: str = "m") -> bytes:
     error = {"type": "error", "error": {"type": type, "message": message}, "request_id": "req_1"}

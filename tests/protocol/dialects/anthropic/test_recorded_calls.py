@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import pytest
 
 from headrace.errors import RequestError
 from headrace.protocol.dialects.anthropic import CLIENT, PROVIDER
@@ -14,6 +15,8 @@ from headrace.protocol.dialects.anthropic.cache_marks import MOST_MARKS
 from headrace.protocol.neutral.call import ChatCall
 from tests.protocol.dialects.anthropic.recorded import plain, recorded
 from tests.protocol.neutral.cassettes import Exchange
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 
 def _answered() -> list[Exchange]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from headrace.protocol.dialects.anthropic import CLIENT, PROVIDER
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected, replayed
@@ -12,6 +14,8 @@ from headrace.protocol.neutral.part import Opaque, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.anthropic.recorded import assembled, counts, messages, plain
 from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 CALL = ChatCall(dialect="anthropic", model="m", messages=())
 

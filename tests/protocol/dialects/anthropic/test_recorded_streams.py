@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from headrace.protocol.dialects.anthropic import CLIENT, PROVIDER
-from headrace.protocol.dialects.anthropic.stream_reader import AnthropicStreamReader
 from headrace.protocol.neutral.collect import collected
 from tests.protocol.dialects.anthropic.recorded import assembled, plain, streams
 from tests.protocol.dialects.anthropic.test_recorded_replies import CALL, check_against_raw
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 
 def test_recorded_streams_say_what_their_events_say() -> None:
@@ -19,11 +21,6 @@ def test_recorded_streams_say_what_their_events_say() -> None:
         assert_grammar(events)
         check_against_raw(collected("anthropic", events), assembled(exchange.body))
     assert len(found) >= 15
-
-
-def test_cuts_change_nothing() -> None:
-    for exchange in sorted(streams(), key=lambda one: len(one.body))[:25]:
-        read_at_every_cut(AnthropicStreamReader, exchange.body)
 
 
 def test_recorded_streams_come_out_as_they_came() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from headrace.protocol.dialects.bedrock import PROVIDER
@@ -24,7 +25,9 @@ from tests.protocol.dialects.bedrock.recorded import (
     request_of,
 )
 from tests.protocol.dialects.bedrock.service_model import faults
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 FINISHES = {
     "end_turn": "stop",
@@ -126,12 +129,12 @@ def _grow(block: dict[str, Any], delta: dict[str, Any]) -> None:
                 told[name] = told.get(name, "") + value
 
 
-def test_streams_at_every_cut() -> None:
+def test_streams() -> None:
     seen = 0
     for one in converse(streamed=True):
         if one.status != 200:
             continue
-        events = read_at_every_cut(ConverseStreamReader, one.body)
+        events = read_stream(ConverseStreamReader(), one.body)
         assert_grammar(events)
         assert events[-1] == Ended(), one.at
         raw = raw_events(one.body)

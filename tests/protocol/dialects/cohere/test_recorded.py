@@ -23,7 +23,9 @@ from tests.protocol.dialects.cohere.samples import (
     streams,
 )
 from tests.protocol.neutral.cassettes import Exchange
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 _FINISHES = {
     "COMPLETE": "stop",
@@ -68,7 +70,7 @@ def test_streams() -> None:
     assert len(found) >= 10
     for exchange in found:
         raw = _events(exchange)
-        events = read_at_every_cut(lambda: PROVIDER.stream_reader(call()), exchange.body)
+        events = read_stream(PROVIDER.stream_reader(call()), exchange.body)
         assert_grammar(events)
         assert isinstance(events[-1], Ended), exchange.at
         reply = collected("cohere", events)

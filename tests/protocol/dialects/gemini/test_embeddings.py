@@ -15,6 +15,8 @@ from headrace.protocol.neutral.embedding import EmbeddingCall
 from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.gemini.recorded import google_exchanges
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 VERTEX = GeminiEmbeddings(place=VertexAi(project="p", location="global"))
 MODEL = "gemini-embedding-001"
 

@@ -11,6 +11,8 @@ from headrace.protocol.dialects.gemini import PROVIDER
 from headrace.protocol.neutral.failure import Failure
 from tests.protocol.dialects.gemini.recorded import google_exchanges
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 PREFIX = "type.googleapis.com/google.rpc."
 RETRY = {"@type": PREFIX + "RetryInfo", "retryDelay": "12s"}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from headrace.protocol.dialects.gemini import PROVIDER
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import Counted, Event, Finished
@@ -12,7 +14,9 @@ from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.gemini.recorded import Told, answers
 from tests.protocol.dialects.gemini.samples import a_call
 from tests.protocol.neutral.cassettes import Exchange
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 _FINISH = {
     "STOP": "stop",
@@ -33,12 +37,6 @@ def test_streams_say_what_their_pieces_say() -> None:
         events = read_stream(PROVIDER.stream_reader(a_call()), exchange.body)
         assert_grammar(events)
         _compare(exchange, collected("gemini", events))
-
-
-def test_streams_are_the_same_at_every_cut() -> None:
-    shortest = sorted(answers(streamed=True), key=lambda one: len(one.body))
-    for exchange in shortest[:12]:
-        read_at_every_cut(lambda: PROVIDER.stream_reader(a_call()), exchange.body)
 
 
 def test_long_streams_are_the_same_in_pieces_of_any_size() -> None:

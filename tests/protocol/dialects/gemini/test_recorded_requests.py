@@ -6,6 +6,8 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from headrace.protocol.dialects.gemini import GeminiProvider, VertexAi
 from headrace.protocol.dialects.gemini.contents import NO_SIGNATURE
 from headrace.protocol.neutral.call import (
@@ -29,6 +31,8 @@ from headrace.protocol.neutral.part import (
 )
 from tests.protocol.dialects.gemini.recorded import requests
 from tests.protocol.neutral.cassettes import Exchange
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 JSON = dict[str, Any]
 

@@ -30,7 +30,9 @@ from tests.protocol.dialects.mistral.samples import (
     streams,
 )
 from tests.protocol.neutral.cassettes import Exchange
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 _CHOICES = {"any": "required", "required": "required", "none": "none", "auto": "auto"}
 
@@ -99,7 +101,7 @@ def test_streams() -> None:
     assert len(found) >= 7
     for exchange in found:
         raw = _chunks(exchange)
-        events = read_at_every_cut(lambda: PROVIDER.stream_reader(call()), exchange.body)
+        events = read_stream(PROVIDER.stream_reader(call()), exchange.body)
         assert_grammar(events)
         assert isinstance(events[-1], Ended), exchange.at
         reply = collected("mistral", events)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from headrace.protocol.dialects.ollama import CLIENT, PROVIDER, OllamaStreamReader
 from headrace.protocol.neutral.collect import collected
 from headrace.protocol.neutral.event import Ended
 from headrace.protocol.neutral.part import Text, ToolCall, ToolResult
 from tests.protocol.dialects.ollama.samples import call
 from tests.protocol.neutral.cassettes import Exchange, exchanges
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 
 def recorded() -> list[Exchange]:
@@ -46,7 +50,7 @@ def test_streams() -> None:
     assert len(streams) >= 2
     for exchange in streams:
         lines = [json.loads(line) for line in exchange.body.splitlines() if line.strip()]
-        events = read_at_every_cut(OllamaStreamReader, exchange.body)
+        events = read_stream(OllamaStreamReader(), exchange.body)
         assert_grammar(events)
         assert isinstance(events[-1], Ended)
         reply = collected("ollama", events)

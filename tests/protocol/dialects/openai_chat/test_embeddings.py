@@ -19,6 +19,8 @@ from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.openai_chat.samples import GENERIC, OPENAI
 from tests.protocol.neutral.cassettes import exchanges
 
+pytestmark = pytest.mark.usefixtures("recordings")
+
 
 def asked(**fields: Any) -> EmbeddingCall:
     """The call that a body is."""

@@ -22,7 +22,9 @@ from headrace.protocol.neutral.part import Refusal, Text, Thinking, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from tests.protocol.dialects.openai_chat.samples import chunks_of, stream_bytes
 from tests.protocol.neutral.cassettes import Exchange, exchanges
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 _VARIANTS = {
     "api.openai.com": "openai",
@@ -136,7 +138,6 @@ def check(reply: ChatReply, told: Told, at: str) -> None:
 def replay(found: tuple[Exchange, ...]) -> Counter[str]:
     """Send all through; how many of which kind there were."""
     seen: Counter[str] = Counter()
-    cut: set[str] = set()
     for one in found:
         provider = provider_of(one)
         seen[f"at {one.host}"] += 1
@@ -148,7 +149,7 @@ def replay(found: tuple[Exchange, ...]) -> Counter[str]:
         told = Told()
         call = CLIENT.read_call(one.request, one.path, {})
         if one.streamed:
-            _replay_stream(one, provider, told, cut, seen)
+            _replay_stream(one, provider, told, seen)
         else:
             # Hosts that answer with what they were asked, as tests of clients use them.
             is_answer = b'"choices"' in one.body or b'"error"' in one.body
@@ -192,7 +193,6 @@ def _replay_stream(
     one: Exchange,
     provider: OpenAIChatProvider,
     told: Told,
-    cut: set[str],
     seen: Counter[str],
 ) -> None:
     for line in one.body.decode().split("\n"):
@@ -200,15 +200,10 @@ def _replay_stream(
         if line.startswith("data:") and data != "[DONE]":
             told.take(json.loads(data), "delta")
     call = CLIENT.read_call(one.request, one.path, {})
-    # All cuts for the first of each host, which is what differs; a few for the others.
-    if one.host not in cut and len(one.body) < 30_000:
-        cut.add(one.host)
-        events = read_at_every_cut(lambda: provider.stream_reader(call), one.body)
-    else:
-        events = read_stream(provider.stream_reader(call), one.body)
-        for size in (1000, 4096):
-            pieces = [one.body[at : at + size] for at in range(0, len(one.body), size)]
-            assert read_stream(provider.stream_reader(call), *pieces) == events, one.at
+    events = read_stream(provider.stream_reader(call), one.body)
+    for size in (1000, 4096):
+        pieces = [one.body[at : at + size] for at in range(0, len(one.body), size)]
+        assert read_stream(provider.stream_reader(call), *pieces) == events, one.at
     assert_grammar(events)
     if told.error:
         assert isinstance(events[-1], Failed), one.at

@@ -22,7 +22,9 @@ from headrace.protocol.neutral.part import Text
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.sse import SSEReader
 from tests.protocol.neutral.cassettes import Exchange, exchanges
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 ARCHIVES = ("envoy-ai-gateway", "openllmetry.tar.gz")
 CALL = ChatCall(dialect=CLIENT.name, model="m", messages=(), stream=True, stream_usage=True)
@@ -86,7 +88,7 @@ def test_whole_replies(archive: str) -> None:
 
 
 @pytest.mark.parametrize("archive", ARCHIVES)
-def test_streams_at_every_cut(archive: str) -> None:
+def test_streams(archive: str) -> None:
     found = recorded(archive, stream=True)
     assert len(found) >= 2
     for exchange in found:
@@ -97,7 +99,7 @@ def test_streams_at_every_cut(archive: str) -> None:
                 chunk = json.loads(event.data)
                 told(chunk, expected)
                 usage = chunk.get("usage") or usage
-        events = read_at_every_cut(lambda: REPLIES.stream_reader(CALL), exchange.body)
+        events = read_stream(REPLIES.stream_reader(CALL), exchange.body)
         assert_grammar(events)
         assert isinstance(events[-1], Ended), exchange.at
         reply = collected(REPLIES.name, events)

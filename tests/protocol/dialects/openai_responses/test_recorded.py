@@ -9,6 +9,8 @@ import json
 from functools import cache
 from typing import Any
 
+import pytest
+
 from headrace.protocol.dialects.openai_responses import CLIENT, PROVIDER
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.collect import collected
@@ -19,6 +21,8 @@ from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.openai_responses.samples import told
 from tests.protocol.neutral.cassettes import Exchange, exchanges
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 SOURCES = (
     ("pydantic-ai.tar.gz", "responses"),
@@ -196,6 +200,7 @@ def _known(choice: Choice) -> list[Part]:
     return [one for one in choice.parts if not isinstance(one, Opaque)]
 
 
+@pytest.mark.every_cut
 def test_streams_at_every_cut() -> None:
     for one in answers():
         if not streams(one):

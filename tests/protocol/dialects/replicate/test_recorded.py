@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from headrace.protocol.dialects.replicate import PROVIDER
 from headrace.protocol.dialects.replicate.prediction import read_prediction
 from headrace.protocol.neutral.collect import collected
@@ -11,7 +13,9 @@ from headrace.protocol.neutral.event import Ended
 from headrace.protocol.neutral.part import Text
 from tests.protocol.dialects.replicate.samples import call
 from tests.protocol.neutral.cassettes import Exchange, exchanges
-from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut
+from tests.protocol.neutral.streams import assert_grammar, read_stream
+
+pytestmark = pytest.mark.usefixtures("recordings")
 
 
 def recorded() -> list[Exchange]:
@@ -45,7 +49,7 @@ def test_a_stream_from_its_creation_to_its_end() -> None:
             wanted.append("\n".join(one[6:] for one in lines if one.startswith("data: ")))
     assert text == (Text(text="".join(wanted)),)
     assert "therapy?\n\nBecause it was feeling a little" in "".join(wanted)
-    events = read_at_every_cut(lambda: PROVIDER.stream_reader(asked), streamed.body)
+    events = read_stream(PROVIDER.stream_reader(asked), streamed.body)
     assert_grammar(events)
     assert collected("replicate", events).choices[0].parts == text
 
