@@ -10,14 +10,36 @@ from pathlib import Path
 import click
 
 from headrace.catalog import Catalog
-from headrace.catalog.coverage import ITEM_KINDS, Coverage, load_coverage
+from headrace.catalog.coverage import (
+    ANSWERS,
+    DOES,
+    ITEM_KINDS,
+    Coverage,
+    Document,
+    count_does,
+    load_coverage,
+    summary,
+)
 from headrace.cli.main import COMMANDS, cli
 from headrace.config import EngineConfig, Flag, ServerConfig, flags_of
 from headrace.config.nested_reference import sections_of
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.plan.lint.checks import CHECKS
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+README = Path(__file__).resolve().parent.parent / "README.md"
+DOCS = README.parent / "docs"
+TECHNIQUES = ("<!-- techniques: make docs -->", "<!-- /techniques -->")
+DOES_MEANING = (
+    ("runs", "headrace executes it", "tests and commands"),
+    ("part", "headrace executes some of it; what is missing is listed below", "tests and commands"),
+    (
+        "plans",
+        "computed by `plan`, simulated, or checked by `plan lint`",
+        "tests and commands of plan",
+    ),
+    ("knows", "rows of the catalog and pages only", "the rows"),
+    ("rejected", "not taken over", "the reason, listed below"),
+)
 
 
 def _default(flag: Flag) -> str:
@@ -130,32 +152,62 @@ def _help_lines(text: str) -> list[str]:
 
 
 def coverage_page() -> str:
-    """docs/coverage.md: counts of the background documents' items, what is open, what is not."""
+    """docs/coverage.md: what headrace does with each item of the background documents."""
     coverage = load_coverage()
-    total, waiting = len(coverage.items), sum(one.open for one in coverage.items)
     lines = [
-        "# What the background documents hold",
+        "# Coverage of the background documents",
         "",
-        "To see what is still open, run `headrace catalog coverage`; `--json` has each open item",
-        "with its section and lines. The catalog began with five documents. Every section, table,",
+        summary(coverage.items),
+        "",
+        "The catalog began with five documents on serving language models. Every section, table,",
         "table row, formula, block of code, decision tree, checklist item and pitfall of them, and",
-        "every passage between, is an item of `src/headrace/catalog/data/coverage.toml`, with the",
-        "rows, the command or the test that carries it, what it waits for, or why it is rejected.",
-        "Ids are made of the document and the first line there. A rule that says which of several",
-        "to take is a decision tree of the catalog, or done by `plan recommend`; what people can",
-        "get wrong is a check of `plan lint`.",
-        f"Of {total} items {waiting} are open. This page is generated: `make docs`.",
+        "every passage between, is an item of `src/headrace/catalog/data/coverage.toml`. Its id is",
+        "made of the document and the first line there.",
         "",
-        "## Answers",
+        "| value | meaning | shown by |",
+        "|---|---|---|",
+        *(_row(cells) for cells in DOES_MEANING),
         "",
-        "| document | items | rows | command | test | open | rejected |",
-        "|---|---|---|---|---|---|---|",
+        "An open model *runs* when its config as published is read and every part of its",
+        "architecture is computed; what ran here are small models of that architecture. A provider",
+        "or a gateway *runs* when the gateway here speaks to it, tested with recorded traffic or",
+        "with its description; from here no provider was ever called. A technique whose claimed",
+        "gain is not measured here runs in part.",
+        "",
+        "`headrace catalog coverage --does part` lists items with what is missing, `--topic` and",
+        "`--document` list others, `--json` has everything. What runs may only grow: a test holds",
+        "the list. This page is generated: `make docs`.",
+    ]
+    groups = {
+        "document": {
+            _document_name(document): coverage.of(name)
+            for name, document in coverage.documents.items()
+        },
+        "topic": coverage.topics(),
+    }
+    for title, rows in groups.items():
+        lines += ["", f"## By {title}", "", _row([title, "items", *DOES]), "|---" * 7 + "|"]
+        lines += [
+            _row([name, len(items), *count_does(items).values()]) for name, items in rows.items()
+        ]
+    lines += ["", "## In part", "", _row(["item", "what", "topic", "missing"]), "|---" * 4 + "|"]
+    lines += [
+        _row([item.id, item.name, item.topic, item.missing])
+        for item in coverage.items
+        if item.does == "part"
+    ]
+    lines += [
+        "",
+        "## Where the facts are",
+        "",
+        "A fact is in rows of the catalog, done by a command, held by a test, or rejected.",
+        "",
+        _row(["document", "items", *ANSWERS]),
+        "|---" * (len(ANSWERS) + 2) + "|",
     ]
     for name, document in coverage.documents.items():
         counts = coverage.answers_of(name)
-        again = f", repeats {document.repeats}" if document.repeats else ""
-        cells = [f"{name}{again}", sum(counts.values()), *counts.values()]
-        lines.append(_row(cells))
+        lines.append(_row([_document_name(document), sum(counts.values()), *counts.values()]))
     lines += [
         "",
         "## Kinds",
@@ -164,13 +216,33 @@ def coverage_page() -> str:
         "|---" * (len(ITEM_KINDS) + 1) + "|",
         *(_row([name, *coverage.kinds_of(name).values()]) for name in coverage.documents),
         "",
-        "## Open",
-        "",
     ]
-    for work, items in coverage.waiting().items():
-        told = ", ".join(f"{one.name} ({one.id})" for one in items)
-        lines += [f"**{work}**, {coverage.works[work].does}: {len(items)} items. {told}.", ""]
     return "\n".join([*lines, *_rejected(coverage)]) + "\n"
+
+
+def _document_name(document: Document) -> str:
+    return f"{document.id}, repeats {document.repeats}" if document.repeats else document.id
+
+
+def techniques_table() -> str:
+    """The table of README: what runs here, what is planned, what is not yet there."""
+    lines = ["| technique | runs here | planned with `plan` | not yet |", "|---|---|---|---|"]
+    for capability in Catalog.load().capabilities:
+        if capability.readme:
+            runs = {"runs": "yes", "part": f"in part: {capability.missing}"}
+            plan = f"`{capability.plan.removeprefix('headrace ')}`" if capability.plan else ""
+            not_yet = "" if capability.does in runs else "not yet"
+            lines.append(_row([capability.name, runs.get(capability.does, ""), plan, not_yet]))
+    return "\n".join(lines) + "\n"
+
+
+def readme_page() -> str:
+    """README.md: what stands in it, with the table between its two marks."""
+    before, mark, rest = README.read_text(encoding="utf-8").partition(TECHNIQUES[0])
+    _, end, after = rest.partition(TECHNIQUES[1])
+    if not mark or not end:
+        raise SystemExit(f"README.md lacks {' or '.join(TECHNIQUES)}, between which its table is")
+    return f"{before}{mark}\n{techniques_table()}{end}{after}"
 
 
 def _rejected(coverage: Coverage) -> list[str]:
@@ -253,7 +325,8 @@ def _escaped(text: str) -> str:
 
 PAGES = {"flags.md": flags_page, "gateway-settings.md": gateway_settings_page,
          "commands.md": commands_page, "coverage.md": coverage_page,
-         "plan-lint.md": lint_page, "contradictions.md": contradictions_page}  # fmt: skip
+         "plan-lint.md": lint_page, "contradictions.md": contradictions_page,
+         "../README.md": readme_page}  # fmt: skip
 
 
 def main() -> int:
@@ -263,7 +336,7 @@ def main() -> int:
     check = parser.parse_args().check
     stale = []
     for name, make in PAGES.items():
-        path, text = DOCS / name, make()
+        path, text = (DOCS / name).resolve(), make()
         if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
             stale.append(name)
         elif not check:

@@ -83,8 +83,9 @@ def test_what_is_repeated_is_the_same(document: Document, texts: dict[str, list[
 def test_a_line_without_an_item_is_told() -> None:
     text = ["## A", "", "| b |", "|---|", "| c |", "---", "d"]
     item = Item(
-        id="x-1", document="x", kind="section", name="A", section="A", first=1, last=3, rows=("r",)
-    )
+        id="x-1", document="x", kind="section", name="A", section="A", topic="metrics", first=1,
+        last=3, does="knows", rows=("r",),
+    )  # fmt: skip
     document = Document(id="x", lines=7, sha256="", prefix="x")
     coverage = Coverage({"x": document}, {}, (item,))
     assert missing_lines(coverage, "x", text) == [5, 7]

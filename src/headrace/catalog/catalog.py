@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.catalog.building import build_row
+from headrace.catalog.capabilities import FILE as CAPABILITIES
+from headrace.catalog.capabilities import Capability, load_capabilities, with_headrace
 from headrace.catalog.contradiction import Contradiction
 from headrace.catalog.fact import Source
 from headrace.catalog.files import CatalogFile, Written, read_catalog_file, toml_files
@@ -138,6 +140,11 @@ class Catalog:
                     raise CatalogError(f"contradiction {one.id}: no source {statement.source!r}")
         return register
 
+    @cached_property
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What headrace itself executes, technique by technique."""
+        return load_capabilities(self._data / CAPABILITIES)
+
     def find(self, name: str) -> tuple[str, Row]:
         """Kind and row of that id or alias, in whatever kind; an id wins over an alias.
 
@@ -217,7 +224,7 @@ class Catalog:
             for path in toml_files(self._data / kind)
             for row in read_catalog_file(path, f"{kind}/{path.name}").rows
         ]
-        layers = [_once(shipped)]
+        layers = [_once(with_headrace(kind, shipped, self.capabilities))]
         for files in self._added:
             layers.append(_once([row for file in files for row in file.rows if row.kind == kind]))
         ids = dict.fromkeys(row_id for layer in layers for row_id in layer)

@@ -54,7 +54,7 @@ def parse_span(value: object) -> Span:
     Raises ValueError saying what is understood.
     """
     if isinstance(value, bool):
-        raise ValueError("a truth value is no figure")
+        raise ValueError("a truth value is not a figure")
     if isinstance(value, int | float):
         return _checked(float(value), float(value))
     if isinstance(value, list | tuple) and len(value) == 2:

@@ -118,27 +118,55 @@ def test_the_register(run: Any) -> None:
     assert "leave out a word" in refused(run, "contradictions", "--filter", "no such thing")
 
 
-def test_what_is_covered_and_what_is_open(run: Any) -> None:
-    from headrace.catalog.coverage import load_coverage
+def test_the_coverage_leads_with_its_counts(run: Any) -> None:
+    from headrace.catalog.coverage import load_coverage, summary
 
     coverage = load_coverage()
     output = run("coverage").output
-    fits(output)
-    for name, items in coverage.waiting().items():
-        assert f"Waiting for {name} (" in output
-        assert [one.id for one in items if f"  {one.id} {one.kind}" not in output] == []
-    for name in coverage.documents:
-        assert name in output
+    # The sentence of the counts is as long as it is; tables fit.
+    first, _, tables = output.partition("\n")
+    assert first == summary(coverage.items)
+    fits(tables)
+    for name in (*coverage.documents, *coverage.topics()):
+        assert f"\n {name} " in tables, name
+
+
+def test_items_are_listed_with_what_is_missing_and_what_shows_them(run: Any) -> None:
+    from headrace.catalog.coverage import load_coverage
+
+    output = run("coverage", "--does", "part", "--topic", "scheduling").output
+    shown = [
+        item for item in load_coverage().items if item.does == "part" and item.topic == "scheduling"
+    ]
+    assert output.startswith(f"{len(shown)} items\n")
+    joined = " ".join(output.split())
+    for item in shown:
+        assert f"\n{item.id}\n" in output
+        assert f"missing: {item.missing}" in joined
+        for shown_by in item.by:
+            assert shown_by in "".join(output.split())
+    rejected = run("coverage", "--does", "rejected", "--document", "condensed-reference").output
+    assert "no such option of OpenRouter" in " ".join(rejected.split())
+    none = run("coverage", "--does", "runs", "--topic", "speculation").output
+    assert "omit a filter" in none
+    assert "did you mean 'speculation'?" in refused(run, "coverage", "--topic", "spekulation")
+    assert "--document 'guide' does not exist" in refused(run, "coverage", "--document", "guide")
 
 
 def test_the_coverage_as_json(run: Any) -> None:
-    said = json.loads(run("coverage", "--json").output)
-    own = [one for one in said["documents"] if not one["repeats"]]
-    assert sum(one["items"] for one in own) == said["items"]
-    for one in said["documents"]:
-        assert sum(one["kinds"].values()) == sum(one["answers"].values()) == one["items"]
-    assert len(said["open"]) == sum(one["answers"]["waits_for"] for one in own)
-    assert all(one["waits_for"] and one["section"] and one["name"] for one in said["open"])
+    found = json.loads(run("coverage", "--json").output)
+    own = [document for document in found["documents"] if not document["repeats"]]
+    assert sum(document["items"] for document in own) == found["total"] == len(found["items"])
+    assert sum(topic["items"] for topic in found["topics"]) == found["total"]
+    for document in found["documents"]:
+        for counts in ("kinds", "answers", "does"):
+            assert sum(document[counts].values()) == document["items"]
+    for topic in found["topics"]:
+        assert sum(topic["does"].values()) == topic["items"]
+    assert all(item["does"] and item["topic"] and item["section"] for item in found["items"])
+    few = json.loads(run("coverage", "--does", "plans", "--topic", "costs", "--json").output)
+    assert few["does"] == found["does"]
+    assert {(item["does"], item["topic"]) for item in few["items"]} == {("plans", "costs")}
 
 
 def test_what_files_of_ones_own_change(run: Any, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def file_text(imported: ImportedRows, source: Source, day: dt.date) -> str:
     """The TOML of a user's file that says the rows, their source and the day they hold from."""
     lines = [
         f"# Prices imported from {source.title}.",
-        "# Rows may be edited; another import writes the file anew.",
+        "# Rows may be edited; another import writes the file again.",
         "",
         "[defaults]",
         f"source = {_text(source.id)}",

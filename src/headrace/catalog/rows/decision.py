@@ -184,7 +184,7 @@ def _faults(decision: Decision) -> Iterator[str]:
             )
     for node in led_to:
         if node not in nodes:
-            yield f"leads to {node!r}, which is no node; there are: {', '.join(nodes)}"
+            yield f"leads to {node!r}, which does not exist; the nodes are: {', '.join(nodes)}"
     # Each node has one way in; what the root does not reach therefore goes round in a circle.
     reached, waiting = {root}, [root]
     while waiting:

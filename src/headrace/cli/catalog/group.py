@@ -155,22 +155,37 @@ def contradictions(text: str, folders: tuple[str, ...], as_json: bool) -> None:
 
 
 @catalog.command()
+@click.option(
+    "--does",
+    multiple=True,
+    type=click.Choice(["runs", "part", "plans", "knows", "rejected"]),
+    help="List the items that headrace does this with. [may be repeated]",
+)
+@click.option(
+    "--topic", "topics", multiple=True, help="List the items of a topic. [may be repeated]"
+)
+@click.option(
+    "--document", "documents", multiple=True, help="List the items of a document. [may be repeated]"
+)
 @_JSON
-def coverage(as_json: bool) -> None:
-    """Count what the background documents hold, and list what is still open.
+def coverage(
+    does: tuple[str, ...], topics: tuple[str, ...], documents: tuple[str, ...], as_json: bool
+) -> None:
+    """Count what headrace does with the items of the background documents.
 
-    Each section, table row, formula, block of code, checklist item and pitfall of the documents
-    that the catalog began with is carried by rows, a command or a test, waits for something to be
-    built, or is rejected with a reason.
+    An item is a section, table row, formula, block of code, checklist item or pitfall of the
+    documents that the catalog began with. headrace runs it, runs it in part, plans it (by plan,
+    simulate or lint), only knows it, or rejects it with a reason. Tests and commands show what
+    runs. With --does, --topic or --document the items are listed.
 
     \b
     headrace catalog coverage
-    headrace catalog coverage --json
+    headrace catalog coverage --does part
+    headrace catalog coverage --topic speculation --json
     """
-    from headrace.catalog.coverage import load_coverage
-    from headrace.cli.catalog.tables import print_coverage
+    from headrace.cli.catalog.coverage import print_coverage
 
-    print_coverage(load_coverage(), as_json)
+    print_coverage(does, topics, documents, as_json)
 
 
 @catalog.command("import")

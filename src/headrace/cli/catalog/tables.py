@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headrace.catalog import Catalog, Contradiction, Fact
-    from headrace.catalog.coverage import Coverage
     from headrace.catalog.difference import Difference
     from headrace.catalog.rows import Row
 
@@ -67,9 +66,9 @@ def row_json(kind: str, row: Row, known: Catalog | None = None) -> str:
 
 def print_rows(found: Mapping[str, Sequence[Row]]) -> None:
     """A table for each kind."""
-    console = _console()
+    console = new_console()
     for kind, rows in found.items():
-        table = _table(f"{kind} ({len(rows)})", "id", *(title for title, _ in _COLUMNS[kind]))
+        table = new_table(f"{kind} ({len(rows)})", "id", *(title for title, _ in _COLUMNS[kind]))
         for row in rows:
             mark = " *" if row.disputed_by else ""
             table.add_row(
@@ -83,7 +82,7 @@ def print_rows(found: Mapping[str, Sequence[Row]]) -> None:
 
 def print_row(known: Catalog, kind: str, row: Row) -> None:
     """All facts of a row, then their notes, disputes and sources."""
-    console = _console()
+    console = new_console()
     names = f" (also {', '.join(row.aliases)})" if row.aliases else ""
     console.print(visible(f"{row.name}: {kind} {row.id}{names}"), soft_wrap=False)
     sources = _sources(row)
@@ -93,18 +92,20 @@ def print_row(known: Catalog, kind: str, row: Row) -> None:
     else:
         console.print(_facts(row, number, console))
     noted = [(path, fact.note) for path, fact in row.facts.items() if fact.note]
-    _lines(console, "Notes", [f"{path}: {note}" for path, note in noted])
+    print_lines(console, "Notes", [f"{path}: {note}" for path, note in noted])
     disputes = [known.contradictions[one] for one in row.disputed_by]
-    _lines(console, "Disputed", [f"{one.id} {one.subject}: {one.used} ({one.why})"
+    print_lines(console, "Disputed", [f"{one.id} {one.subject}: {one.used} ({one.why})"
                                  for one in disputes])  # fmt: skip
-    told = [known.sources[one] for one in sources]
-    _lines(console, "Sources", [f"{number[one.id]} {one.title}, {one.date.isoformat()} ({one.id})"
-                                + (f", {one.url}" if one.url else "")
-                                for one in told])  # fmt: skip
+    cited = [known.sources[source] for source in sources]
+    print_lines(console, "Sources", [
+        f"{number[source.id]} {source.title}, {source.date.isoformat()} ({source.id})"
+        + (f", {source.url}" if source.url else "")
+        for source in cited
+    ])  # fmt: skip
 
 
 def _facts(row: Row, number: Mapping[str, str], console: Console) -> Table:
-    table = _table(None, "fact", "value", "source", "as of", "sure", "see")
+    table = new_table(None, "fact", "value", "source", "as of", "sure", "see")
     for path, fact in row.facts.items():
         table.add_row(
             _broken(visible(path), console), visible(shown_value(fact)), number[fact.source],
@@ -120,14 +121,14 @@ def print_contradiction(known: Catalog, one: Contradiction, as_json: bool) -> No
         rows = [{"kind": kind, "id": row, "field": field} for kind, row, field in carried]
         click.echo(msgspec.json.encode({**msgspec.to_builtins(one), "rows": rows}))
         return
-    console = _console()
+    console = new_console()
     console.print(visible(f"{one.id} {one.subject}"))
     said = [f"{known.sources[s.source].title}: {s.says}" for s in one.statements]
-    _lines(console, "Said", said)
-    _lines(console, "Used here", [one.used])
-    _lines(console, "Because", [one.why])
+    print_lines(console, "Said", said)
+    print_lines(console, "Used here", [one.used])
+    print_lines(console, "Because", [one.why])
     facts = [f"{kind} {row}, {field}" for kind, row, field in carried]
-    _lines(console, "Carried by", [*facts, *one.carried_by])
+    print_lines(console, "Carried by", [*facts, *one.carried_by])
 
 
 def print_contradictions(known: Catalog, text: str, as_json: bool) -> None:
@@ -143,41 +144,11 @@ def print_contradictions(known: Catalog, text: str, as_json: bool) -> None:
         return
     if not found:
         raise CatalogError(f"no contradiction has {text!r}; leave out a word")
-    table = _table(None, "id", "subject", "said", "used here")
+    table = new_table(None, "id", "subject", "said", "used here")
     for one in found:
         said = "; ".join(f"{statement.source}: {statement.says}" for statement in one.statements)
         table.add_row(one.id, visible(one.subject), visible(said), visible(one.used))
-    _console().print(table)
-
-
-def print_coverage(coverage: Coverage, as_json: bool) -> None:
-    """Items of each document by their answers, then what waits, by what it waits for."""
-    if as_json:
-        click.echo(msgspec.json.encode(_coverage_json(coverage)))
-        return
-    console = _console()
-    table = _table(None, "document", "items", "rows", "command", "test", "open", "rejected")
-    for name in coverage.documents:
-        counts = coverage.answers_of(name)
-        table.add_row(name, str(sum(counts.values())), *map(str, counts.values()))
-    console.print(table)
-    for work, items in coverage.waiting().items():
-        does = coverage.works[work].does
-        told = [f"{one.id} {one.kind}: {one.name}" for one in items]
-        _lines(console, f"Waiting for {work} ({does})", told)
-
-
-def _coverage_json(coverage: Coverage) -> dict[str, Any]:
-    documents = [
-        {"id": name, "items": len(coverage.of(name)), "repeats": document.repeats,
-         "kinds": coverage.kinds_of(name), "answers": coverage.answers_of(name)}
-        for name, document in coverage.documents.items()
-    ]  # fmt: skip
-    fields = ("id", "document", "section", "kind", "name", "first", "last", "waits_for")
-    waiting = [
-        {field: getattr(one, field) for field in fields} for one in coverage.items if one.open
-    ]
-    return {"items": len(coverage.items), "documents": documents, "open": waiting}
+    new_console().print(table)
 
 
 def print_differences(found: Sequence[Difference], as_json: bool) -> None:
@@ -187,8 +158,8 @@ def print_differences(found: Sequence[Difference], as_json: bool) -> None:
         return
     values = [one for one in found if one.of_value]
     if values:
-        console = _console()
-        table = _table(None, "row", "fact", "old", "new")
+        console = new_console()
+        table = new_table(None, "row", "fact", "old", "new")
         for one in values:
             if one.of_row == "both" or one.field in _OF_WHOLE_ROWS[one.kind]:
                 whole = "" if one.of_row == "both" else f" ({one.of_row})"
@@ -215,7 +186,8 @@ def _short(fact: Fact | None) -> str:
     return shown_value(fact)
 
 
-def _table(title: str | None, *headings: str) -> Table:
+def new_table(title: str | None, *headings: str) -> Table:
+    """A table without frames, under the headings."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -229,7 +201,8 @@ def _table(title: str | None, *headings: str) -> Table:
     return table
 
 
-def _console() -> Console:
+def new_console() -> Console:
+    """What output goes to; wide where it is a file or a pipe."""
     from rich.console import Console
 
     console = Console(markup=False, highlight=False)
@@ -246,7 +219,8 @@ def _broken(name: str, console: Console) -> str:
     return f"{name[:cut]}\n  {_broken(name[cut:], console)}"
 
 
-def _lines(console: Console, title: str, lines: Sequence[str]) -> None:
+def print_lines(console: Console, title: str, lines: Sequence[str]) -> None:
+    """Lines under a title, indented; nothing where there are none."""
     from rich.padding import Padding
     from rich.text import Text
 
