@@ -12,7 +12,7 @@ SPREAD ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-re
 # The longer tier waits more: one process more than there are cores.
 SPREAD_REST ?= --numprocesses=$(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: serve test test-rest test-all venv dev check docs clean clients soak soak-gateway models
+.PHONY: serve test test-rest test-all venv dev check docs clean clients soak soak-gateway models wheel
 
 serve: venv ## serve the embedded model (ARGS="MODEL --port 9000" for another)
 	$(BIN)/headrace serve $(ARGS)
@@ -59,6 +59,21 @@ clients: ## the client packages that the tours in tests/clients need, in .venv-c
 
 models: .venv-train/.installed ## train the family of small models, hours (ARGS="--dry-run" shows the plan)
 	@.venv-train/bin/python -m training.family $(ARGS)
+
+.venv-wheel/.installed: pyproject.toml
+	@sh tools/check_system.sh $(PYTHON)
+	$(PYTHON) -m venv .venv-wheel
+	@.venv-wheel/bin/python -m pip install -q --upgrade pip
+	.venv-wheel/bin/python -m pip install -q --group wheel
+	@touch $@
+
+# Beside the editable install, whose module is linked in another way, in a folder of its own.
+wheel: .venv-wheel/.installed ## a wheel of this machine with every level inside, in dist, for machines without a compiler
+	rm -rf build/wheel-built
+	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" .venv-wheel/bin/python -m build --wheel --no-isolation --outdir build/wheel-built \
+	  -Cbuild-dir=build/wheel -Ccmake.define.HEADRACE_STATIC_LIBSTDCXX=ON .
+	.venv-wheel/bin/python tools/check_level_objects.py build/wheel
+	.venv-wheel/bin/python tools/repair_wheel.py build/wheel-built/*.whl --into dist
 
 soak: dev ## ten minutes under everything at once (ARGS="--seconds 60" for less)
 	$(BIN)/python -m tools.soak $(ARGS)
