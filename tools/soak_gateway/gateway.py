@@ -59,7 +59,7 @@ def write_settings(folder: Path, providers: dict[str, str], workers: int) -> Pat
             "sticky": {"targets": targets, "strategy": "latency", "sticky": "session"},
             "kept": {"targets": targets, "strategy": "least_busy"},
         },
-        "cache": {"enabled": True, "models": ["kept"], "all": True, "most_bytes": 1 << 20},
+        "cache": {"enabled": True, "models": ["kept"], "all": True, "max_bytes": 1 << 20},
         "ledger": {"path": "ledger.sqlite"},
         # A provider that hangs is found out within a soak's patience.
         "timeouts": {"connect_s": 1.0, "first_token_s": 3.0, "idle_s": 2.0, "total_s": 20.0},

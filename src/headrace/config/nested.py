@@ -6,6 +6,7 @@ What is wrong is told all at once: whoever is told one thing at a time tries onc
 
 from __future__ import annotations
 
+import logging
 import math
 import types
 import typing
@@ -19,11 +20,38 @@ from headrace.config.plain_words import no_word, plain_value, plain_words, words
 from headrace.config.yaml_file import Document
 from headrace.errors import ConfigError, config_error, shown
 
+logger = logging.getLogger(__name__)
+
 S = TypeVar("S", bound=msgspec.Struct)
-# By the name in the file, and the types by the attribute's.
-_Fields = tuple[dict[str, msgspec.structs.FieldInfo], dict[str, Any]]
 # In place of a value that is wrong, which was told.
 _WRONG: Any = object()
+
+
+def formerly(name: str) -> msgspec.Meta:
+    """Annotation of a field that had another name, which files may still use, with a warning."""
+    return msgspec.Meta(extra={"former_name": name})
+
+
+def former_name(hint: Any) -> str | None:
+    """What a field of this annotation was called before."""
+    extras = [getattr(note, "extra", None) or {} for note in _annotations(hint)]
+    return next((extra["former_name"] for extra in extras if "former_name" in extra), None)
+
+
+class _Fields(NamedTuple):
+    by_name: dict[str, msgspec.structs.FieldInfo]
+    """By the name in the file."""
+    hints: dict[str, Any]
+    """Types by the attribute's name."""
+    names_now: dict[str, str]
+    """By a name that a field had before, its name in the file."""
+
+
+def _fields_of(of: type[msgspec.Struct]) -> _Fields:
+    by_name = {field.encode_name: field for field in msgspec.structs.fields(of)}
+    hints = typing.get_type_hints(of, include_extras=True)
+    before = {name: former_name(hints[field.name]) for name, field in by_name.items()}
+    return _Fields(by_name, hints, {old: name for name, old in before.items() if old is not None})
 
 
 class Problem(NamedTuple):
@@ -82,15 +110,18 @@ class _Reader:
         if not isinstance(value, dict):
             raise self.error(path, f"{_shown(value, of)}: `name: value` lines are expected")
         if of not in self._fields:
-            self._fields[of] = (
-                {field.encode_name: field for field in msgspec.structs.fields(of)},
-                typing.get_type_hints(of, include_extras=True),
-            )
-        fields, hints = self._fields[of]
+            self._fields[of] = _fields_of(of)
+        fields, hints, names_now = self._fields[of]
         found: dict[str, Any] = {}
         before = len(self.problems)
         wrong: S = _WRONG
         for key, inner in value.items():
+            if (name := names_now.get(key)) is not None and name not in value:
+                old = self.error(_join(path, key), f"is now called `{name}`: rename it")
+                logger.warning("%s", old)
+                field = fields[name]
+                found[field.name] = self.kept(inner, hints[field.name], _join(path, key))
+                continue
             if key not in fields:
                 meant = nearest(str(key), fields) or f"; there are {', '.join(fields)}"
                 told = self.error(_join(path, key), f"unknown name{meant}")

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.config.nested import former_name
+
 
 class Setting(NamedTuple):
     """A line of a reference. values: what it may be, in words. default: as YAML has it,
@@ -43,12 +45,15 @@ def sections_of(root: type[msgspec.Struct]) -> Iterator[Section]:
             hint = hints[field.name]
             meta = next((one for one in _metas(hint) if one.description), None)
             where = f"{path}.{field.encode_name}" if path else field.encode_name
+            text = "" if meta is None or meta.description is None else meta.description
+            if (former := former_name(hint)) is not None:
+                text = f"{text} Formerly `{former}`."
             rows.append(
                 Setting(
                     field.encode_name,
                     _words(hint),
                     _default(field),
-                    "" if meta is None or meta.description is None else meta.description,
+                    text,
                 )
             )
             waiting += _within(hint, where)

@@ -15,10 +15,10 @@ from headrace.errors import RequestError
 MODELS: dict[str, Any] = {
     "chat": ["a/small"],
     "strong": ["a/strong"],
-    "auto": {"choose": {"by": "rules", "otherwise": "chat", "rules": [
+    "auto": {"choose": {"by": "rules", "default": "chat", "rules": [
         {"if": {"tools": True}, "use": "chat"}, {"if": {"matches": "prove"}, "use": "strong"},
     ]}},
-    "hard": {"choose": {"by": "classifier", "otherwise": "chat", "classifier": {"hard": "strong"}}},
+    "hard": {"choose": {"by": "classifier", "default": "chat", "classifier": {"hard": "strong"}}},
     "careful": {"cascade": {"stages": ["chat", "strong"], "accept": {"by": "rules"}}},
 }  # fmt: skip
 PROVE = {"messages": [{"role": "user", "content": "Please prove it"}]}

@@ -16,16 +16,16 @@ MODELS: dict[str, Any] = {
     "strong": ["a/strong"],
     "careful": {"cascade": {"stages": ["small", "strong"], "accept": {"by": "rules"}}},
     "drafted": {"pipeline": {"draft": "small", "decide": {"by": "rules"}, "final": "strong"}},
-    "auto": {"choose": {"by": "rules", "otherwise": "small", "rules": [
+    "auto": {"choose": {"by": "rules", "default": "small", "rules": [
         {"if": {"matches": "(?i)prove"}, "use": "strong"},
         {"if": {"matches": "careful"}, "use": "careful"},
     ]}},
-    "routed": {"choose": {"by": "model", "otherwise": "small", "model": {
+    "routed": {"choose": {"by": "model", "default": "small", "model": {
         "ask": "small", "classes": {"easy": "small", "hard": "strong"}}}},
     "canary": {
         "variants": {"old": {"weight": 1, "targets": ["a/small"]},
                      "new": {"weight": 1, "targets": ["a/strong"]}},
-        "assign_by": "user", "rollback": {"error_share": 0.5, "over": 5},
+        "assign_by": "user", "rollback": {"error_share": 0.5, "window_requests": 5},
     },
 }  # fmt: skip
 

@@ -361,7 +361,7 @@ async def test_a_file_serves_the_next_process_and_a_damaged_one_nobody(tmp_path:
         ({"store": "sqlite"}, "needs a file"),
         ({"path": "x.db"}, "only `store: sqlite`"),
         ({"ttl_s": 0}, "ttl_s"),
-        ({"most_bytes": 5}, "most_bytes"),
+        ({"max_bytes": 5}, "max_bytes"),
         ({"scope": "everybody"}, "scope"),
         ({"stroe": "memory"}, "did you mean 'store'"),
         ({"models": ["caht"]}, "did you mean 'chat'"),

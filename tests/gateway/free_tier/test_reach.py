@@ -16,13 +16,13 @@ from tests.gateway.shadow.test_shadowed import told_all
 from tests.gateway.test_embeddings import BODY, openai
 from tests.gateway.upstream.scripted import served
 
-RULES = {"by": "rules", "rules": {"least_chars": 1000}}
+RULES = {"by": "rules", "rules": {"min_chars": 1000}}
 JUDGE = {"by": "judge", "judge": {"model": "free"}}
 EITHER = {
     "strategy": "ordered",
     "targets": [{"model": "p/free", "price": FREE}, {"model": "p/paid", "price": PAID}],
 }
-ROUTED = {"choose": {"by": "model", "per_turn": True, "otherwise": "paid", "model": {
+ROUTED = {"choose": {"by": "model", "per_turn": True, "default": "paid", "model": {
     "ask": "paid", "classes": {"simple": "paid", "two": "either"},
 }}}  # fmt: skip
 
@@ -36,7 +36,7 @@ ROUTED = {"choose": {"by": "model", "per_turn": True, "otherwise": "paid", "mode
         ({"cascade": {"stages": ["paid", "paid"], "accept": JUDGE}}, ["paid", "paid"]),
         (ROUTED, ["paid", "paid"]),
         ({"choose": {"by": "rules", "rules": [{"if": {"tools": True}, "use": "paid"}],
-                     "otherwise": "either"}}, ["paid"]),
+                     "default": "either"}}, ["paid"]),
     ],
 )  # fmt: skip
 async def test_models_made_of_others(auto: dict[str, Any], then_asked: Sequence[str]) -> None:

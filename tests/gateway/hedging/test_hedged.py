@@ -210,7 +210,7 @@ async def test_whatever_the_timing_one_answer_is_told_and_all_that_was_sent_is_i
             providers: list[Scripted] = [
                 await stack.enter_async_context(served(behaviour(text))) for text in texts
             ]
-            hedge = {"after_ms": source.choice((1, 3, 6)), "most": source.choice((1, 2)),
+            hedge = {"after_ms": source.choice((1, 3, 6)), "max_hedges": source.choice((1, 2)),
                      "share": 1.0}  # fmt: skip
             built = gateway(hedged(*(one.origin for one in providers), hedge=hedge), entries)
             stream = source.random() < 0.5

@@ -69,7 +69,7 @@ def test_what_it_says_is_what_ours_says() -> None:
     assert claude.model == "anthropic/claude-sonnet-4-5" and claude.price is not None
     assert (claude.price.input, claude.price.output) == (3.0, 15.0)
     (own,) = read.models["own"].targets
-    assert own.model == "vllm-server/qwen3" and own.most_in_flight == 32
+    assert own.model == "vllm-server/qwen3" and own.max_in_flight == 32
     assert {one.strategy for one in read.models.values()} == {"latency"}
     assert read.models["gpt"].fallbacks == read.models["gpt"].context_fallbacks == ("claude",)
     assert read.aliases == {"gpt-4": "gpt"} and read.drop_unsupported

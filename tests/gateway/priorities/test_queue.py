@@ -96,7 +96,7 @@ def checked(check: Callable[[Busy], Awaitable[None]], **queue: Any) -> None:
         async with served(answer) as provider:
             settings = {
                 "providers": {"p": str(provider.origin)},
-                "models": {"chat": [{"model": "p/m", "most_in_flight": 1}]},
+                "models": {"chat": [{"model": "p/m", "max_in_flight": 1}]},
                 "queue": queue,
             }
             await check(Busy(settings, provider, let))
@@ -235,8 +235,8 @@ def test_a_target_never_has_more_than_it_may(most: int) -> None:
         async with served(answer) as provider:
             settings = {
                 "providers": {"p": str(provider.origin)},
-                "models": {"chat": [{"model": "p/m", "most_in_flight": most}]},
-                "queue": {"most": 500},
+                "models": {"chat": [{"model": "p/m", "max_in_flight": most}]},
+                "queue": {"max_requests": 500},
             }
             entries: list[Entry] = []
             made = gateway(settings, entries)

@@ -68,7 +68,7 @@ def test_routes_of_names_that_are_not_in_the_file() -> None:
 
 
 def test_what_is_left_alone_says_why_and_for_how_long() -> None:
-    broken, full = target("broken/m"), target("full/m", most_in_flight=1)
+    broken, full = target("broken/m"), target("full/m", max_in_flight=1)
     key = KeyHeader(Secret("k", "a test"), "authorization")
     auth = InTurn((key,))
     tired = target("tired/m", provider=provider("tired", auth=auth))

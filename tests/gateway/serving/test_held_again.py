@@ -122,7 +122,7 @@ async def test_a_dear_fallback_that_is_silent_stays_within_the_budget(
     assert 0 < budget.used <= limit_nusd
 
 
-ROUTED = {"auto": {"choose": {"by": "model", "otherwise": "small", "model": {
+ROUTED = {"auto": {"choose": {"by": "model", "default": "small", "model": {
     "ask": "strong", "classes": {"simple": "small", "hard": "medium"}, "timeout_ms": 5000,
 }}}}  # fmt: skip
 

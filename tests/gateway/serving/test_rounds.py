@@ -60,7 +60,7 @@ def built_of(
         "models": {
             "m": {
                 "strategy": "ordered",
-                "targets": [{"model": f"{name}/m", "most_in_flight": 1} for name in names],
+                "targets": [{"model": f"{name}/m", "max_in_flight": 1} for name in names],
             }
         },
         **more,

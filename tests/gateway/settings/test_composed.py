@@ -11,7 +11,7 @@ from headrace.errors import ConfigError
 from headrace.gateway.settings.gateway import GatewaySettings
 from headrace.gateway.settings.read import parse_settings
 
-RULES = {"by": "rules", "otherwise": "small", "rules": [{"if": {"code": True}, "use": "strong"}]}
+RULES = {"by": "rules", "default": "small", "rules": [{"if": {"code": True}, "use": "strong"}]}
 CASCADE = {"stages": ["small", "strong"], "accept": {"by": "rules"}}
 PIPELINE = {"draft": "small", "final": "strong", "decide": {"by": "rules"}}
 
@@ -38,7 +38,7 @@ def test_short_forms() -> None:
 @pytest.mark.parametrize(
     ("models", "said"),
     [
-        ({"x": {"choose": {**RULES, "otherwise": "smal"}}}, "did you mean 'small'"),
+        ({"x": {"choose": {**RULES, "default": "smal"}}}, "did you mean 'small'"),
         ({"x": {"choose": {**RULES, "by": "length"}}}, "by: length needs `length`"),
         ({"x": {"choose": {**RULES, "by": "word"}}}, "x.choose.by"),
         ({"x": {"choose": {**RULES, "length": [{"tokens_over": 1, "use": "small"}]}}},
@@ -47,9 +47,9 @@ def test_short_forms() -> None:
          "did you mean 'code'"),
         ({"x": {"choose": {**RULES, "rules": [{"if": {"matches": "("}, "use": "strong"}]}}},
          "RE2's syntax"),
-        ({"x": {"choose": {**RULES, "otherwise": "y"}}, "y": {"choose": {**RULES,
-          "otherwise": "x"}}}, "go in a circle: x -> y -> x"),
-        ({"x": {"choose": {**RULES, "otherwise": "x"}}}, "would be asked for itself"),
+        ({"x": {"choose": {**RULES, "default": "y"}}, "y": {"choose": {**RULES,
+          "default": "x"}}}, "go in a circle: x -> y -> x"),
+        ({"x": {"choose": {**RULES, "default": "x"}}}, "would be asked for itself"),
         ({"x": {"choose": RULES, "targets": ["a/s"]}}, "targets and choose; keep one"),
         ({"x": {"cascade": {**CASCADE, "stages": ["small"]}}}, "at least 2"),
         ({"x": {"cascade": {**CASCADE, "stages": ["small", "y"]}}, "y": {"choose": RULES}},

@@ -67,7 +67,7 @@ async def test_a_copy_goes_out_and_is_paid_by_nobody(stream: bool) -> None:
 async def test_a_slow_shadow_delays_nothing_and_more_than_it_may_have_are_dropped() -> None:
     entries: list[Entry] = []
     async with served(answers("real")) as real, served(after(NEVER_S)) as copy:
-        built = gateway(shadowed(real.origin, copy.origin, most_in_flight=2), entries)
+        built = gateway(shadowed(real.origin, copy.origin, max_in_flight=2), entries)
         for _ in range(5):
             assert (await ask(built.app, CHAT)).status == 200
         assert shadow_of(built).counts == (2, 0, 0, 3, 0)
@@ -134,7 +134,7 @@ async def test_the_callers_data_policy_holds_for_the_shadow(
         config = shadowed(real.origin, copy.origin, provider)
         config["providers"]["a"] |= {"zero_retention": True, "keeps_data": False, "region": "eu"}
         config["access"] = {"keys": {"k": {"key": "env:KEY", **policy}}}
-        config["models"]["chat"]["shadow"]["most_in_flight"] = 1
+        config["models"]["chat"]["shadow"]["max_in_flight"] = 1
         built = gateway(
             config, entries, accounts=await accounts(config), environ=dict(SOURCES.environ)
         )

@@ -46,7 +46,7 @@ async def test_a_variant_that_is_taken_out_is_counted() -> None:
                 "control": {"weight": 0, "targets": ["a/m0"]},
                 "new": {"weight": 1, "targets": ["b/m1"]},
             },
-            "rollback": {"error_share": 0.5, "over": 5},
+            "rollback": {"error_share": 0.5, "window_requests": 5},
         }
         built = told_by(Telemetry(), config)
         for _ in range(6):

@@ -87,7 +87,7 @@ def test_a_header_is_followed_only_of_those_who_may_choose() -> None:
 
 def test_a_side_that_fails_more_is_taken_out_once() -> None:
     told: list[TakenOut] = []
-    rollback = RollbackSettings(error_share=0.2, over=50)
+    rollback = RollbackSettings(error_share=0.2, window_requests=50)
     variants = sides(50, 50, rollback=rollback, on_taken_out=told.append)
     for at in range(200):
         variants.ended("control", failed=at % 10 == 0)  # 10 %
@@ -111,7 +111,7 @@ def test_a_side_that_fails_more_is_taken_out_once() -> None:
 
 
 def test_few_requests_say_nothing_and_the_first_side_is_never_taken_out() -> None:
-    variants = sides(50, 50, rollback=RollbackSettings(error_share=0.1, over=50))
+    variants = sides(50, 50, rollback=RollbackSettings(error_share=0.1, window_requests=50))
     for _ in range(49):
         variants.ended("new", failed=True)
     for _ in range(100):
@@ -120,7 +120,7 @@ def test_few_requests_say_nothing_and_the_first_side_is_never_taken_out() -> Non
 
 
 def test_both_fail_alike_where_clients_are_at_fault() -> None:
-    variants = sides(50, 50, rollback=RollbackSettings(error_share=0.2, over=20))
+    variants = sides(50, 50, rollback=RollbackSettings(error_share=0.2, window_requests=20))
     for at in range(200):
         variants.ended("control", failed=at % 2 == 0)
         variants.ended("new", failed=at % 2 == 0)

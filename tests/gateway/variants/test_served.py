@@ -60,7 +60,7 @@ async def test_a_side_that_fails_falls_back_and_both_are_told() -> None:
 
 async def test_a_canary_that_fails_is_taken_out_and_explained() -> None:
     entries: list[Entry] = []
-    rollback = {"error_share": 0.5, "over": 5}
+    rollback = {"error_share": 0.5, "window_requests": 5}
     async with served(answers("old")) as control, served(fails(500)) as new:
         settings = split(control.origin, new.origin, 100, rollback=rollback)
         settings["breaker"] = {"least": 1000}

@@ -53,7 +53,7 @@ class TargetView(msgspec.Struct, frozen=True, kw_only=True):
     taken_out: bool
     for_s: float | None
     in_flight: int
-    most_in_flight: int | None
+    max_in_flight: int | None
     context_tokens: int | None
     quantization: str
     first_token_s: float | None
@@ -271,7 +271,7 @@ def _target(target: Target, told: list[TargetStanding]) -> TargetView:
         taken_out=any(one.taken_out for one in told),
         for_s=min(waits) if waits and not usable else None,
         in_flight=sum(one.in_flight for one in told),
-        most_in_flight=target.most_in_flight,
+        max_in_flight=target.max_in_flight,
         context_tokens=target.context_tokens,
         quantization=target.quantization,
         first_token_s=_mean(one.first_token_s for one in told),

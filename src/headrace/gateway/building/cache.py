@@ -51,9 +51,9 @@ def _store(
     if path is not None:
         from headrace.gateway.cache.sqlite_store import SqliteStore
 
-        return SqliteStore(path, settings.most_bytes)
+        return SqliteStore(path, settings.max_bytes)
     if settings.store != "redis":
-        return MemoryStore(settings.most_bytes)
+        return MemoryStore(settings.max_bytes)
     from headrace.gateway.cache.redis_store import RedisStore, client_of
 
     server, named = settings.redis or redis, "cache.redis" if settings.redis else "access.redis"
@@ -84,11 +84,11 @@ def _semantic(
     if path is None:
         from headrace.gateway.cache.semantic.memory_vectors import MemoryVectors
 
-        vectors = MemoryVectors(settings.max_entries, settings.most_bytes)
+        vectors = MemoryVectors(settings.max_entries, settings.max_bytes)
     else:
         from headrace.gateway.cache.semantic.sqlite_vectors import SqliteVectors
 
         beside = path.with_name(path.name + _VECTORS_SUFFIX)
-        vectors = SqliteVectors(beside, settings.max_entries, settings.most_bytes)
+        vectors = SqliteVectors(beside, settings.max_entries, settings.max_bytes)
     embedder = QuestionEmbedder(serving, settings.embedding_model)
     return SemanticCache(settings, vectors, embedder, clock_s=clock_s)

@@ -74,7 +74,7 @@ class Targets:
             model=model,
             weight=one.weight,
             order=one.order,
-            most_in_flight=_share(one.most_in_flight, self._settings.listen.workers),
+            max_in_flight=_share(one.max_in_flight, self._settings.listen.workers),
             pass_priority=_passes_priority(one, provider),
             context_tokens=one.context_tokens,
             quantization=one.quantization,

@@ -172,7 +172,7 @@ class _Reader:
         prefix, model = _parts(params["model"])
         target: dict[str, Any] = {"model": f"{self._provider(prefix, params, where)}/{model}"}
         for theirs, ours in (("weight", "weight"), ("order", "order"),
-                             ("max_parallel_requests", "most_in_flight")):  # fmt: skip
+                             ("max_parallel_requests", "max_in_flight")):  # fmt: skip
             if params.get(theirs) is not None:
                 target[ours] = params[theirs]
         if price := _price(params, info, where):
@@ -188,7 +188,7 @@ class _Reader:
             if params.get(name) is not None:
                 self.notes.append(
                     f"{where}.{name}: LiteLLM shares load by it; here strategies look at what is "
-                    "under way (most_in_flight), and limits are of keys"
+                    "under way (max_in_flight), and limits are of keys"
                 )
         if params.get("stream_timeout") is not None:
             self.notes.append(

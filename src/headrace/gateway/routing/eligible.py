@@ -47,7 +47,7 @@ def not_now(target: Target, now_s: float, *, waits: bool = False) -> Reason | No
         why = health.failed_for or "it failed too often"
         for_s = health.closed_for_s(now_s)
         return Reason(f"left alone for {for_s:.1f} s: {why}", for_s)
-    most = target.most_in_flight
+    most = target.max_in_flight
     if most is not None and health.in_flight >= most and not waits:
         return Reason(f"{health.in_flight} requests are at it, as many as it may have", 0.0)
     provider = target.provider

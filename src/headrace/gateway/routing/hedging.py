@@ -68,7 +68,7 @@ class Hedging:
     @property
     def most(self) -> int:
         """Targets that may be asked besides the first."""
-        return self._settings.most
+        return self._settings.max_hedges
 
     @property
     def counts(self) -> HedgeCounts:

@@ -32,7 +32,7 @@ class Shadow:
         self.target = target
         self.share = settings.share
         self.timeout_s = settings.timeout_s
-        self._most_in_flight = settings.most_in_flight
+        self._most_in_flight = settings.max_in_flight
         self._in_flight = 0
         self._counted = dict.fromkeys(ShadowCounts._fields[1:], 0)
 

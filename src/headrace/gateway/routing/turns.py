@@ -47,7 +47,7 @@ class Turns:
 
     def is_full(self, target: Target) -> bool:
         """Whether a request has to wait for it."""
-        most = target.most_in_flight
+        most = target.max_in_flight
         return most is not None and self._taken(target.health) >= most
 
     async def wait(self, candidates: Sequence[Candidate], priority: int) -> Candidate:
@@ -99,7 +99,7 @@ class Turns:
         return health.in_flight + self._promised.get(health, 0)
 
     def _make_room(self, priority: int) -> None:
-        if len(self._waiting) < self._settings.most:
+        if len(self._waiting) < self._settings.max_requests:
             return
         last = self._waiting[-1]
         if last.priority <= priority:

@@ -93,7 +93,7 @@ class Variants:
         self._choosers = frozenset(choosers)
         self._rollback = rollback
         self._on_taken_out = on_taken_out
-        over = 0 if rollback is None else rollback.over
+        over = 0 if rollback is None else rollback.window_requests
         self._failed = {one.name: deque[bool](maxlen=over) for one in sides}
         self.out: dict[str, TakenOut] = {}
 
@@ -130,7 +130,7 @@ class Variants:
         share = sum(seen) / len(seen)
         first_share = sum(first) / len(first) if first else 0.0
         more = round(share - first_share, 9)
-        if len(seen) < self._rollback.over or more < self._rollback.error_share:
+        if len(seen) < self._rollback.window_requests or more < self._rollback.error_share:
             return
         told = TakenOut(self._model, assigned, share, first_share, len(seen))
         self.out[assigned] = told

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.errors import ConfigError
 from headrace.gateway.settings.provider import SecretText, Text
 
@@ -61,9 +62,10 @@ class SemanticSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=10, description="How long a request waits for its vector, in seconds."),
     ] = 0.2
-    most_bytes: Annotated[
+    max_bytes: Annotated[
         int,
-        Meta(ge=2**16, description="What vectors of all tenants may take, as cache.most_bytes."),
+        Meta(ge=2**16, description="What vectors of all tenants may take, as cache.max_bytes."),
+        formerly("most_bytes"),
     ] = 64 * 2**20
 
     def __post_init__(self) -> None:
@@ -127,13 +129,14 @@ class CacheSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=10, description="How long a request waits for Redis; then it is a miss."),
     ] = 0.05
-    most_bytes: Annotated[
+    max_bytes: Annotated[
         int,
         Meta(
             ge=2**16,
             description="What they may take. In memory those go that were asked for longest ago, "
             "in a file those that were kept first; in Redis its `maxmemory` holds, not this.",
         ),
+        formerly("most_bytes"),
     ] = 256 * 2**20
     most_answer_bytes: Annotated[
         int,

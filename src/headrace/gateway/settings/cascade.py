@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.gateway.settings.complexity import Probability
 from headrace.gateway.settings.provider import Text
 from headrace.gateway.settings.reliability import Seconds
@@ -26,8 +27,10 @@ class AnswerRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     refusal_phrases: Annotated[
         tuple[Text, ...], Meta(description="More beginnings of refusals; case does not count.")
     ] = ()
-    least_chars: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="Shorter texts are no good.")
+    min_chars: Annotated[
+        int,
+        Meta(ge=0, le=1_000_000, description="Shorter texts are no good."),
+        formerly("least_chars"),
     ] = 1
     json: Annotated[
         bool, Meta(description="JSON was asked for and it is none, or not as its schema says.")
@@ -117,9 +120,10 @@ class StageSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: Annotated[
         Seconds | None, Meta(description="After that the next stage is asked.")
     ] = None
-    accepted: Annotated[
+    acceptance_rate: Annotated[
         Probability | None,
         Meta(description="Share of its answers that are accepted, for `explain` without a ledger."),
+        formerly("accepted"),
     ] = None
     expected_s: Annotated[
         Seconds | None, Meta(description="How long it takes, for `explain` without a ledger.")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.errors import ConfigError
 from headrace.gateway.pii.expression import expression_of
 from headrace.gateway.settings.provider import Text
@@ -100,7 +101,7 @@ class RouterModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: Annotated[int, Meta(ge=1, le=60_000, description="Longest wait for it.")] = 800
     on_error: Annotated[
         Text | None,
-        Meta(description="The model where it has no answer in time. [otherwise]"),
+        Meta(description="The model where it has no answer in time. [default]"),
     ] = None
     max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may answer.")] = 5
     expected_s: Annotated[
@@ -112,7 +113,9 @@ class ChooseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Another model for each request, by how hard it is."""
 
     by: ChooseBy
-    otherwise: Annotated[Text, Meta(description="The model where nothing else is chosen.")]
+    default: Annotated[
+        Text, Meta(description="The model where nothing else is chosen."), formerly("otherwise")
+    ]
     rules: Annotated[
         tuple[ChoiceRuleSettings, ...],
         Meta(description="The first that holds decides, before anything else is looked at."),
@@ -128,7 +131,7 @@ class ChooseSettings(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(
             description="Whether each turn is chosen for anew. Otherwise a conversation that once "
-            "had another model than `otherwise` keeps it, and a router model is asked once."
+            "had another model than `default` keeps it, and a router model is asked once."
         ),
     ] = False
 
@@ -141,8 +144,8 @@ class ChooseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """All it may choose, each once, `otherwise` first."""
-        found = [self.otherwise, *(one.use for one in self.rules)]
+        """All it may choose, each once, `default` first."""
+        found = [self.default, *(one.use for one in self.rules)]
         found += [one.use for one in self.length]
         if self.classifier is not None:
             found.append(self.classifier.hard)

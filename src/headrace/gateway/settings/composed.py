@@ -71,7 +71,7 @@ def _named(model: ModelSettings) -> list[tuple[str, str, bool]]:
     found: list[tuple[str, str, bool]] = []
     choose, cascade, pipeline = model.choose, model.cascade, model.pipeline
     if choose is not None:
-        found.append(("choose.otherwise", choose.otherwise, False))
+        found.append(("choose.default", choose.default, False))
         found += [(f"choose.rules.{at}.use", one.use, False) for at, one in
                   enumerate(choose.rules)]  # fmt: skip
         found += [(f"choose.length.{at}.use", one.use, False) for at, one in

@@ -104,7 +104,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     queue: Annotated[
         QueueSettings | None,
         Meta(
-            description="Where requests wait for targets with `most_in_flight`, rather than being "
+            description="Where requests wait for targets with `max_in_flight`, rather than being "
             "refused; none if not given."
         ),
     ] = None

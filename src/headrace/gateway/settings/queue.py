@@ -7,14 +7,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.gateway.settings.reliability import Seconds
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where all targets of a request have `most_in_flight`, it waits, by its key's priority and
+    """Where all targets of a request have `max_in_flight`, it waits, by its key's priority and
     then by its arrival; of several workers each has a queue."""
 
-    most: Annotated[
+    max_requests: Annotated[
         int,
         Meta(
             ge=1,
@@ -22,5 +23,6 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             description="Most requests that wait; one more is refused, or takes the place of one "
             "of a lower priority.",
         ),
+        formerly("most"),
     ] = 100
     wait_s: Annotated[Seconds, Meta(description="How long one waits before it is refused.")] = 30.0

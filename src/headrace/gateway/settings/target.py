@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.gateway.settings.provider import Quantization, Text
 from headrace.gateway.settings.reliability import TimeoutSettings
 
@@ -68,12 +69,13 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
     order: Annotated[
         int, Meta(description="Targets with a lower one are tried before all with a higher.")
     ] = 0
-    most_in_flight: Annotated[
+    max_in_flight: Annotated[
         int | None,
         Meta(
             description="Most requests at it at once; more go elsewhere, or wait (`queue`). "
             "Several workers divide it, and each has one at least."
         ),
+        formerly("most_in_flight"),
     ] = None
     pass_priority: Annotated[
         bool,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from headrace.config.nested import formerly
 from headrace.gateway.settings.reliability import Seconds, Share
 from headrace.gateway.settings.target import TargetSettings
 
@@ -29,8 +30,10 @@ class HedgeSettings(msgspec.Struct, frozen=True, kw_only=True):
             "content; nothing is hedged before enough of them are known."
         ),
     ] = None
-    most: Annotated[
-        int, Meta(ge=1, le=4, description="Most targets that are asked besides, one after another.")
+    max_hedges: Annotated[
+        int,
+        Meta(ge=1, le=4, description="Most targets that are asked besides, one after another."),
+        formerly("most"),
     ] = 1
     share: Annotated[
         Share,
@@ -55,9 +58,10 @@ class RollbackSettings(msgspec.Struct, frozen=True, kw_only=True):
         Share,
         Meta(description="By how much its share of failed requests may exceed the first's."),
     ]
-    over: Annotated[
+    window_requests: Annotated[
         int,
         Meta(ge=5, le=10_000, description="Of so many of its last requests; fewer say nothing."),
+        formerly("over"),
     ] = 50
 
 
@@ -66,8 +70,10 @@ class ShadowSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     target: Annotated[TargetSettings, Meta(description="`provider/model` that is sent them.")]
     share: Annotated[Share, Meta(description="Of the model's answered requests.")] = 1.0
-    most_in_flight: Annotated[
-        int, Meta(ge=1, le=1000, description="Copies at once; others are dropped and counted.")
+    max_in_flight: Annotated[
+        int,
+        Meta(ge=1, le=1000, description="Copies at once; others are dropped and counted."),
+        formerly("most_in_flight"),
     ] = 4
     timeout_s: Annotated[Seconds, Meta(description="For a copy's whole answer.")] = 60.0
 

@@ -101,7 +101,7 @@ class DatedPrice:
 class Target:
     """name: "provider/model", unique in a model's list. model: as the provider calls it.
 
-    most_in_flight, context_tokens: None without a limit. pass_priority: whether it is told how
+    max_in_flight, context_tokens: None without a limit. pass_priority: whether it is told how
     urgent a request is. fixed_price: None if nobody knows it. dated_price: in place of it,
     where the price changes on a day that is known.
     """
@@ -111,7 +111,7 @@ class Target:
     model: str
     weight: float = 1.0
     order: int = 0
-    most_in_flight: int | None = None
+    max_in_flight: int | None = None
     pass_priority: bool = False
     context_tokens: int | None = None
     quantization: Quantization = "unknown"

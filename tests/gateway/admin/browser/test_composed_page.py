@@ -18,7 +18,7 @@ async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
         "canary": {
             "variants": {"old": {"weight": 1, "targets": ["a/quick"]},
                          "new": {"weight": 3, "targets": ["a/broken"]}},
-            "assign_by": "request", "rollback": {"error_share": 0.5, "over": 5},
+            "assign_by": "request", "rollback": {"error_share": 0.5, "window_requests": 5},
         },
     }  # fmt: skip
     more = {"breaker": {"least": 1000}, "retries": {"attempts": 2, "backoff_s": 0.01}}

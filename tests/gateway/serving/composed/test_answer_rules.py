@@ -69,7 +69,7 @@ def test_a_bad_answer(answer: ChatReply, of: ChatCall, said: str) -> None:
 
 
 def test_rules_can_be_off_and_more_phrases_given() -> None:
-    off = AnswerRuleSettings(refusals=False, json=False, length=False, least_chars=0)
+    off = AnswerRuleSettings(refusals=False, json=False, length=False, min_chars=0)
     assert objection(reply("I cannot help with that", finish="length"), JSON, off) is None
     more = AnswerRuleSettings(refusal_phrases=("Das weiß ich nicht",))
     assert objection(reply("das WEISS ich nicht."), PLAIN, more) == "a refusal"

@@ -17,7 +17,7 @@ CHAT = {
 }  # fmt: skip
 HEADERS = {"authorization": f"Bearer {KEY}"}
 CASCADE = cascade("small", "strong", by="judge", judge={"model": "judge"})
-ROUTED = {"auto": {"choose": {"by": "model", "otherwise": "small", "model": {
+ROUTED = {"auto": {"choose": {"by": "model", "default": "small", "model": {
     "ask": "judge", "classes": {"simple": "small", "hard": "strong"},
 }}}}  # fmt: skip
 

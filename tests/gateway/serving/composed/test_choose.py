@@ -20,11 +20,11 @@ from tests.gateway.serving.composed.models import (
 )
 from tests.gateway.upstream.scripted import served
 
-RULES = {"choose": {"by": "rules", "otherwise": "small", "rules": [
+RULES = {"choose": {"by": "rules", "default": "small", "rules": [
     {"if": {"tools": True}, "use": "medium"},
     {"if": {"matches": "(?i)prove"}, "use": "strong"},
 ]}}  # fmt: skip
-BY_MODEL = {"choose": {"by": "model", "otherwise": "small", "model": {
+BY_MODEL = {"choose": {"by": "model", "default": "small", "model": {
     "ask": "judge", "classes": {"simple": "small", "hard": "strong"}, "timeout_ms": 60,
 }}}  # fmt: skip
 ANY = says(small="s", medium="m", strong="t", judge="hard")
@@ -55,7 +55,7 @@ async def test_rules_choose_in_any_dialect(path: str) -> None:
 
 async def test_length_takes_the_longest_step_passed() -> None:
     steps = [{"tokens_over": 500, "use": "strong"}, {"tokens_over": 50, "use": "medium"}]
-    choose = {"choose": {"by": "length", "otherwise": "small", "length": steps, "per_turn": True}}
+    choose = {"choose": {"by": "length", "default": "small", "length": steps, "per_turn": True}}
     async with served(ANY) as provider:
         built = gateway(settings(provider.origin, {"auto": choose}), [])
         for words in (1, 60, 600):
@@ -156,7 +156,7 @@ async def test_a_choice_may_be_a_cascade_and_a_fallback_a_choice() -> None:
     models = {
         "auto": RULES,
         "careful": {"cascade": {"stages": ["small", "strong"], "accept": {"by": "rules"}}},
-        "top": {"choose": {**RULES["choose"], "otherwise": "careful"}},
+        "top": {"choose": {**RULES["choose"], "default": "careful"}},
     }
     async with served(says(small="I don't know.", strong="t", judge=fails(500))) as provider:
         retries = {"attempts": 3, "backoff_s": 0.01, "same_target": 1}

@@ -57,7 +57,7 @@ async def test_a_stage_is_held_with_all_its_choices_at_the_tier_asked_for(
     tier: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries: list[Entry] = []
-    models = cascade("small", "strong", by="rules", rules={"least_chars": 1000})
+    models = cascade("small", "strong", by="rules", rules={"min_chars": 1000})
     dear = {"input": 1.0, "output": 2.0, "priority_factor": 3.0}
     models["small"] = {"targets": [{"model": "a/small", "price": dear}]}
     models["strong"] = {"targets": [{"model": "a/strong", "price": {"input": 0, "output": 0}}]}
@@ -132,7 +132,7 @@ async def test_a_budget_of_who_judges_is_spent_by_what_judges_took() -> None:
 
 
 async def test_limits_of_a_router_model_hold() -> None:
-    models = {"auto": {"choose": {"by": "model", "per_turn": True, "otherwise": "small", "model": {
+    models = {"auto": {"choose": {"by": "model", "per_turn": True, "default": "small", "model": {
         "ask": "judge", "classes": {"simple": "small", "hard": "strong"},
     }}}}  # fmt: skip
     key = {"limits": [{"rpm": 1, "models": "judge"}]}
@@ -175,7 +175,7 @@ async def test_fallbacks_of_what_a_router_model_may_choose_are_held(
 ) -> None:
     models = cascade("small", "medium", by="rules")
     models["careful"] = {**models.pop("auto"), "fallbacks": ["strong"]}
-    models["auto"] = {"choose": {"by": "model", "otherwise": "small", "model": {
+    models["auto"] = {"choose": {"by": "model", "default": "small", "model": {
         "ask": "judge", "classes": {"simple": "small", "hard": "careful"},
     }}}  # fmt: skip
     async with served(says(small="Four.", judge="hard")) as provider:

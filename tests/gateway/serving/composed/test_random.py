@@ -30,7 +30,7 @@ MODELS: dict[str, Any] = {
     "beside": {"pipeline": {
         "draft": "small", "final": "strong", "decide": {"by": "rules"}, "speculative": True,
     }},
-    "routed": {"choose": {"by": "model", "otherwise": "small", "per_turn": True, "model": {
+    "routed": {"choose": {"by": "model", "default": "small", "per_turn": True, "model": {
         "ask": "judge", "classes": {"2": "small", "9": "stages"}, "timeout_ms": 100,
     }}},
 }  # fmt: skip

@@ -18,7 +18,7 @@ class Classifier(Protocol):
 
 class Choice(NamedTuple):
     """said: why, in a few words. is_default: whether nothing spoke for another model than
-    `otherwise`."""
+    `default`."""
 
     model: str
     said: str
@@ -39,10 +39,10 @@ def choice_of(settings: ChooseSettings, view: View, classifier: Classifier | Non
         if passed:
             step = max(passed, key=lambda one: one.tokens_over)
             return Choice(step.use, f"length ({tokens} tokens > {step.tokens_over})")
-        return Choice(settings.otherwise, f"length ({tokens} tokens)", is_default=True)
+        return Choice(settings.default, f"length ({tokens} tokens)", is_default=True)
     if settings.classifier is not None and classifier is not None:
         hard = classifier.probability(view)
         if hard >= settings.classifier.threshold:
             return Choice(settings.classifier.hard, f"complexity=hard ({hard:.2f})")
-        return Choice(settings.otherwise, f"complexity=simple ({1 - hard:.2f})", is_default=True)
-    return Choice(settings.otherwise, "no rule held", is_default=True)
+        return Choice(settings.default, f"complexity=simple ({1 - hard:.2f})", is_default=True)
+    return Choice(settings.default, "no rule held", is_default=True)

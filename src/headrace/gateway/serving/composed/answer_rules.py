@@ -60,7 +60,7 @@ def _of_choice(choice: Choice, call: ChatCall, rules: AnswerRuleSettings) -> str
         return said
     if calls:
         return None
-    if len(text) < rules.least_chars:
+    if len(text) < rules.min_chars:
         return f"{len(text)} characters"
     output = call.output
     if rules.json and output is not None and output.kind != "text":

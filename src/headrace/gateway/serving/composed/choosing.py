@@ -38,7 +38,7 @@ async def routed(choose: ChooseSettings, view: View, inside: Inside) -> Choice:
     """The model of the class it names; `on_error` where it names none in time."""
     settings = choose.model
     assert settings is not None
-    otherwise = settings.on_error or choose.otherwise
+    otherwise = settings.on_error or choose.default
     try:
         said = await inside.question(
             settings.ask,

@@ -186,11 +186,11 @@ class Estimator:
         seen = self._seen.get(stage.model)
         if seen is not None and seen.asked >= LEAST_ASKED and seen.share is not None:
             return seen.share, "measured"
-        if stage.accepted is not None:
-            return stage.accepted, "stated"
+        if stage.acceptance_rate is not None:
+            return stage.acceptance_rate, "stated"
         self._notes.append(
             f"half of {stage.model}'s answers are assumed to be accepted: fewer than "
-            f"{LEAST_ASKED} are in the ledger and the file states no `accepted`"
+            f"{LEAST_ASKED} are in the ledger and the file states no `acceptance_rate`"
         )
         return _ASSUMED_SHARE, "assumed"
 

@@ -143,7 +143,7 @@ class Ways:
     ) -> Way:
         if view is None or call is None:
             told = [*told, "the request cannot be read"]
-            return self._of(choose.otherwise, asked, inside, call, view, told)
+            return self._of(choose.default, asked, inside, call, view, told)
         found = choice_of(choose, view, self.classifier)
         key = None
         if not choose.per_turn:

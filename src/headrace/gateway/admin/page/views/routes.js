@@ -124,8 +124,8 @@ function model(one, workers, setBreaker) {
         : "",
     ),
     count(target.weight),
-    target.most_in_flight
-      ? `${count(target.in_flight)} of ${count(target.most_in_flight)}`
+    target.max_in_flight
+      ? `${count(target.in_flight)} of ${count(target.max_in_flight)}`
       : count(target.in_flight),
     seconds(target.first_token_s),
     target.tokens_per_s === null ? "–" : count(Math.round(target.tokens_per_s)),
