@@ -51,10 +51,10 @@ async def test_how_it_stands_at_the_scrape() -> None:
         assert (await ask(built.app, CHAT)).status == 200
         found = await samples(built)
     assert found["headrace:ready"] == 1 and found["headrace:gateway_in_flight"] == 0
-    assert found['headrace:gateway_keys{provider="a",state="resting"}'] == 2
+    assert found['headrace:gateway_keys{provider="a",state="cooling_down"}'] == 2
     assert found['headrace:gateway_keys{provider="a",state="usable"}'] == 0
-    assert found['headrace:gateway_connections{provider="b",state="resting"}'] == 1
-    assert found['headrace:gateway_connections{provider="b",state="working"}'] == 0
+    assert found['headrace:gateway_connections{provider="b",state="idle"}'] == 1
+    assert found['headrace:gateway_connections{provider="b",state="active"}'] == 0
     assert found['headrace:gateway_target_in_flight{target="b/m1"}'] == 0
     states = {
         state: found[f'headrace:gateway_breaker_state{{state="{state}",target="a/m0"}}']
@@ -157,6 +157,6 @@ async def test_an_answer_paid_for_besides_is_no_request() -> None:
     built = gateway(settings("http://127.0.0.1:9"), [])
     built.serving.on_entry(entry(1, purpose="judge", parent="req-0", target="a/m0", provider="a"))
     found = await samples(built)
-    assert found['headrace:gateway_besides_total{purpose="judge",target="a/m0"}'] == 1
+    assert found['headrace:gateway_side_calls_total{purpose="judge",target="a/m0"}'] == 1
     assert found['headrace:gateway_tokens_total{line="input",target="a/m0"}'] == 12
     assert not any(name.startswith("headrace:gateway_requests_total{") for name in found)

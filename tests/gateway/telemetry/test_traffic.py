@@ -30,7 +30,7 @@ async def test_hedges_and_copies_are_counted_and_go_on_with_another_configuratio
     assert found[f'{name}{{model="chat",outcome="won"}}'] == 2
     name = "headrace:gateway_shadow_requests_total"
     assert found[f'{name}{{model="chat",outcome="answered"}}'] == 2
-    name = "headrace:gateway_besides_total"
+    name = "headrace:gateway_side_calls_total"
     assert found[f'{name}{{purpose="hedge",target="a/m0"}}'] == 2
     assert found[f'{name}{{purpose="shadow",target="b/copy"}}'] == 2
     requests = [value for name, value in found.items() if "gateway_requests_total" in name]
@@ -52,7 +52,7 @@ async def test_a_variant_that_is_taken_out_is_counted() -> None:
         for _ in range(6):
             await ask(built.app, CHAT)
         found = await samples(built)
-    name = 'headrace:gateway_variants_taken_out_total{model="chat",variant="new"}'
+    name = 'headrace:gateway_variants_ejected_total{model="chat",variant="new"}'
     assert found[name] == 1
 
 

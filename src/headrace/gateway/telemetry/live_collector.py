@@ -43,10 +43,10 @@ class LiveCollector(Collector):
         )
         for name, one in sorted(now.providers.items()):
             keys.add_metric([name, "usable"], one.keys - one.resting_keys)
-            keys.add_metric([name, "resting"], one.resting_keys)
+            keys.add_metric([name, "cooling_down"], one.resting_keys)
             working = one.connections - one.resting_connections
-            connections.add_metric([name, "working"], working)
-            connections.add_metric([name, "resting"], one.resting_connections)
+            connections.add_metric([name, "active"], working)
+            connections.add_metric([name, "idle"], one.resting_connections)
         yield keys
         yield connections
         accounts = now.accounts
@@ -72,12 +72,12 @@ def _of_request_log(log: LogStanding) -> Iterator[Metric]:
         not log.error,
     )
     yield _gauge(
-        "headrace:gateway_request_log_waiting",
+        "headrace:gateway_request_log_queued_records",
         "Records of requests that are not yet written.",
         log.waiting,
     )
     yield _gauge(
-        "headrace:gateway_request_log_waiting_bytes",
+        "headrace:gateway_request_log_queued_bytes",
         "What they take in memory.",
         log.waiting_bytes,
     )

@@ -58,7 +58,7 @@ class RequestSeries:
             ("target", "kind"),
         )
         self.besides = CounterSeries(
-            "headrace:gateway_besides",
+            "headrace:gateway_side_calls",
             "Answers paid for besides the one told, by what they were for; in no other count of "
             "requests.",
             ("purpose", "target"),

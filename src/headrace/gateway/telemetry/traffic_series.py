@@ -20,7 +20,7 @@ class TrafficSeries:
             ("model", "outcome"),
         )
         self.taken_out = CounterSeries(
-            "headrace:gateway_variants_taken_out",
+            "headrace:gateway_variants_ejected",
             "Variants that were taken out as they failed too often.",
             ("model", "variant"),
         )
