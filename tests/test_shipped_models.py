@@ -121,6 +121,7 @@ def _sources(tree: Path) -> Path:
     return tree
 
 
+@pytest.mark.process
 def test_the_sdist_has_one_model(tmp_path: Path) -> None:
     pytest.importorskip("scikit_build_core", reason="an sdist is made by scikit-build-core")
     program = (

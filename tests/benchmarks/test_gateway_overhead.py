@@ -26,6 +26,7 @@ DIRECT = {
 }  # fmt: skip
 
 
+@pytest.mark.process
 def test_a_quick_run_has_every_figure(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.gateway_overhead", "--quick", "--no-litellm"]
     command += ["--no-bare", "--json", "--save", str(tmp_path)]

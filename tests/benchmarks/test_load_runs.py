@@ -43,6 +43,7 @@ def test_a_command_without_figures_is_told() -> None:
         json_of([sys.executable, "-c", "raise SystemExit(3)"], timeout_s=60)
 
 
+@pytest.mark.load
 def test_a_run_in_this_process_leaves_the_command_as_it_was() -> None:
     with mock() as source:
         done = load_here([source.url, "-c", "2", "-n", "4", *SHORT])

@@ -13,6 +13,7 @@ import pytest
 from tests.tiny import write_tiny_gguf
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("prompts", "shown"), [(["a", "b", "c"], True), (["a"], False)])
 def test_a_bar_is_for_terminals_and_several_prompts(
     prompts: list[str], shown: bool, tmp_path: Path

@@ -107,6 +107,7 @@ def test_errors_are_one_line_without_a_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 def test_warnings_are_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without = {key: value for key, value in tiny.gguf_tokenizer().items() if key != "pre"}
     monkeypatch.setattr(tiny, "gguf_tokenizer", lambda *_: without)
@@ -168,6 +169,7 @@ def test_the_kv_cache_may_be_sized_by_hand_or_left_alone(tmp_path: Path) -> None
     assert "--max-model-len" in str(run("--max-model-len", "Auto"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "line",
     [
@@ -188,6 +190,7 @@ def test_closed_standard_streams_are_no_error(line: str, tmp_path: Path) -> None
     assert done.returncode == 0 or done.stderr.startswith("headrace: ")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("rest", ["generate {} -p a --max-tokens 2 --json", "show {}"])
 def test_a_full_disk_is_one_line(rest: str, tmp_path: Path) -> None:
     command = f"{sys.executable} -m headrace.cli.main {rest} > /dev/full"
@@ -209,6 +212,7 @@ def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert "'--prompt': is not valid UTF-8" in done.stderr
 
 
+@pytest.mark.process
 def test_a_refused_request_prints_no_prompt(tmp_path: Path) -> None:
     done = _run("generate", str(write_tiny_gguf(tmp_path)), "-p", "hi", "--max-tokens", "9999")
     assert done.returncode == 1

@@ -18,6 +18,8 @@ from tests.tiny import write_tiny_gguf, write_tiny_hf
 from tests.weights.store.mock_hub import MockHub, running_hub
 from tests.weights.store.ollama import MODEL, write_ollama
 
+pytestmark = pytest.mark.process
+
 GREEDY = ("-p", "ab", "--temperature", "0", "--max-tokens", "8", "--threads", "1", "--json")
 
 

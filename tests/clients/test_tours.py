@@ -19,6 +19,8 @@ import pytest
 from tests.cli.gateway_process import started
 from tests.system.conftest import serve  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.clients
+
 TOURS = Path(__file__).parent / "tours"
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = Path(os.environ.get("HEADRACE_CLIENTS", ROOT / ".venv-clients")) / "bin" / "python"

@@ -92,6 +92,7 @@ class Reader:
         return done.stdout
 
 
+@pytest.mark.process
 def test_everything_that_is_to_be_typed_works(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("the quick start asks with curl")

@@ -54,6 +54,7 @@ def settings_file(folder: Path, **more: Any) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_a_start_imports_what_the_file_uses_and_asks_no_network(tmp_path: Path) -> None:
     path = settings_file(tmp_path, access={"require_key": False})
     done = subprocess.run(

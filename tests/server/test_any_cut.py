@@ -84,6 +84,7 @@ def any_server(start: Start) -> Running:
     return start(MockEngine(replies([""], [[]], "stop")))
 
 
+@pytest.mark.load
 @settings(
     max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )

@@ -92,6 +92,7 @@ def test_what_is_computed_ends(
     assert aborted(slow) == before + 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_what_waits_ends(slow: Process, stream: bool) -> None:
     assert until(lambda: idle(slow))

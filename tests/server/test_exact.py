@@ -102,6 +102,7 @@ def test_a_completion_is_what_the_engine_gives_in_process(
         assert first != second, "each has a random stream of its own"
 
 
+@pytest.mark.process
 def test_a_conversation_of_several_choices(client: httpx.Client, llm: LLM) -> None:
     messages = [{"role": "user", "content": "hi"}]
     body = {**BASE, "frequency_penalty": 1.0, "n": 3, "return_token_ids": True}

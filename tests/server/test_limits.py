@@ -221,6 +221,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(("path", "body"), LARGE, ids=range(len(LARGE)))
 def test_large_bodies_do_not_hold_the_event_loop(
     start: Start, path: str, body: dict[str, Any]

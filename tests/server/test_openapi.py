@@ -147,6 +147,7 @@ def test_it_can_be_turned_off(start: Start, path: str) -> None:
     assert start(MockEngine(says("x"))).client.get(path).status_code == 200
 
 
+@pytest.mark.process
 def test_it_costs_a_start_nothing() -> None:
     source = (
         "import sys, headrace.server.app; "

@@ -12,6 +12,8 @@ from tests.server.conftest import Running
 from tests.server.mock_engine import MockEngine, says
 from tools.fuzz import api
 
+pytestmark = pytest.mark.process
+
 Start = Callable[..., Running]
 
 AUTH = {"authorization": "Bearer admin-key"}

@@ -209,6 +209,7 @@ def test_equal_prompts_of_one_request_get_equal_answers(running: Process) -> Non
     assert [one["token_ids"] for one in choices] == [alone["token_ids"]] * 3
 
 
+@pytest.mark.process
 def test_a_text_may_go_on_to_the_end_of_the_context_and_no_further(running: Process) -> None:
     """There is no context shift: what does not fit is refused, what fills it ends by `length`."""
     context = running.ready["max_model_len"]

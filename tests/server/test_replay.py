@@ -21,6 +21,8 @@ import pytest
 
 from tests.server.serve_process import Process
 
+pytestmark = pytest.mark.process
+
 NAME = "tiny"
 LABELS = f'engine="0",model_name="{NAME}"'
 SEATS, BLOCKS, BLOCK_TOKENS, MODEL_LEN = 2, 42, 16, 512

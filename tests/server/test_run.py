@@ -44,6 +44,7 @@ def test_a_conversation(running: Process, model: Path) -> None:
     assert reply.system_fingerprint.startswith("fp_")
 
 
+@pytest.mark.process
 def test_cached_tokens_are_told(running: Process) -> None:
     prompt = "a prompt that fills more than one block of the KV cache" * 3
     first = running.post("/v1/completions", prompt=prompt, **GREEDY).json()
@@ -124,6 +125,7 @@ def _becomes_idle(running: Process) -> bool:
     return False
 
 
+@pytest.mark.process
 def test_a_folder_and_a_file_give_the_same_text_but_say_which_they_are(
     started: Callable[..., Process], running: Process, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from headrace.server import run
 from tests.server.serve_process import Process
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_a_stream_end(
     started: Callable[..., Process], model: Path, number: int
@@ -35,6 +36,7 @@ def test_a_signal_lets_a_stream_end(
     assert "Traceback" not in err
 
 
+@pytest.mark.process
 def test_a_second_signal_ends_streams_with_an_error(
     started: Callable[..., Process], model: Path
 ) -> None:
@@ -53,6 +55,7 @@ def test_a_second_signal_ends_streams_with_an_error(
     assert "Traceback" not in err
 
 
+@pytest.mark.process
 def test_a_client_that_never_reads_is_cut_at_the_end(
     started: Callable[..., Process], model: Path
 ) -> None:
@@ -96,6 +99,7 @@ def test_an_interrupt_before_the_loop_runs_is_quiet(monkeypatch: pytest.MonkeyPa
     assert run.serve(EngineConfig(), ServerConfig()) == 130
 
 
+@pytest.mark.process
 def test_a_signal_while_loading(started: Callable[..., Process], model: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

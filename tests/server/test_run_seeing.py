@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.server.serve_process import Process
 
@@ -23,6 +24,7 @@ def _engine_pid(process: Process) -> int:
     return child
 
 
+@pytest.mark.process
 def test_a_log_of_json_has_nothing_else_and_no_secrets(
     model: Path, started: Callable[..., Process]
 ) -> None:
@@ -55,6 +57,7 @@ def test_a_log_of_json_has_nothing_else_and_no_secrets(
         assert secret not in log
 
 
+@pytest.mark.process
 def test_a_text_log_is_lines_with_times(model: Path, started: Callable[..., Process]) -> None:
     process = started(model, enable_log_requests=True).wait_ready()
     process.post("/v1/completions", prompt=PROMPT, max_tokens=3, ignore_eos=True, nonsense=1)
@@ -66,6 +69,7 @@ def test_a_text_log_is_lines_with_times(model: Path, started: Callable[..., Proc
     assert "endpoint=/v1/completions status=200" in ended and "output_tokens=3" in ended
 
 
+@pytest.mark.process
 def test_a_restart_is_counted(model: Path, started: Callable[..., Process]) -> None:
     process = started(model, served_model_name=("m",)).wait_ready()
     process.post("/v1/completions", prompt="x", max_tokens=3, ignore_eos=True)

@@ -7,7 +7,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.config import ServerConfig
-from headrace.server import announce
+from headrace.config import EngineConfig, ServerConfig
+from headrace.errors import HeadraceError
+from headrace.server import announce, run
 from tests.server.serve_process import READY_TIMEOUT_S, Process
 
 
@@ -32,6 +33,7 @@ def test_what_it_says_when_ready(running: Process, model: Path) -> None:
     assert httpx.get(f"{running.url}/health").json()["status"] == "ok"
 
 
+@pytest.mark.process
 def test_how_far_loading_is_can_be_asked(started: Callable[..., Process], model: Path) -> None:
     """The server listens long before the engine is there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -55,12 +57,14 @@ def test_how_far_loading_is_can_be_asked(started: Callable[..., Process], model:
     assert sorted(seen, key=known.index) == seen
 
 
+@pytest.mark.process
 def test_the_line_for_people(started: Callable[..., Process], model: Path) -> None:
     process = started(model, as_json=False).wait_ready()
     assert process.ready.startswith(f"headrace serves {model.stem} at http://127.0.0.1:")
     assert "/v1 (ready in " in process.ready
 
 
+@pytest.mark.process
 def test_stdout_that_takes_nothing_is_no_obstacle(
     started: Callable[..., Process], model: Path
 ) -> None:
@@ -117,6 +121,23 @@ def test_without_stdout_the_line_is_logged(
     assert any("headrace serves" in message for message in caplog.messages)
 
 
+@pytest.fixture
+def refused(model: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., str]]:
+    """`refused(...)` serves in this process, which has to fail; the last line of what it says."""
+
+    def serve(**settings: Any) -> str:
+        names = ServerConfig.__struct_fields__
+        server = {"port": 0, **{name: settings.pop(name) for name in names if name in settings}}
+        engine = {"model": str(model), "backend": "reference", **settings}
+        with pytest.raises(HeadraceError) as caught:
+            run.serve(EngineConfig(**engine), ServerConfig(**server))
+        assert capsys.readouterr().out == ""
+        return str(caught.value).splitlines()[-1]
+
+    yield serve
+    logging.captureWarnings(False)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -127,20 +148,23 @@ def test_without_stdout_the_line_is_logged(
     ],
 )
 def test_what_cannot_be_served(
-    started: Callable[..., Process], model: Path, settings: dict[str, Any], said: str
+    refused: Callable[..., str], settings: dict[str, Any], said: str
 ) -> None:
-    process = started(settings.pop("model", model), **settings)
+    assert said in refused(**settings)
+
+
+def test_a_port_in_use(refused: Callable[..., str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(port=port)
+    assert f"--port {port}" in error
+    assert "--port 0" in error
+
+
+@pytest.mark.process
+def test_a_refusal_is_one_exit_status(started: Callable[..., Process], model: Path) -> None:
+    process = started(model, host="203.0.113.1")
     out, err = process.process.communicate(timeout=READY_TIMEOUT_S)
     assert process.process.returncode == 1
     assert out == ""
-    assert said in err.splitlines()[-1]
-
-
-def test_a_port_in_use(started: Callable[..., Process], model: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        process = started(model, port=port)
-        _, err = process.process.communicate(timeout=READY_TIMEOUT_S)
-    assert process.process.returncode == 1
-    assert f"--port {port}" in err
-    assert "--port 0" in err
+    assert "--host 203.0.113.1" in err.splitlines()[-1]

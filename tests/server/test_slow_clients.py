@@ -67,6 +67,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
+@pytest.mark.load
 def test_who_reads_nothing_is_cut_after_a_while(
     tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,6 +88,7 @@ def test_who_reads_nothing_is_cut_after_a_while(
     assert "was cut: nothing was read from it for 0.3 s" in complaint
 
 
+@pytest.mark.load
 def test_who_reads_slowly_is_not_cut(
     tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,6 +116,7 @@ def test_who_reads_slowly_is_not_cut(
     assert complaints(caplog) == []
 
 
+@pytest.mark.load
 def test_at_the_end_the_rest_is_cut_with_one_line(
     tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -186,7 +186,17 @@ def reply_to_a_usual_request(server: Process) -> dict[str, Any]:
     return choice
 
 
-@pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.name)
+# What takes more than half a second to write or to refuse.
+DEAR = ("a million biases", "4 MB of spaces and line ends", "a template that loops without end")
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        pytest.param(trick, id=trick.name, marks=[pytest.mark.load] * (trick.name in DEAR))
+        for trick in TRICKS
+    ],
+)
 def test_trick(server: Process, usual: dict[str, Any], trick: Trick) -> None:
     body = trick.body()
     begun_s = time.monotonic()

@@ -140,6 +140,7 @@ def test_the_url_says_https(files: Files) -> None:
         assert listener.url.startswith("https://127.0.0.1:")
 
 
+@pytest.mark.process
 def test_headrace_serve_over_tls(
     files: Files, model: Path, started: Callable[..., Process]
 ) -> None:
@@ -154,6 +155,7 @@ def test_headrace_serve_over_tls(
     assert reply.status_code == 200
 
 
+@pytest.mark.process
 def test_headrace_serve_on_a_unix_socket(
     tmp_path: Path, model: Path, started: Callable[..., Process]
 ) -> None:

@@ -283,6 +283,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         tracing.open_tracing("http://localhost:4318")
 
 
+@pytest.mark.process
 def test_serving_without_traces_never_imports_opentelemetry() -> None:
     code = (
         "import sys, headrace, headrace.server.app, headrace.server.run, headrace.llm\n"

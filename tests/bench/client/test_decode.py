@@ -198,6 +198,7 @@ KINDS = st.sampled_from(
 )
 
 
+@pytest.mark.load
 @given(kind=KINDS, values=st.lists(JSON, max_size=4), stream=st.booleans())
 def test_no_json_is_too_strange(kind: str, values: list[Any], stream: bool) -> None:
     texts = [json.dumps(value).encode() for value in values]

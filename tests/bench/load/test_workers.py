@@ -31,6 +31,7 @@ def job(url: str, users: int, requests: int, **plan: float) -> ClientJob:
     )
 
 
+@pytest.mark.process
 async def test_a_process_that_dies_is_told_of_and_the_others_records_are_kept() -> None:
     async with MockEndpoint(MockSettings(ttft_ms=20, tpot_ms=1)) as url:
         workers = Workers(job(url, 2, 100_000, grace_s=5.0), 2)
@@ -47,6 +48,7 @@ async def test_a_process_that_dies_is_told_of_and_the_others_records_are_kept() 
     assert len(outcome.health.cpu_share) == 1
 
 
+@pytest.mark.process
 async def test_stopping_reaches_every_process() -> None:
     async with MockEndpoint(MockSettings(**QUICK)) as url:
         workers = Workers(job(url, 2, 100_000), 2)
@@ -62,6 +64,7 @@ async def test_stopping_reaches_every_process() -> None:
     assert wanted == sorted(wanted)
 
 
+@pytest.mark.process
 async def test_one_that_finds_the_server_saturated_ends_the_run_of_all() -> None:
     plan = open_plan(80, random.Random(1), burstiness=math.inf, duration_s=40.0, grace_s=0.0)
     async with MockEndpoint(MockSettings(ttft_ms=100, tpot_ms=1, capacity=1)) as url:
@@ -78,6 +81,7 @@ async def test_one_that_finds_the_server_saturated_ends_the_run_of_all() -> None
     assert outcome.health.collections is not None
 
 
+@pytest.mark.process
 async def test_an_error_of_a_process_is_the_runs() -> None:
     turns = talk(1, 1)
     bad = WorkItem(prompt=turns[0].prompt.__class__(token_ids=(1, 2)))

@@ -52,6 +52,7 @@ def test_definitions_that_can_be_asked_for_are_those_there_are() -> None:
     assert tuple(DEFINITIONS) == load_command.DEFINITIONS
 
 
+@pytest.mark.load
 def test_two_runs_side_by_side(pair: tuple[str, str], tmp_path: Path) -> None:
     page = tmp_path / "sub" / "compare.html"
     done = run("compare", pair[0], f"{pair[1]}/result.json", "--html", str(page))
@@ -72,6 +73,7 @@ def test_chosen_metrics_as_json_under_other_definitions(pair: tuple[str, str]) -
     assert told["caveats"][0]["misleads"] is True
 
 
+@pytest.mark.load
 def test_thresholds_decide_the_exit_status(pair: tuple[str, str]) -> None:
     good = run("compare", *pair, "--metric", "tpot", "--fail-if", "tpot_p95>9")
     assert good.exit_code == 0 and "kept" in good.output

@@ -279,6 +279,7 @@ def test_a_sweep_goes_from_one_user_to_many(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.load
 def test_a_search_tells_what_it_found() -> None:
     with mock() as endpoint:
         done = run(
@@ -319,6 +320,7 @@ def test_a_search_tells_what_it_found() -> None:
     assert "no rate that was tried met it" in done.output
 
 
+@pytest.mark.process
 def test_several_processes_do_one_run_together(tmp_path: Path) -> None:
     with mock() as endpoint:
         done = run(

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from headrace.bench.journal import is_journal
@@ -69,6 +70,7 @@ def test_a_search_keeps_its_steps(tmp_path: Path) -> None:
     assert "Search for the highest rate" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.load
 def test_a_search_tells_how_long_its_trials_are_before_the_first() -> None:
     load = ["--search", "--rate", "300", "--highest-rate", "300", "--goodput", "ttft:60000"]
     loud = [one for one in SHORT if one != "--quiet"]
@@ -99,6 +101,7 @@ def test_a_run_that_is_made_anew_has_the_statistics_that_it_was_asked_for(tmp_pa
     assert "mean_tpot_ms" not in kept[1] and len(kept[1]["ttfts"]) == 4
 
 
+@pytest.mark.process
 def test_a_killed_client_leaves_what_had_ended(tmp_path: Path) -> None:
     with mock(ttft_ms=20) as endpoint:
         command = [sys.executable, "-m", "headrace", "bench", "load", endpoint.url]

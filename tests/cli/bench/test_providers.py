@@ -153,6 +153,7 @@ def test_a_database_of_other_settings_is_refused(tmp_path: Path) -> None:
     assert "a #2" in appended.output
 
 
+@pytest.mark.process
 def test_a_kill_leaves_what_was_measured_and_no_lock(tmp_path: Path) -> None:
     with mock() as quick, mock(tpot_ms=3_600_000) as hangs:
         path = written(tmp_path, quick.url, quick.url, hangs.url)

@@ -169,6 +169,7 @@ def test_the_coverage_as_json(run: Any) -> None:
     assert {(item["does"], item["topic"]) for item in few["items"]} == {("plans", "costs")}
 
 
+@pytest.mark.load
 def test_what_files_of_ones_own_change(run: Any, tmp_path: Path) -> None:
     assert run("diff").output == "no difference\n"
     folder(tmp_path / "config" / "headrace" / "catalog", CHANGED)
@@ -178,6 +179,7 @@ def test_what_files_of_ones_own_change(run: Any, tmp_path: Path) -> None:
     assert "500 W" in run("show", "h100").output
 
 
+@pytest.mark.load
 def test_what_a_folder_changes(run: Any, tmp_path: Path) -> None:
     first = folder(tmp_path / "a", CHANGED)
     second = folder(tmp_path / "b", CHANGED.replace("500", "600"))

@@ -200,6 +200,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+@pytest.mark.process
 def test_history_paste_and_end_in_a_terminal(model: str, tmp_path: Path) -> None:
     state = tmp_path / "state"
     with in_terminal(state, model, *GREEDY) as terminal:
@@ -229,6 +230,7 @@ def test_history_paste_and_end_in_a_terminal(model: str, tmp_path: Path) -> None
     assert history.read_text().splitlines()[-2:] == ["first words", "/quit"]
 
 
+@pytest.mark.process
 def test_ctrl_c_stops_an_answer_and_only_that(model: str, tmp_path: Path) -> None:
     flags = ("--temperature", "0", "--backend", "reference", "--max-tokens", "450")
     with in_terminal(tmp_path, model, *flags) as terminal:
@@ -250,6 +252,7 @@ def test_ctrl_c_stops_an_answer_and_only_that(model: str, tmp_path: Path) -> Non
         terminal.type("/quit\r")
 
 
+@pytest.mark.process
 def test_a_history_that_cannot_be_kept_is_no_reason_to_end(model: str, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

@@ -64,6 +64,7 @@ async def models_of(process: Process) -> list[str]:
     return [one["id"] for one in told["data"]]
 
 
+@pytest.mark.process
 async def test_it_serves_reloads_and_ends(tmp_path: Path) -> None:
     async with served(answers("Hello there")) as provider:
         config = write(tmp_path / "gateway.yaml", provider.origin)
@@ -97,6 +98,7 @@ async def test_it_serves_reloads_and_ends(tmp_path: Path) -> None:
             assert "Traceback" not in process.heard
 
 
+@pytest.mark.process
 async def test_a_reload_leaves_a_stream_under_way_alone(tmp_path: Path) -> None:
     slow = Slow()
     async with served(slow.answer) as provider:
@@ -119,6 +121,7 @@ async def test_a_reload_leaves_a_stream_under_way_alone(tmp_path: Path) -> None:
             assert "first " in text and "last" in text and text.endswith("data: [DONE]\n\n")
 
 
+@pytest.mark.process
 async def test_the_end_waits_for_a_stream_under_way(tmp_path: Path) -> None:
     slow = Slow()
     async with served(slow.answer) as provider:
@@ -140,6 +143,7 @@ async def test_the_end_waits_for_a_stream_under_way(tmp_path: Path) -> None:
             assert "Traceback" not in process.heard
 
 
+@pytest.mark.process
 async def test_a_second_signal_cuts_what_is_under_way(tmp_path: Path) -> None:
     slow = Slow()
     async with served(slow.answer) as provider:
@@ -158,6 +162,7 @@ async def test_a_second_signal_cuts_what_is_under_way(tmp_path: Path) -> None:
         slow.go_on.set()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "said"),
     [

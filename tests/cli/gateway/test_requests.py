@@ -62,6 +62,7 @@ def by_model() -> Answer:
     return answer
 
 
+@pytest.mark.process
 async def test_what_was_asked_is_found_shown_and_replayed(run: Run, tmp_path: Path) -> None:
     async with served(by_model()) as provider:
         config = config_in(tmp_path, provider.origin, "{enabled: true, redact: {pii: []}}")
@@ -130,6 +131,7 @@ async def logged(client: httpx.AsyncClient, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.process
 async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
     log = "{enabled: true, max_body_bytes: 1024, redact: {pii: [email]}}"
     async with served(answers()) as provider:
@@ -191,6 +193,7 @@ async def ask(client: httpx.AsyncClient, text: str) -> str:
     return told.headers["x-request-id"]
 
 
+@pytest.mark.process
 async def test_a_reload_changes_what_is_kept(run: Run, tmp_path: Path) -> None:
     async with served(answers()) as provider:
         config = config_in(tmp_path, provider.origin, "{enabled: true}")
@@ -219,6 +222,7 @@ async def test_a_reload_changes_what_is_kept(run: Run, tmp_path: Path) -> None:
     run("show", third, code=1)
 
 
+@pytest.mark.process
 async def test_several_workers_write_to_one_log(run: Run, tmp_path: Path) -> None:
     async with served(answers()) as provider:
         config = config_in(tmp_path, provider.origin, "{enabled: true}")

@@ -165,6 +165,7 @@ async def be_refused(client: httpx.AsyncClient) -> None:
     assert (await client.post("/v1/chat/completions", json=body)).status_code == 404
 
 
+@pytest.mark.process
 async def test_a_reload_takes_the_retention_and_says_that_the_file_stays(tmp_path: Path) -> None:
     kept = written(tmp_path / "kept.sqlite3", entry(1, at_s=1e9))
     config = tmp_path / "gateway.yaml"
@@ -183,6 +184,7 @@ async def test_a_reload_takes_the_retention_and_says_that_the_file_stays(tmp_pat
     assert outcomes == ["refused"] and not (tmp_path / "other.sqlite3").exists()
 
 
+@pytest.mark.process
 async def test_a_gateway_that_is_ended_has_written_all(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     write_config(config, "{path: kept.sqlite3}")

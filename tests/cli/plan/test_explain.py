@@ -127,6 +127,7 @@ CASCADE = ("cost", "llama-3.3-70b", "--hardware", "h100", "--count", "4", "--qua
 APART = ("speed", "llama-3.1-8b", "--hardware", "h100", "--apart", "1:2")
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(
     ("words", "title", "example"),
     [

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 from tests.gateway.accounts.machine import AccountsMachine
+
+pytestmark = pytest.mark.load
 
 TestMemoryCounters = AccountsMachine.TestCase
 TestMemoryCounters.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

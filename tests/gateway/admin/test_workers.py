@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.cli.gateway_process import Process, started
 from tests.gateway.admin.listening import events
 from tests.gateway.openai_provider import answers
 from tests.gateway.upstream.scripted import served
+
+pytestmark = pytest.mark.process
 
 KEY = "the-key-of-the-administrator"
 CHAT = {"model": "chat", "messages": [{"role": "user", "content": "hi"}]}

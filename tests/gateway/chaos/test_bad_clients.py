@@ -9,10 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gateway.chaos.faults import GOOD, Provider
 from tests.gateway.chaos.raw_client import AUTH, CHAT, Heard, request, sent
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import KEY, MASTER, Running, ledger_rows, running
+
+pytestmark = pytest.mark.process
 
 MOST_BODY_BYTES = 20_000
 DEEP = b"[" * 9000 + b"]" * 9000

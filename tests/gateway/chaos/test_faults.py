@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.gateway.chaos.faults import (
     BEFORE_CONTENT,
     FAULTS,
@@ -27,6 +29,8 @@ from tests.gateway.workers.gateway_process import (
     running,
     until,
 )
+
+pytestmark = pytest.mark.process
 
 PRICE = {"input": 1, "output": 2}
 # Longest wait for the first content, plus what two loaded cores may take.

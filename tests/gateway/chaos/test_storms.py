@@ -16,6 +16,8 @@ from tests.gateway.openai_provider import answers, body_of, reply
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import KEY, MASTER, Running, ledger_rows, running, until
 
+pytestmark = pytest.mark.process
+
 PRICE = {"input": 1, "output": 2}
 STORM_S = 0.8
 CLIENTS = 40

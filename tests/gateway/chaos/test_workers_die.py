@@ -34,6 +34,8 @@ from tests.gateway.workers.gateway_process import (
     until,
 )
 
+pytestmark = pytest.mark.process
+
 WORKERS = 3
 CLIENTS = 9
 CHATS = "/v1/chat/completions"

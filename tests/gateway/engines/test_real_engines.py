@@ -83,6 +83,7 @@ async def asked(built: Gateway, body: dict[str, Any]) -> tuple[str, str]:
     return told.headers["x-headrace-provider"], said
 
 
+@pytest.mark.process
 async def test_the_second_turn_finds_its_prefix_and_a_loaded_engine_is_passed_by(
     engines: tuple[Process, Process],
 ) -> None:

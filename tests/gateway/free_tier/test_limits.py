@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from starlette.types import Receive, Scope, Send
 
 from headrace.gateway.accounts.accounts import Accounts
@@ -89,6 +90,7 @@ def free(url: str, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.load
 def test_a_key_has_so_many_a_minute_and_a_day() -> None:
     async def check(asking: Asking, provider: Scripted, clock: Clock) -> None:
         async def statuses(count: int) -> list[int]:

@@ -46,6 +46,7 @@ class Counting(PersonalData):
         return super().find(text, start)
 
 
+@pytest.mark.load
 @settings(max_examples=400, deadline=None)
 @given(st.lists(TEXTS, max_size=8))
 @example([BLOCK, "a@example.org", "4111111111111111"])
@@ -54,6 +55,7 @@ def test_texts_beside_each_other_are_found_in_as_alone(texts: list[str]) -> None
     assert list(ALL.find_each(texts, go_on)) == [ALL.find(one, 0) for one in texts]
 
 
+@pytest.mark.load
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(PIECES.filter(lambda one: one != BLOCK), min_size=1, max_size=12), st.integers(0, 9)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,6 +152,7 @@ def usage_of(path: Path, *by: str) -> list[Usage]:
         return usage_by(connection, by)
 
 
+@pytest.mark.load
 @settings(deadline=None, max_examples=25)
 @given(REQUESTS, REQUESTS)
 def test_the_ledger_adds_up(

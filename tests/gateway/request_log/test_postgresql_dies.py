@@ -47,6 +47,7 @@ async def kept(log: WrittenLog) -> list[int]:
     return sorted(int(one.id.removeprefix("req-")) for one in page.records)
 
 
+@pytest.mark.process
 async def test_nothing_is_lost_or_written_twice(
     server: PostgresqlServer, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:

@@ -18,6 +18,8 @@ from tests.gateway.openai_provider import answers
 from tests.gateway.request_log.postgresql_server import PostgresqlServer, running
 from tests.gateway.upstream.scripted import served
 
+pytestmark = pytest.mark.process
+
 _WAIT_S = 30.0
 # The longest wait between two tries is 5 s; the rest is what a slow machine takes.
 _RECOVERY_S = 15.0

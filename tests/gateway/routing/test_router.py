@@ -173,6 +173,7 @@ def test_prompts_of_every_dialect_begin_where_providers_begin_them(early: str, l
     assert keyed != prefix("short", "one", prompt_cache_key="l")
 
 
+@pytest.mark.process
 def test_a_prefix_is_the_same_in_every_process() -> None:
     code = (
         "from headrace.gateway.routing.query import query_from_body\n"

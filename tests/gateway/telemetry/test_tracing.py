@@ -196,6 +196,7 @@ def test_a_new_configuration_keeps_its_spans_or_ends_them() -> None:
     assert opened == ["http://a", "http://b"] and closed == ["http://a", "http://b"]
 
 
+@pytest.mark.process
 def test_a_gateway_without_spans_imports_neither_library() -> None:
     code = (
         "import sys, headrace.gateway.building.gateway, headrace.gateway.run; "

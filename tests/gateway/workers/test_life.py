@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.gateway.upstream.errors import UpstreamError
 from tests.gateway.openai_provider import answers, completion, reply
 from tests.gateway.upstream.scripted import served
@@ -23,6 +25,8 @@ from tests.gateway.workers.gateway_process import (
     settings_for,
     until,
 )
+
+pytestmark = pytest.mark.process
 
 ANSWERED = "headrace:gateway_requests_total"
 

@@ -22,6 +22,8 @@ from tests.gateway.workers.gateway_process import (
     until,
 )
 
+pytestmark = pytest.mark.process
+
 REQUESTS = 200
 TEN = [
     pytest.param({"limits": [{"rpm": 10}]}, id="requests"),

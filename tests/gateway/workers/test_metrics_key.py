@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.openai_provider import answers
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import CHAT, Running, running, settings_for, until
+
+pytestmark = pytest.mark.process
 
 FIRST, SECOND = "hr-to-see-first-0123456789", "hr-to-see-second-0123456789"
 ADMIN_KEY = "an-admin-key-0123456789"

@@ -8,6 +8,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from headrace.gateway.accounts.sqlite_store import SqliteStore
 from headrace.gateway.upstream.origin import Origin
 from tests.gateway.alerts.receiver import SECRET, receiving
@@ -24,6 +26,8 @@ from tests.gateway.workers.gateway_process import (
     settings_for,
     until,
 )
+
+pytestmark = pytest.mark.process
 
 CHATS = "/v1/chat/completions"
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.providers.test_responses_passed_on import both
 from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import KEY, running, settings_for
+
+pytestmark = pytest.mark.process
 
 RESPONSES = "/v1/responses"
 OTHER = "hr-other-key-000000000000000000000000000"

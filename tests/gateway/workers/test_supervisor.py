@@ -23,6 +23,7 @@ from headrace.telemetry.series import CounterSeries, HistogramSeries
 TEXT = "providers: {p: 'http://127.0.0.1:9'}\nmodels: {chat: p/m}\naccess: {require_key: false}\n"
 
 
+@pytest.mark.process
 def test_workers_that_die_again_and_again_end_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_workers_that_die_again_and_again_end_it(
     assert waited == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
 
 
+@pytest.mark.process
 def test_a_first_worker_that_cannot_start_is_an_error(tmp_path: Path) -> None:
     async def check() -> None:
         counters = MemoryCounters()

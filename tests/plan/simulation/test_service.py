@@ -128,6 +128,7 @@ def test_prefix_aware_routing_finds_more_than_round_robin() -> None:
     assert hits["prefix-aware"] > 1.3 * hits["round-robin"]
 
 
+@pytest.mark.load
 def test_the_same_seed_gives_the_same_result_and_another_does_not() -> None:
     def result(seed: int) -> object:
         failures = FailureSettings(mtbf_s=10, mttr_s=2)

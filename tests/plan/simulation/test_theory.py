@@ -41,6 +41,7 @@ def test_the_queue_of_equal_requests_is_that_of_m_d_1(load: float) -> None:
     assert waits.mean() == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.1)
 
 
+@pytest.mark.load
 def test_the_queue_of_unequal_requests_is_pollaczek_and_khinchine_s() -> None:
     prompts, outputs = (100, 300), (1, 4)
     times = np.array([0.01 * prompt + output for prompt in prompts for output in outputs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,6 +105,7 @@ def _replies(draw: st.DrawFn) -> ChatReply:
     )
 
 
+@pytest.mark.load
 @settings(max_examples=100)
 @given(_replies())
 def test_replayed_and_collected_is_the_reply(reply: ChatReply) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.gateway.admin.browser.page import HTML, seen
 from tests.gateway.admin.test_composed_routes import MODELS
+
+pytestmark = pytest.mark.browser
 
 
 async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.gateway.admin.browser.page import HTML, KEY, seen
+
+pytestmark = pytest.mark.browser
 
 STORE: dict[str, Any] = {"require_key": True, "store": "gateway.db"}
 

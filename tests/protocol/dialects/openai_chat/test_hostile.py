@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def test_requests(fields: dict[str, Any]) -> None:
         CLIENT.read_embedding_call(body.encode())
 
 
+@pytest.mark.load
 @_FEW
 @given(st.lists(_values(_MESSAGE_NAMES).filter(lambda one: isinstance(one, dict)), max_size=3))
 def test_messages(values: list[dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ _FIELDS = [
 ]
 
 
+@pytest.mark.load
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     fields=st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=3),
