@@ -112,7 +112,7 @@ def test_the_file_of_kubernetes_is_right(tmp_path: Path) -> None:
     told = CliRunner().invoke(
         cli, ["gateway", "check", "--config", str(tmp_path / "gateway.yaml")], env=environ
     )
-    assert told.stdout == "right: 1 model, 1 provider\n", told.output
+    assert told.stdout == "valid: 1 model, 1 provider\n", told.output
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     for probe, path in {"readiness": "/ready", "liveness": "/health"}.items():
         assert container[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "http"}

@@ -74,4 +74,4 @@ def test_the_first_example_needs_one_key(tmp_path: Path) -> None:
     told = CliRunner().invoke(
         gateway, ["check", "--config", str(config)], env={"OPENAI_API_KEY": "sk-0"}
     )
-    assert told.stdout == "right: 1 model, 1 provider\n"
+    assert told.stdout == "valid: 1 model, 1 provider\n"

@@ -66,7 +66,7 @@ async def test_who_has_no_key_is_told_so_in_the_words_of_its_dialect() -> None:
             for headers, said in (
                 ({}, "no key was sent; send it as `Authorization: Bearer KEY`"),
                 ({"authorization": KEY}, "no key was sent (its value has no `Bearer` before it)"),
-                ({"authorization": "Bearer hr-wrong"}, "is not one of this gateway's"),
+                ({"authorization": "Bearer hr-wrong"}, "is not a key of this gateway"),
             ):
                 told = await ask(app, CHAT, path=path, method=method, headers=headers)
                 error = told.json["error"]
@@ -125,10 +125,13 @@ async def test_what_failed_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("access", "said"),
     [
-        ({"keys": {"k": {}}}, "give key or sha256"),
+        ({"keys": {"k": {}}}, "give either key or sha256"),
         ({"keys": {"k": {"key": "env:NOT_THERE"}}}, "NOT_THERE"),
         ({"keys": {"k": {"sha256": "abc"}}}, "SHA-256"),
-        ({"keys": {"k": {"key": "env:KEY", "team": "a", "user": "b"}}}, "belongs to one group"),
+        (
+            {"keys": {"k": {"key": "env:KEY", "team": "a", "user": "b"}}},
+            "belongs to only one group",
+        ),
         ({"keys": {"k": {"key": "env:KEY", "team": "nope"}}}, "nope"),
     ],
 )

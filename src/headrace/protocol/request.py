@@ -61,7 +61,7 @@ class Known:
                 return
         elif any(_same(value, one) for one in self.accepts):
             return
-        remedy = f"accepted: {self.accepted}" if self.accepted else "leave it out"
+        remedy = f"accepted: {self.accepted}" if self.accepted else "omit it"
         raise RequestError(
             f"{path}: {_shown(value)} is not supported; {remedy}", param=path, code="unsupported"
         )
@@ -148,8 +148,8 @@ def _lone_surrogate(body: bytes | bytearray | memoryview) -> str | None:
     for escape in _ESCAPE.finditer(body):
         if lone := escape["lone"]:
             return (
-                f"\\u{lone.decode()} (byte {escape.start()}) is half of a surrogate pair and no "
-                "character; send both halves, or the character itself in UTF-8"
+                f"\\u{lone.decode()} (byte {escape.start()}) is half of a surrogate pair and "
+                "not a character; send both halves, or the character itself in UTF-8"
             )
     return None
 

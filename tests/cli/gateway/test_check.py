@@ -45,12 +45,13 @@ guardrails: {words: {kind: regex, patterns: ['(']}}
     told = run("check", "--config", config, "--json")
     errors = json.loads(told.stdout)["errors"]
     for one in (
-        "providers.opnai: base_url is missing: where does its API begin? Did you mean 'openai'",
+        "providers.opnai: base_url is missing: write the URL at which its API begins; "
+        "did you mean 'openai'",
         "providers.openai: the environment has no NO_SUCH_KEY",
         "providers.groq: kind 'groqq' is not in the catalog; did you mean 'groq'?",
         ":6: providers.four.conections: unknown name",
         ":8: models.4: 4: text is expected; quote it: '4'",
-        ":10: models.best.fallbacks: 'chta' is no model of this file; did you mean 'chat'?",
+        ":10: models.best.fallbacks: 'chta' is not a model of this file; did you mean 'chat'?",
         ":11: timeouts.total_s: '5m'",
         "access.keys.ann",
         "guardrails.words",
@@ -58,7 +59,7 @@ guardrails: {words: {kind: regex, patterns: ['(']}}
         assert sum(one in error for error in errors) == 1, (one, errors)
     assert len(errors) == 9
     told = run("check", "--config", config)
-    assert told.stderr.count("not right: ") == 9
+    assert told.stderr.count("not valid: ") == 9
 
 
 def test_check_of_no_file(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_check_of_no_file(tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text(begin)
     env = {"OPENAI_API_KEY": "sk-0"}
     told = run("check", "--config", tmp_path / "gateway.yaml", env=env)
-    assert told.stdout == "right: 0 models, 1 provider\n"
+    assert told.stdout == "valid: 0 models, 1 provider\n"
 
 
 def test_only_a_base_url_that_may_lack_v1_is_warned_of(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_table_for_people(folder: Path) -> None:
 
 def test_what_there_is_not(tmp_path: Path) -> None:
     written(tmp_path / "kept", entry())
-    assert run(tmp_path).output == "nobody has given a score\n"
+    assert run(tmp_path).output == "there are no scores\n"
     assert "variant" in str(run(tmp_path, "--by", "varient", code=1).exception)
 
 

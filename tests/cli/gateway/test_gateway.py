@@ -188,7 +188,7 @@ def run(*arguments: object, env: dict[str, str] | None = None) -> Result:
 def test_check_of_a_right_file(tmp_path: Path) -> None:
     config = write(tmp_path / "gateway.yaml", "http://127.0.0.1:9")
     told = run("check", "--config", config)
-    assert (told.exit_code, told.stdout) == (0, "right: 1 model, 1 provider\n")
+    assert (told.exit_code, told.stdout) == (0, "valid: 1 model, 1 provider\n")
     told = run("check", "--config", config, "--json")
     assert told.exit_code == 0
     assert json.loads(told.stdout) == {"right": True, "models": ["chat"], "warnings": []}
@@ -203,8 +203,8 @@ def test_check_warns(tmp_path: Path) -> None:
     )
     told = run("check", "--config", config)
     assert told.exit_code == 0
-    assert "warning: providers.a.api_key: the secret stands in the file" in told.stdout
-    assert "warning: models.chat: the price of a/m is not known" in told.stdout
+    assert "warning: providers.a.api_key: the secret is written into the file" in told.stdout
+    assert "warning: models.chat: the price of a/m is unknown" in told.stdout
     assert SECRET not in told.output
     warnings = json.loads(run("check", "--config", config, "--json").stdout)["warnings"]
     assert len(warnings) == 4 and "headrace catalog import litellm FILE" in warnings[-1]
@@ -214,15 +214,15 @@ def test_check_warns_of_keys(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text("{}", encoding="utf-8")
     told = run("check", "--config", config)
-    assert told.exit_code == 0 and "needs a key and there is none" in told.stdout
+    assert told.exit_code == 0 and "needs a key and there are no keys" in told.stdout
     keys = f"master_key: {SECRET}, metrics_key: {SECRET}-to-see"
     text = f"access: {{{keys}, keys: {{ann: {{key: {SECRET}-of-ann}}}}}}"
     config.write_text(text, encoding="utf-8")
     told = run("check", "--config", config)
     assert told.exit_code == 0 and SECRET not in told.output
-    assert "warning: access.master_key: the secret stands in the file" in told.stdout
-    assert "warning: access.metrics_key: the secret stands in the file" in told.stdout
-    assert "warning: access.keys.ann.key: the secret stands in the file" in told.stdout
+    assert "warning: access.master_key: the secret is written into the file" in told.stdout
+    assert "warning: access.metrics_key: the secret is written into the file" in told.stdout
+    assert "warning: access.keys.ann.key: the secret is written into the file" in told.stdout
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_check_of_a_wrong_file(tmp_path: Path, text: str, said: tuple[str, ...])
     config = tmp_path / "gateway.yaml"
     config.write_text(text, encoding="utf-8")
     told = run("check", "--config", config)
-    assert told.exit_code == 1 and told.stderr.startswith("not right: ")
+    assert told.exit_code == 1 and told.stderr.startswith("not valid: ")
     assert all(one in told.stderr for one in said), told.stderr
     told = run("check", "--config", config, "--json")
     found = json.loads(told.stdout)
@@ -299,7 +299,7 @@ models:
 def test_explain(tmp_path: Path) -> None:
     config = two(tmp_path)
     told = run("explain", "chat", "--config", config, env={"COLUMNS": "160"})
-    assert told.exit_code == 0 and "asked in this order" in told.stdout
+    assert told.exit_code == 0 and "tried in this order" in told.stdout
     assert told.stdout.index("cheap/m") < told.stdout.index("dear/m")
     found = json.loads(run("explain", "chat", "--config", config, "--json").stdout)
     assert [one["target"] for one in found["candidates"]] == ["cheap/m", "dear/m"]

@@ -95,7 +95,7 @@ def test_prompts_are_listed_shown_and_rendered(config: Path) -> None:
     assert json.loads(rendered.stdout) == {
         "prompt": "support@2", "messages": [{"role": "user", "content": "A and B"}],
     }  # fmt: skip
-    with pytest.raises(RequestError, match="has no "):
+    with pytest.raises(RequestError, match="lacks "):
         run(config, "prompts", "render", "support", "--version", "2", "--var", "name=A")
     with pytest.raises(ConfigError, match="support"):
         run(config, "prompts", "show", "suport")

@@ -30,5 +30,5 @@ def test_a_day_lasts_to_its_end_and_a_time_is_that_time(value: str, ends: str) -
 
 @pytest.mark.parametrize("value", ["soon", "2026-12-32", "2026-12-31 25"])
 def test_what_is_neither_is_told(value: str) -> None:
-    with pytest.raises(click.BadParameter, match="no day like"):
+    with pytest.raises(click.BadParameter, match="not a day like"):
         Until().convert(value, None, None)

@@ -71,7 +71,7 @@ def test_rotate_block_and_delete(config: Path) -> None:
     assert len(listed(config)[0]["ends"]) == 2  # type: ignore[arg-type]
     assert "blocked" in run("block", made["id"], *at).output
     assert listed(config)[0]["blocked"] is True
-    assert "open again" in run("block", made["id"], "--off", *at).output
+    assert "is unblocked" in run("block", made["id"], "--off", *at).output
     assert "blocked" in run("block", made["id"], *at).output
     unblocked = json.loads(run("unblock", made["id"], *at, "--json").output)
     assert unblocked == {"id": made["id"], "blocked": False}
@@ -86,10 +86,10 @@ def test_rotate_block_and_delete(config: Path) -> None:
         (("rotate", "nope"), "nope"),
         (("block", "nope"), "nope"),
         (("create", "--team", "blue"), "blue"),
-        (("create", "--team", "red", "--user", "ann"), "belongs to one"),
+        (("create", "--team", "red", "--user", "ann"), "belongs to only one"),
         (("create", "--team", "blue"), "access.teams"),
-        (("create", "--usd", "-1"), "'--usd': '-1' is no amount of US dollars"),
-        (("create", "--usd", "nan"), "no amount of US dollars"),
+        (("create", "--usd", "-1"), "'--usd': '-1' is not an amount of US dollars"),
+        (("create", "--usd", "nan"), "not an amount of US dollars"),
         (("create", "--per", "1d"), "give --usd too"),
         (("create", "--rpm", "-1"), "--rpm"),
         (("edit", "nope", "--rpm", "1"), "nope"),
@@ -170,7 +170,7 @@ def test_a_budget_is_raised_for_a_while(config: Path) -> None:
         (("--raise-budget-to", "4", "--until", "2199-12-31"), "below the budget"),
         (
             ("--raise-budget-to", "20", "--until", "2199-12-31", "--per", "1d", "--usd", "none"),
-            "takes the budget away",
+            "removes the budget",
         ),
     ],
 )
@@ -258,9 +258,9 @@ def test_what_keys_of_the_file_have_can_be_given_and_taken_away(config: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--guardrail", "secret"), "is no guardrail of this gateway; did you mean 'secrets'"),
-        (("--priority", "urgent"), "none of high, normal, low"),
-        (("--priority", "1001"), "no whole number from -1000 to 1000"),
+        (("--guardrail", "secret"), "is not a guardrail of this gateway; did you mean 'secrets'"),
+        (("--priority", "urgent"), "one of high, normal, low"),
+        (("--priority", "1001"), "a whole number from -1000 to 1000"),
         (("--calendar",), "give --usd too"),
     ],
 )

@@ -66,6 +66,6 @@ def test_nothing_to_look_at(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text("access: {require_key: false}\n", encoding="utf-8")
     told = run("--file", str(empty), "--config", str(config))
-    assert isinstance(told.exception, ConfigError) and "no requests" in str(told.exception)
+    assert isinstance(told.exception, ConfigError) and "no chat requests" in str(told.exception)
     told = run("--config", str(config))
     assert isinstance(told.exception, ConfigError) and "request_log" in str(told.exception)

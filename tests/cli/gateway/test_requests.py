@@ -81,7 +81,7 @@ async def test_what_was_asked_is_found_shown_and_replayed(run: Run, tmp_path: Pa
             assert json.loads(found)["id"] == one
             shown = run("show", one).output
             assert (
-                "was a stream" in shown and '"content": "I am big ' in shown and "$0.00018" in shown
+                "was streamed" in shown and '"content": "I am big ' in shown and "$0.00018" in shown
             )
             given = ["--url", process.url, "--model", "small,chat"]
             (line,) = (
@@ -111,7 +111,7 @@ async def test_what_was_asked_is_found_shown_and_replayed(run: Run, tmp_path: Pa
     assert same["target"] == "a/big"
     taken = {record["total_ms"] for record in map(json.loads, lines) if record["session"]}
     assert {now["total_ms"], same["total_ms"]} < taken, "by the log, as the time of then"
-    assert "left out: 2 that were refused or failed" in several
+    assert "omitted: 2 that were refused or failed" in several
     assert "-I am big" in people and "+I am little" in people and "0.000018" in people
     rows = [line.split() for line in several.splitlines() if "│" in line]
     assert [(row[1], row[3], row[5]) for row in rows] == [
@@ -155,7 +155,7 @@ async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
             )
             assert "1 values of its body were replaced" in str(said)
             even = await asyncio.to_thread(run, "replay", redacted, *given, "--even-if-redacted")
-            assert "values were replaced in it" in even.output
+            assert "values had been replaced" in even.output
             for one, words in ((cut, "was cut after 1,024 of"), (without, "not kept (client)")):
                 said = await asyncio.to_thread(
                     lambda one=one: run("replay", one, *given, code=1).exception
@@ -166,13 +166,13 @@ async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
             assert "Kept are" not in str(nothing.exception)
             sent = len(provider.requests)
             many = await asyncio.to_thread(run, "replay", *given)
-            assert len(provider.requests) == sent and many.output.count("left out: ") == 3
+            assert len(provider.requests) == sent and many.output.count("omitted: ") == 3
             process.signal(signal.SIGTERM)
             assert await process.ended() == 0
     part = log.replace("true,", "true, sample: 0.1, models: [chat, 'gpt-*'],")
     config.write_text(config.read_text().replace(log, part))
     said = run("show", "no-such", code=1).exception
-    kept = "Kept are, as the file says: 0.1 of all requests (sample); models chat, gpt-*"
+    kept = "By its settings the log keeps only: 0.1 of all requests (sample); models chat, gpt-*"
     assert kept in str(said)
     gone = ["--url", process.url, "--model", "small", "--even-if-redacted"]
     said = run("replay", redacted, *gone, code=1).exception
@@ -249,6 +249,6 @@ def test_check_looks_at_the_log_and_makes_none(run: Run, tmp_path: Path) -> None
     url = "postgresql://me:hunter2secret@127.0.0.1/log"
     config_in(tmp_path, "http://127.0.0.1:9", f"{{enabled: true, store: postgresql, url: '{url}'}}")
     said = run("check").output
-    assert "request_log.url: the secret stands in the file" in said and "hunter2" not in said
+    assert "request_log.url: the secret is written into the file" in said and "hunter2" not in said
     config_in(tmp_path, "http://127.0.0.1:9", "{enabled: true, redact: {patterns: {a: '('}}}")
     assert "request_log.redact.patterns.a: " in run("check", code=1).output

@@ -19,7 +19,7 @@ def test_what_does_not_fit_is_left_out_and_named(
     told = capsys.readouterr().out
     assert "1,234,567" in told
     assert ("70 / 90" in told) is shows
-    assert ("--json shows more: overhead us" in told) is not shows
+    assert ("--json to see more: overhead us" in told) is not shows
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_table_for_people(run: Any) -> None:
     said = run("usage", "--by", "key").output
     (line,) = [one for one in said.splitlines() if one.split()[:1] == ["k1"]]
     assert "0.000036" in line and "24" in line and "10 / 10" in line
-    assert "nobody knows the price of: 1 (" in said
+    assert "requests of unknown price: 1 (" in said
 
 
 def test_keys_have_their_labels_beside_them(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_a_gateway_that_is_ended_has_written_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("notes", "damaged or no SQLite file"), ("no/kept", "make it first"), ("new", "right: 1")],
+    [("notes", "damaged or no SQLite file"), ("no/kept", "make it first"), ("new", "valid: 1")],
 )
 def test_check_looks_at_the_ledger_and_makes_none(name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine" * 1000, encoding="utf-8")
@@ -212,7 +212,7 @@ def test_check_looks_at_the_ledger_and_makes_none(name: str, said: str, tmp_path
 
 
 def test_two_kinds_of_output(run: Any) -> None:
-    assert "choose one" in run("usage", "--csv", "--json", code=2).output
+    assert "exclude each other" in run("usage", "--csv", "--json", code=2).output
 
 
 def test_the_help_names_what_there_is() -> None:

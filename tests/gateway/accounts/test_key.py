@@ -45,7 +45,7 @@ def test_a_new_key_is_shown_once() -> None:
     new = NewKey(key, "k1", secret_of(key))
     assert key not in repr(new) and key not in str(new) and key not in f"{new}"
     assert new.reveal() == key
-    with pytest.raises(ValueError, match="shown once"):
+    with pytest.raises(ValueError, match="shown only once"):
         new.reveal()
 
 

@@ -49,7 +49,7 @@ async def test_a_loss_and_its_end_are_told_once_each(
         await accounts.tick()
         await accounts.tick()
         assert caplog.messages[1:] == [
-            "Redis, which counts limits and budgets, is reached again after 3.5 s"
+            "Redis, which counts limits and budgets, can be reached again after 3.5 s"
         ]
         (began, _), (_, lasted_s) = told
         assert "Redis" in began and lasted_s == 3.5 and told[0][1] is None

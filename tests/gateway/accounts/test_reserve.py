@@ -324,7 +324,7 @@ async def test_an_error_names_level_limit_numbers_and_remedy() -> None:
     )
     await reservation.release()
     error = await refused(accounts, 2_000_000_001)
-    assert "one request wants more than all of it" in str(error)
+    assert "one request needs more than the whole limit" in str(error)
     assert error.retry_after_s is None
 
 

@@ -69,7 +69,7 @@ def test_every_level_is_optional() -> None:
 def test_every_other_key_is_unknown_and_not_told(presented: str) -> None:
     with pytest.raises(UnknownKeyError) as caught:
         accounts_of(hierarchy()).caller(presented)
-    assert str(caught.value) == "the key that was sent is not one of this gateway's"
+    assert str(caught.value) == "the key that was sent is not a key of this gateway"
 
 
 @pytest.mark.parametrize("level", ["organisation", "team", "user", "key"])

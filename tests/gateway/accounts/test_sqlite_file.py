@@ -40,7 +40,7 @@ async def test_a_newer_schema_is_told(files: Files) -> None:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
     before = files.path.read_bytes()
-    with pytest.raises(StoreError, match=f"version {SCHEMA_VERSION + 1} .* newer headrace"):
+    with pytest.raises(StoreError, match=f"version {SCHEMA_VERSION + 1}.* newer headrace"):
         await files.open()
     assert files.path.read_bytes() == before
 
@@ -111,12 +111,12 @@ async def test_a_row_that_is_none_of_ours(files: Files) -> None:
     with sqlite3.connect(files.path) as connection:
         connection.execute("UPDATE keys SET body = ?", (b'{"id": 5}',))
     connection.close()
-    with pytest.raises(StoreError, match="a row of it is damaged"):
+    with pytest.raises(StoreError, match="a row is damaged"):
         await store.read()
 
 
 async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no folder"):
+    with pytest.raises(StoreError, match=r"the folder .* does not exist"):
         await SqliteStore.open(
             tmp_path / "none" / "a.db", now_ns=Clock(), random_bytes=random_bytes()
         )

@@ -140,7 +140,7 @@ async def test_what_is_not_there_is_told(files: Files) -> None:
     ):
         with pytest.raises(StoreError, match=r"there is no (key|team) 'none'"):
             await call
-    with pytest.raises(StoreError, match="no team 'none' it could belong to"):
+    with pytest.raises(StoreError, match="no team 'none' for it to belong to"):
         await store.create_key(parent=Parent("team", "none"))
     assert await store.read() == Records()
 
@@ -260,7 +260,7 @@ async def test_the_queue_is_bounded_and_spend_is_kept_meanwhile(files: Files) ->
         await store.create_key()
     await accounts.tick()
     state = accounts.describe()
-    assert state.unsaved == 1 and "wait to be written" in (state.problem or "")
+    assert state.unsaved == 1 and "waiting to be written" in (state.problem or "")
     gate.set()
     await asyncio.gather(*blocked)
     await accounts.tick()

@@ -165,7 +165,7 @@ async def test_a_key_has_what_keys_of_the_file_may_have(tmp_path: Path) -> None:
     ("wanted", "said"),
     [
         ({"rpm": -1}, "rpm"),
-        ({"guardrails": ["nobody"]}, "'nobody' is no guardrail of this gateway"),
+        ({"guardrails": ["nobody"]}, "'nobody' is not a guardrail of this gateway"),
         ({"budgets": [{"usd": 5, "raised_to_usd": 4, "raised_until_ms": 9}]}, "raised_to"),
         ({"budgets": [{"usd": 5, "raised_to_usd": 9}]}, "belong together"),
         ({"team": "search"}, "team"),
@@ -215,7 +215,7 @@ async def test_without_a_store_it_says_how_to_have_one(tmp_path: Path) -> None:
         ({"budgets": [{"usd": 1}, {"usd": 2}]}, "keep the smaller"),
         ({"rpm": 1.5}, "rpm"),
         ({"expires_days": 0}, "expires_days"),
-        ({"guardrails": ["nobody"]}, "'nobody' is no guardrail of this gateway"),
+        ({"guardrails": ["nobody"]}, "'nobody' is not a guardrail of this gateway"),
         ({"priority": "urgent"}, "priority"),
         ({"regions": []}, "regions"),
         ({"lable": "x"}, "did you mean 'label'?; there are label, organisation, team, user,"),

@@ -75,14 +75,14 @@ async def test_a_time_as_it_was_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("by=week", "none of minute, hour, day"),
-        ("since=yesterday", "'yesterday' is no time"),
-        ("since=9e99", "is no time"),
-        ("since=99999999999999", "is no time"),
+        ("by=week", "one of minute, hour, day"),
+        ("since=yesterday", "'yesterday' is not a time"),
+        ("since=9e99", "is not a time"),
+        ("since=99999999999999", "is not a time"),
         ("since=2026-11-02&until=2026-11-01", "give the earlier one first"),
         ("by=minute&since=2020-01-01", "give a shorter time"),
         ("sinse=2026-11-01", "did you mean"),
-        ("by=day&by=hour", "there twice"),
+        ("by=day&by=hour", "given twice"),
     ],
 )
 async def test_bad_times_say_what_is_wrong(query: str, said: str, tmp_path: Path) -> None:

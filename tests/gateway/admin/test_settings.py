@@ -41,8 +41,8 @@ def settings(**more: Any) -> GatewaySettings:
     ("given", "said"),
     [
         ({}, "key: the admin port needs one"),
-        ({"require_key": False, "host": "0.0.0.0"}, "require_key: false is for hosts of this"),
-        ({"require_key": False, "host": "gateway.internal"}, "reached from others"),
+        ({"require_key": False, "host": "0.0.0.0"}, "require_key: false is only for hosts"),
+        ({"require_key": False, "host": "gateway.internal"}, "reachable from others"),
         ({"key": "k", "port": 70_000}, "port"),
         ({"key": "k", "hots": ["x"]}, "hosts"),
     ],

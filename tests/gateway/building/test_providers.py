@@ -134,9 +134,9 @@ def test_names_of_an_address_are_checked() -> None:
     made_one = made("cloudflare", {"api_key": KEY, "address": {"account_id": "0a1b"}})
     assert made_one.base.path == "/client/v4/accounts/0a1b/ai/v1"
     text = refused("cloudflare", {"api_key": KEY, "address": {"acount_id": "0a1b"}})
-    assert "address: acount_id is no name in braces of https://api.cloudflare.com/" in text
+    assert "address: acount_id is not a name in braces of https://api.cloudflare.com/" in text
     text = refused("cloudflare", {"api_key": KEY, "address": {"account_id": "../x"}})
-    assert "account_id '../x' cannot stand in" in text
+    assert "account_id '../x' cannot be part of" in text
 
 
 def test_servers_one_runs_are_found_by_their_runtime() -> None:
@@ -240,7 +240,9 @@ def test_bad_addresses(address: str, says: str) -> None:
 
 
 def test_an_address_is_missing() -> None:
-    assert "base_url is missing: where does its API begin?" in refused("own", {"api_key": KEY})
+    assert "base_url is missing: write the URL at which its API begins" in refused(
+        "own", {"api_key": KEY}
+    )
     text = refused("huggingface", {"api_key": KEY})
     assert "huggingface-endpoints or huggingface-inference" in text or (
         "huggingface-inference or huggingface-endpoints" in text
@@ -343,7 +345,7 @@ def test_headers_of_the_file() -> None:
         text = refused("own", {"base_url": "https://a.b", "headers": {name: KEY}})
         assert f"headers: {name.lower()} is written by the gateway itself" in text
     text = refused("openai", {"api_key": KEY, "headers": {"Authorization": f"Bearer {KEY}"}})
-    assert "authorization is there and api_key too" in text
+    assert "authorization and api_key are both given" in text
 
 
 def test_keys_are_in_no_error_and_no_repr() -> None:

@@ -149,7 +149,7 @@ async def test_generate() -> None:
 @pytest.mark.parametrize("more", [{"suffix": "z"}, {"raw": True}, {"context": [1, 2]}])
 async def test_what_only_an_ollama_server_can_do_is_refused_by_name(more: Any) -> None:
     async with listening() as gateway:
-        with pytest.raises(ollama.ResponseError, match="chat alone") as caught:
+        with pytest.raises(ollama.ResponseError, match="only chat") as caught:
             await client(gateway).generate("chat", "Weather?", **more)
     assert caught.value.status_code == 400 and not gateway.provider.requests
 

@@ -168,7 +168,9 @@ def test_two_ways_to_be_known_are_one_too_many(tmp_path: Path) -> None:
     (tmp_path / "sa.json").write_text(service_account("https://x"))
     given = GoogleSettings(project="p", credentials="file:sa.json")
     settings = ProviderSettings(google=given, api_key=("key",))
-    with pytest.raises(ConfigError, match=r"api_key and google\.credentials are there: keep one"):
+    with pytest.raises(
+        ConfigError, match=r"api_key and google\.credentials are both given: keep one"
+    ):
         provider_of("vertex", settings, CATALOG, TimeoutSettings(), Sources({}, tmp_path), None)
 
 

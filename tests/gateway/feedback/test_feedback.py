@@ -116,7 +116,7 @@ async def test_what_is_no_score(tmp_path: Path) -> None:
         for body, said in (
             ({"request_id": "req-1"}, "score"),
             ({"request_id": "req-1", "score": "good"}, "true or false or a number is expected"),
-            ({"request_id": "req-1", "score": 1e10}, "score: a number between"),
+            ({"request_id": "req-1", "score": 1e10}, "score: expected a number from"),
             ({"request_id": "", "score": 1}, "request_id: text of length >= 1 is expected"),
             ({"request_id": "req-1", "score": 1, "scor": 2}, "known are request_id, score"),
             ({"request_id": "req-1", "score": 1, "comment": "x" * 5000}, "comment: text of length"),

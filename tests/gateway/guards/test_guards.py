@@ -43,24 +43,24 @@ def made(folder: Path = Path(), **settings: Any) -> Guard:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"kind": "regex"}, "patterns: regex needs it"),
+        ({"kind": "regex"}, "patterns: is required for regex"),
         ({"kind": "regex", "patterns": ["("]}, "guardrails.g: '\\('"),
         ({"kind": "regex", "patterns": ["(?=x)"]}, "lookaround"),
         ({"kind": "regex", "patterns": ["a*"]}, "empty text"),
-        ({"kind": "pii", "patterns": ["x"]}, "patterns: says nothing for pii"),
+        ({"kind": "pii", "patterns": ["x"]}, "patterns: has no effect for pii"),
         ({"kind": "json_schema", "schema": {"type": "object"}}, "on: output"),
         ({"kind": "json_schema", "schema": {"type": 1}, "on": "output"}, "guardrails.g: schema"),
         ({"kind": "json_schema", "schema": "no.json", "on": "output"}, "no.json"),
         ({"kind": "json_schema", "schema": {"$ref": "http://x.y/"}, "on": "output"}, "schema"),
-        ({"kind": "max_tokens"}, "most: max_tokens needs it"),
+        ({"kind": "max_tokens"}, "most: is required for max_tokens"),
         ({"kind": "max_tokens", "most": 0}, "most"),
-        ({"kind": "max_tokens", "most": 5, "action": "cap"}, "cap is of output"),
+        ({"kind": "max_tokens", "most": 5, "action": "cap"}, "cap applies to output"),
         ({"kind": "allowed_tools"}, "allow or deny"),
         ({"kind": "allowed_tools", "deny": ["x"], "action": "redact"}, "action"),
         ({"kind": "python", "function": "no_such_module:check"}, "cannot be imported"),
         ({"kind": "python", "function": "json"}, "module:function"),
         ({"kind": "python", "function": "json:nothing"}, "no function"),
-        ({"kind": "webhook", "url": "ftp://x"}, "url: an address"),
+        ({"kind": "webhook", "url": "ftp://x"}, "url: expected an address"),
         ({"kind": "webhook", "url": "http://x/", "headers": {"a b": "env:TOKEN"}}, "headers"),
         ({"kind": "webhook", "url": "http://x/", "headers": {"a": "env:NONE"}}, "NONE"),
         ({"kind": "pii", "restore": True}, "restore"),
@@ -151,7 +151,7 @@ async def test_why_a_guardrail_came_to_no_verdict_is_in_the_log(
     guard = made(own_module, kind="python", function="own_guardrails_of_a_test:check")
     with pytest.raises(GuardBlockedError):
         await check_text([guard], subject("raise"))
-    assert "guardrail g came to no verdict: it raised RuntimeError" in caplog.text
+    assert "guardrail g failed: it raised RuntimeError" in caplog.text
     assert "with the text" not in caplog.text
 
 
@@ -196,7 +196,7 @@ async def test_a_webhook_is_asked_in_known_words_and_signed() -> None:
                 await check_text([guard], subject(text))
             assert raised.value.acted.action == "failed"
     gone = await check_text([of(on_error="allow")], subject("fine"))
-    assert gone.acted == (Acted("g", "failed", "it could not be asked"),)
+    assert gone.acted == (Acted("g", "failed", "the check failed"),)
 
 
 async def test_guardrails_that_look_are_asked_side_by_side_and_redactions_in_order() -> None:

@@ -120,7 +120,7 @@ def test_the_command_writes_a_file_that_is_right(tmp_path: Path) -> None:
     assert done.exit_code == 0
     ours = tmp_path / "gateway.yaml"
     ours.write_text(done.stdout)
-    assert "# not the same:" in done.stdout and "success_callback" in done.stdout
+    assert "# differs:" in done.stdout and "success_callback" in done.stdout
     environ = dict.fromkeys(
         ("AZURE_EU", "AZURE_US", "ANTHROPIC_API_KEY", "MASTER", "OPENAI_API_KEY"), "x"
     )
@@ -149,7 +149,9 @@ def test_an_organization_is_a_header_and_a_base_model_a_note() -> None:
     notes = "\n".join(found.notes)
     headers = {"openai-organization": "os.environ/ORG"}
     assert found.settings["providers"]["openai-2"]["headers"] == headers
-    assert "model_list.2 (eu).model_info.base_model: azure/gpt-4o" in notes
+    assert (
+        "model_list.2 (eu).model_info.base_model: LiteLLM takes the price of azure/gpt-4o" in notes
+    )
 
 
 def test_variables_and_googles_own_credentials_carry_over(tmp_path: Path) -> None:
@@ -183,7 +185,7 @@ model_list:
               "refresh_token": "r", "quota_project_id": "acme"}  # fmt: skip
     key.write_text(json.dumps(person))
     done = CliRunner().invoke(cli, ["gateway", "import", str(theirs)])
-    assert "not the same" not in done.stdout
+    assert "# differs" not in done.stdout
     ours.write_text(done.stdout)
     environ = {
         "AZURE_API_BASE": "https://eu.openai.azure.com", "AZURE_API_KEY": "k",
@@ -198,5 +200,5 @@ model_list:
     errors = json.loads(CliRunner().invoke(cli, asked, env=environ).stdout)["errors"]
     assert errors == [
         "providers.azure-openai: base_url: the environment has no AZURE_API_BASE: set it (a "
-        "running gateway has to be restarted for that), or leave out what needs it"
+        "running gateway has to be restarted for that), or remove what needs it"
     ]

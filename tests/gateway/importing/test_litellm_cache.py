@@ -65,6 +65,6 @@ def test_semantic_needs_a_measured_threshold() -> None:
 def test_other_stores() -> None:
     assert imported(cache=True, cache_params={"type": "disk"})[0].path == "cache.db"
     cache, told = imported(cache=True, cache_params={"type": "s3", "s3_bucket_name": "b"})
-    assert cache.store == "memory" and "s3 is no store" in told and "s3_bucket_name" in told
+    assert cache.store == "memory" and "s3 is not a store" in told and "s3_bucket_name" in told
     with pytest.raises(ConfigError, match="cache_params"):
         imported(cache=True, cache_params=[1])

@@ -72,7 +72,9 @@ def test_fallbacks_go_before_retries_where_there_are_too_few_attempts() -> None:
 
 @pytest.mark.parametrize("wrong", ["x", math.inf, math.nan])
 def test_retries_that_are_no_number_are_told(wrong: object) -> None:
-    with pytest.raises(ConfigError, match=rf"router_settings\.num_retries: '?{wrong}'?: a number"):
+    with pytest.raises(
+        ConfigError, match=rf"router_settings\.num_retries: '?{wrong}'?: expected a number"
+    ):
         import_litellm({"model_list": [], "router_settings": {"num_retries": wrong}})
 
 

@@ -68,7 +68,7 @@ def test_failures_are_of_the_side_a_request_was_given_to(tmp_path: Path) -> None
     control = found["control"]
     assert control.p_value is None and control.failures == 10
     assert (control.total_ms_p50, control.total_ms_p95) == (55.0, 96.0)
-    with pytest.raises(ConfigError, match="no request was given to variant"):
+    with pytest.raises(ConfigError, match="no request was assigned to variant"):
         of(path, control="x")
     assert of(path, "other") == {}
 
@@ -134,4 +134,4 @@ def test_the_command(tmp_path: Path) -> None:
     assert ran.exit_code == 0, ran.output
     assert "new: more failures than control (p = 0.000" in ran.output
     ran = CliRunner().invoke(compare, ["none", "--ledger", str(path)])
-    assert "no request of none was given to a variant" in ran.output
+    assert "no request of none was assigned to a variant" in ran.output

@@ -143,12 +143,12 @@ def test_parameters_where_the_request_does_not_say() -> None:
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ({"id": "support"}, "prompt.variables has no 'name'"),
+        ({"id": "support"}, "prompt.variables lacks 'name'"),
         ({"id": "support", "version": "2", "variables": {"topic": "x"}}, "name"),
         ({**NAMED, "variables": {"name": "x", "nme": "y", "z": 1}}, "unknown variables 'nme', 'z'"),
         ({**NAMED, "version": "3"}, "no version '3'; there are 1, 2"),
         ({**NAMED, "label": "stagin"}, "staging"),
-        ({**NAMED, "version": "1", "label": "staging"}, "one of them"),
+        ({**NAMED, "version": "1", "label": "staging"}, "give either version or label"),
         ({"id": "suport"}, "support"),
         ({"id": "support", "vars": {}}, "vars"),
         ({}, "id"),
@@ -198,7 +198,7 @@ def test_a_user_keeps_its_version_and_weights_hold() -> None:
         ("p: {versions: {1: {messages: []}}}", "at least one"),
         ("p: {versions: {}}", "at least one"),
         ("p: {versions: {1: 'file:none.yaml'}}", "none.yaml"),
-        ("p: {versions: {1: {messages: [{role: user, content: x}]}}, labels: {a: 2}}", "no vers"),
+        ("p: {versions: {1: {messages: [{role: user, content: x}]}}, labels: {a: 2}}", "not a v"),
         ("p: {versions: {1: {messages: [{role: u, content: x}]}}}", "role"),
         ("p: {versions: {1: {messages: [{role: user, content: '{{a}}'}], example: {b: 1}}}}",
          "example: p@1: unknown variables"),

@@ -139,8 +139,8 @@ async def test_one_text_is_asked_as_a_chat_where_there_is_nothing_else(stream: b
     [
         ({"prompt": [1, 2]}, "token ids"),
         ({"prompt": ["a", "b"]}, "several prompts"),
-        ({"prompt": "a", "echo": True}, "cannot give the prompt back"),
-        ({"prompt": "a", "suffix": "z"}, "before a text"),
+        ({"prompt": "a", "echo": True}, "cannot echo the prompt"),
+        ({"prompt": "a", "suffix": "z"}, "before a suffix"),
         ({"prompt": "a", "logprobs": 2}, "another form"),
     ],
 )

@@ -143,7 +143,7 @@ def test_wrong_values(tmp_path: Path, text: str, says: str) -> None:
         ),
         (
             "providers: {a: {}}\nmodels:\n  m: [a/x, a/y, a/x]\n",
-            "3: models.m.targets.2: 'a/x' is there twice; give it a higher weight",
+            "3: models.m.targets.2: 'a/x' is listed twice; give it a higher weight",
         ),
     ],
 )
@@ -154,18 +154,18 @@ def test_what_is_there_twice(tmp_path: Path, text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("aliases:\n  a: m\n", "2: aliases.a: 'm' is no model of this file"),
+        ("aliases:\n  a: m\n", "2: aliases.a: 'm' is not a model of this file"),
         (
             "providers: {p: {}}\nmodels: {gpt-5: p/x}\naliases:\n  a: gtp-5\n",
-            "4: aliases.a: 'gtp-5' is no model of this file; did you mean 'gpt-5'?",
+            "4: aliases.a: 'gtp-5' is not a model of this file; did you mean 'gpt-5'?",
         ),
         (
             "providers: {p: {}}\nmodels: {m: p/x}\naliases: {m: m}\n",
-            "3: aliases.m: there is a model of that name",
+            "3: aliases.m: a model has that name",
         ),
         (
             "providers: {openai: {}}\nmodels:\n  m:\n  - opnai/x\n",
-            "4: models.m.targets.0: 'opnai' is no provider of this file; did you mean 'openai'?",
+            "4: models.m.targets.0: 'opnai' is not a provider of this file; did you mean 'openai'?",
         ),
         ("models:\n  m: gpt\n", "2: models.m.targets.0: 'gpt' is not `provider/model`"),
         (
@@ -174,12 +174,13 @@ def test_what_is_there_twice(tmp_path: Path, text: str, says: str) -> None:
         ),
         (
             "providers: {p: {}}\nmodels:\n  m:\n    targets: p/x\n    fallbacks: [m]\n",
-            "5: models.m.fallbacks: a model is no fallback of itself",
+            "5: models.m.fallbacks: a model cannot be its own fallback",
         ),
         (
             "providers: {p: {}}\nmodels:\n  main: p/x\n  m: {targets: p/x,\n"
             "    context_fallbacks: [mian]}\n",
-            "5: models.m.context_fallbacks: 'mian' is no model of this file; did you mean 'main'?",
+            "5: models.m.context_fallbacks: 'mian' is not a model of this file; "
+            "did you mean 'main'?",
         ),
     ],
 )
@@ -338,11 +339,11 @@ def test_secrets_of_environment_file_and_text(tmp_path: Path) -> None:
         (
             "env:NONE",
             "the environment has no NONE: set it (a running gateway has to be restarted for that), "
-            "write file:PATH, or leave out what needs it",
+            "write file:PATH, or remove what needs it",
         ),
         ("env:EMPTY", "the environment has no EMPTY"),
-        ("env:", "no name of a variable"),
-        (f"env:{KEY}", "no name of a variable"),
+        ("env:", "not the name of a variable"),
+        (f"env:{KEY}", "not the name of a variable"),
         ("file:empty", "its first line is empty"),
         ("file:nothing", "nothing"),
         ("file:.", "file:"),
@@ -375,7 +376,7 @@ def test_two_listeners_on_one_port(tmp_path: Path) -> None:
     for host in ("127.0.0.1", "0.0.0.0"):
         text = f"listen: {{port: 4001, host: {host}}}\nadmin:\n  port: 4001\n  key: env:K\n"
         said = refused(tmp_path, text)
-        assert said.startswith("3: admin.port: 4001 is that of listen.port too")
+        assert said.startswith("3: admin.port: 4001 is also listen.port")
     for text in (
         "listen: {port: 0}\nadmin: {port: 0, key: env:K}\n",
         "listen: {port: 4001, host: 127.0.0.2}\nadmin: {key: env:K}\n",

@@ -33,10 +33,10 @@ def test_short_forms() -> None:
         ({"variants": {}}, "models.m: has no targets"),
         ({"variants": {"a": {"weight": 0, "targets": ["a/x"]}}}, "all weights are 0"),
         ({"variants": {"a": {"weight": -1, "targets": ["a/x"]}}}, "variants.a.weight: -1"),
-        ({"variants": {"a b": {"weight": 1, "targets": ["a/x"]}}}, "cannot be told in a header"),
+        ({"variants": {"a b": {"weight": 1, "targets": ["a/x"]}}}, "cannot be sent in a header"),
         ({"variants": {"a": {"weight": 1, "targets": ["c/x"]}}},
-         "models.m.variants.a.targets.0: 'c' is no provider of this file"),
-        ({"variants": {"a": {"weight": 1, "targets": ["a/x", "a/x"]}}}, "is there twice"),
+         "models.m.variants.a.targets.0: 'c' is not a provider of this file"),
+        ({"variants": {"a": {"weight": 1, "targets": ["a/x", "a/x"]}}}, "is listed twice"),
         ({"targets": ["a/x"], "rollback": {"error_share": 0.2}}, "write at least two `variants`"),
         ({"variants": TWO, "rollback": {"error_share": 2}}, "rollback.error_share: 2"),
         ({"targets": ["a/x"], "hedge": {}}, "give exactly one"),
@@ -47,7 +47,7 @@ def test_short_forms() -> None:
         ({"targets": ["a/x"], "hedge": {"after_ms": 5, "share": 0}}, "hedge.share: 0"),
         ({"targets": ["a/x"], "hedge": {"after_mss": 5}}, "after_ms"),
         ({"targets": ["a/x"], "shadow": {"target": "c/y"}},
-         "models.m.shadow.target: 'c' is no provider of this file"),
+         "models.m.shadow.target: 'c' is not a provider of this file"),
         ({"targets": ["a/x"], "shadow": {"target": "y"}}, "'y' is not `provider/model`"),
         ({"targets": ["a/x"], "shadow": {}}, "target"),
         ({"targets": ["a/x"], "engines": {"interval_s": 9, "stale_s": 5}}, "less than interval_s"),
@@ -66,5 +66,5 @@ def test_no_key_has_the_name_that_shadows_are_billed_on() -> None:
         "models": {"m": {"targets": ["a/x"], "shadow": {"target": "a/y"}}},
         "access": {"keys": {"shadow": {"key": "env:K"}}},
     }
-    with pytest.raises(ConfigError, match=r"access\.keys\.shadow: what shadows cost"):
+    with pytest.raises(ConfigError, match=r"access\.keys\.shadow: the cost of shadow requests"):
         parse_settings(Document(settings, {}), "gateway.yaml")

@@ -181,7 +181,7 @@ def test_secrets_stay_where_they_are() -> None:
         assert "sk-hidden" not in shown
     assert "the variable A" in repr(secret)
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="a secret is not to be copied"):
+        with pytest.raises(TypeError, match="a secret must not be copied"):
             copied(secret)
     assert secret == Secret("sk-hidden", "elsewhere") and secret != Secret("sk-other", "a test")
     assert len({secret, Secret("sk-hidden", "elsewhere")}) == 1

@@ -24,32 +24,32 @@ _BATCH = 64
 )
 @click.option(
     "--model",
-    help="What makes the vectors: a model of the file, or provider/model. [default: "
+    help="Model that embeds: a model of the file, or provider/model. [default: "
     "cache.semantic.embedding_model]",
 )
 @click.option(
     "--pairs",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Judged pairs, one JSON object a line. [default: 124 pairs that come with headrace]",
+    help="Labelled pairs, one JSON object per line. [default: 124 pairs that come with headrace]",
 )
 @click.option(
     "--false-hits",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.01,
     show_default=True,
-    help="The false-hit rate that must surely not be reached.",
+    help="The false-hit rate that must not be reached, with 95 % confidence.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cache_threshold(
     config: Path, model: str | None, pairs: Path | None, false_hits: float, as_json: bool
 ) -> None:
-    """Measure from which similarity on the semantic cache gives wrong answers.
+    """Measure the similarity from which the semantic cache gives wrong answers.
 
-    Embeds pairs of questions that a person has judged ({"a": "...", "b": "...", "same": false})
-    and says for each threshold how many that are the same would hit, and how many that are not,
-    with an interval of 95 %. Recommended is the lowest threshold whose false-hit rate is below
-    --false-hits even at the upper end of its interval. Sends the texts to the model; nothing else
-    is asked, and no ledger is written.
+    Embeds pairs of questions that a person has labelled ({"a": "...", "b": "...", "same": false})
+    and reports for each threshold how many pairs that are the same would hit, and how many that are
+    not, with an interval of 95 %. Recommended is the lowest threshold whose false-hit rate is below
+    --false-hits even at the upper end of its interval. Only sends the texts to the embedding model;
+    no ledger is written.
 
     \b
     headrace gateway cache-threshold --model own/embedder
@@ -70,7 +70,7 @@ def cache_threshold(
     if model is None and settings.cache.semantic is not None:
         model = settings.cache.semantic.embedding_model
     if model is None:
-        raise ConfigError("--model: the file has no cache.semantic; name what makes the vectors")
+        raise ConfigError("--model: the file has no cache.semantic; name the model that embeds")
     judged = read_pairs(SHIPPED_PAIRS if pairs is None else pairs)
     vectors = asyncio.run(
         _vectors(config, model, [text for one in judged for text in (one.a, one.b)])
@@ -100,8 +100,9 @@ def cache_threshold(
         return
     different = rows[0].false_hits.total
     click.echo(
-        f"no threshold is surely below {false_hits:g}: it takes {pairs_needed(false_hits):,} "
-        f"different pairs without a false hit, and there are {different:,}"
+        f"no threshold is certain to stay below {false_hits:g}: that takes "
+        f"{pairs_needed(false_hits):,} different pairs without a false hit, and there are "
+        f"{different:,}"
     )
     _print_nearest(judged, similarities)
 
@@ -143,7 +144,7 @@ async def _vectors(config: Path, model: str, texts: list[str]) -> list[bytes]:
         built.close()
     if len(found) != len(texts) or len({len(one) for one in found}) != 1:
         raise ConfigError(
-            f"{model}: {len(found):,} vectors of one size came of {len(texts):,} texts"
+            f"{model}: {len(found):,} vectors of one size were returned for {len(texts):,} texts"
         )
     return found
 
@@ -174,7 +175,7 @@ def _print(rows: list[Row], found: Row | None) -> None:
 
 
 def _print_nearest(judged: list[Pair], similarities: list[float | None]) -> None:
-    """Different pairs that come nearest: what a threshold would have to tell apart."""
+    """Print the most similar pairs of different questions, which a threshold has to tell apart."""
     nearest = sorted(
         ((one, pair) for one, pair in zip(similarities, judged, strict=True)
          if one is not None and not pair.same),

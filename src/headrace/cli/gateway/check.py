@@ -40,7 +40,7 @@ class Checked(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(ctx: click.Context, config: Path, as_json: bool) -> None:
-    """Read a file as the gateway would, and say all that is wrong with it. Sends nothing.
+    """Read a file as the gateway would, and report everything that is wrong with it. Sends nothing.
 
     Exit status 0: it would start; 1: it would not.
     """
@@ -55,10 +55,10 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
             click.echo(json.dumps(told))
         else:
             for problem in problems:
-                click.echo(f"not right: {problem}", err=True)
+                click.echo(f"not valid: {problem}", err=True)
             if len(missing) > 1:
                 listed = ", ".join(f"{name} ({setting})" for name, setting in missing.items())
-                click.echo(f"the environment has none of: {listed}", err=True)
+                click.echo(f"these variables are not set in the environment: {listed}", err=True)
         ctx.exit(1)
     warnings = [*_warnings_of_settings(settings), *_warnings_of_targets(settings, built)]
     if as_json:
@@ -66,7 +66,7 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
         click.echo(json.dumps({"right": True, "models": models, "warnings": warnings}))
         return
     click.echo(
-        f"right: {_counted(len(built.router.routes), 'model')}, "
+        f"valid: {_counted(len(built.router.routes), 'model')}, "
         f"{_counted(len(settings.providers), 'provider')}"
     )
     for one in warnings:
@@ -74,7 +74,7 @@ def check(ctx: click.Context, config: Path, as_json: bool) -> None:
 
 
 def checked(config: Path) -> Checked:
-    """Of a file: its form, its names, and what each of its parts needs."""
+    """The file's form, its names, and what each of its parts needs, checked."""
     from headrace.gateway.assemble import made
     from headrace.gateway.settings.read import settings_partly
     from headrace.gateway.settings.secret import Sources
@@ -100,8 +100,10 @@ def checked(config: Path) -> Checked:
 def _parts(
     settings: GatewaySettings, sources: Sources, found: tuple[Problem, ...]
 ) -> Iterator[Callable[[], object]]:
-    """What raises HeadraceError where a part cannot be had. Parts of which something is wrong
-    already are passed over: they have defaults in its place."""
+    """Build each part in turn, and collect the HeadraceErrors of those that cannot be built.
+
+    Parts that already have a problem are skipped: they have defaults in their place.
+    """
     import msgspec
 
     from headrace.gateway.assemble import catalog_of
@@ -184,7 +186,10 @@ def _warnings_of_settings(settings: GatewaySettings) -> list[str]:
         plain.append("request_log.url")
     return [
         *access_warnings(settings.access),
-        *(f"{one}: the secret stands in the file; write env:NAME or file:PATH" for one in plain),
+        *(
+            f"{one}: the secret is written into the file; write env:NAME or file:PATH instead"
+            for one in plain
+        ),
         *guardrail_warnings(settings),
     ]
 
@@ -195,7 +200,7 @@ def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]
 
     warnings = [
         f"providers.{name}: base_url has no path, and most servers have OpenAI's API under /v1; "
-        f"if a request is a 404, write {one.base.origin}/v1"
+        f"if requests get a 404, write {one.base.origin}/v1"
         for name, one in built.providers.items()
         # The catalog's addresses are whole, and some services have paths of their own.
         if settings.providers[name].base_url is not None
@@ -213,17 +218,17 @@ def _warnings_of_targets(settings: GatewaySettings, built: Gateway) -> list[str]
             priced |= not own
             why, cost = "", "`price: {input: USD, output: USD}` per million tokens"
             if here:
-                why = " (its provider is on this machine; the catalog's are what vendors ask)"
+                why = " (its provider is on this machine; the catalog has vendors' prices)"
             if own:
-                cost = "`price: {input: 0, output: 0}`, or what a million tokens cost you"
+                cost = "`price: {input: 0, output: 0}`, or your own cost of a million tokens"
             warnings.append(
-                f"models.{name}: the price of {target.name} is not known{why}; budgets refuse it "
-                f"unless they allow what has none (give it a price: {cost})"
+                f"models.{name}: the price of {target.name} is unknown{why}; budgets refuse it "
+                f"unless they allow unknown prices (give it a price: {cost})"
             )
     if priced:
         warnings.append(
-            "prices of vendors' models: `headrace catalog import litellm FILE` takes all of "
-            "LiteLLM's table, model_prices_and_context_window.json"
+            "prices of vendors' models: `headrace catalog import litellm FILE` imports "
+            "LiteLLM's whole table, model_prices_and_context_window.json"
         )
     return warnings
 

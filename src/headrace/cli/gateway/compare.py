@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("model")
 @ledger_options
-@click.option("--control", help="What others are compared with. [default: the first variant of "
-              "the file, else that with most requests]")  # fmt: skip
+@click.option(
+    "--control",
+    help="The variant that the others are compared with. [default: the first variant of the file, "
+    "else the one with the most requests]",
+)
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each variant.")
@@ -37,13 +40,13 @@ def compare(
     until: str | None,
     as_json: bool,
 ) -> None:
-    """Put the variants of MODEL beside each other: failures, times, tokens, cost, scores.
+    """Compare the variants of MODEL: failures, times, tokens, cost, scores.
 
-    A request counts for the variant it was given to: where another stood in for it, that is a
-    failure. Shares of failures have an interval of 95 % (Wilson's), and p says how likely so large
-    a difference from the control would be if both were alike (z-test of two proportions): below
-    0.05 people call it a difference. Look once, at the end of a test: who looks again and again
-    will see one some day.
+    A request counts for the variant it was assigned to: if another variant answered it instead,
+    that is a failure. Shares of failures have an interval of 95 % (Wilson's), and p is the
+    probability that so large a difference from the control arises by chance (z-test of two
+    proportions): below 0.05 it is usually called a difference. Look once, at the end of a test:
+    repeated looks will find one sooner or later.
 
     \b
     headrace gateway compare chat
@@ -67,8 +70,8 @@ def compare(
             click.echo(json.dumps({**_fields(one), "scores": scores.get(one.variant, {})}))
         return
     if not found:
-        click.echo(f"no request of {model} was given to a variant; `models.{model}.variants` makes "
-                   "them")  # fmt: skip
+        click.echo(f"no request of {model} was assigned to a variant; `models.{model}.variants` "
+            "defines them")  # fmt: skip
         return
     _print(found, scores)
 
@@ -76,8 +79,8 @@ def compare(
 def _scores(
     found: Sequence[Scores], models: Sequence[str]
 ) -> dict[str, dict[str, dict[str, float | None]]]:
-    """By variant and name of the score. Where a model was asked for by several names there is no
-    interval."""
+    """Scores by variant and name. There is no interval where a model was requested by several
+    names."""
     told: dict[str, dict[str, dict[str, float | None]]] = {}
     for one in found:
         if one.by["model"].partition(":")[0] not in models or not one.by["variant"]:
@@ -97,7 +100,7 @@ def _scores(
 
 
 def _of_the_file(config: Path, model: str) -> tuple[list[str], str | None]:
-    """The model's names, and its first variant; of the name alone where there is no such file."""
+    """The model's names, and its first variant; only the given name if there is no such file."""
     from headrace.errors import ConfigError
     from headrace.gateway.settings.read import read_settings
 
@@ -168,8 +171,9 @@ def _said(one: SideFigures, control: SideFigures) -> str:
     assert one.p_value is not None and one.failure_share is not None
     assert control.failure_share is not None
     if one.p_value >= 0.05:
-        return visible(f"{one.variant}: no difference in failures that chance would not make as "
-                       f"well (p = {one.p_value:.3g})")  # fmt: skip
+        return visible(
+            f"{one.variant}: no difference in failures beyond chance (p = {one.p_value:.3g})"
+        )
     more = "more" if one.failure_share > control.failure_share else "fewer"
     return visible(f"{one.variant}: {more} failures than {control.variant} (p = {one.p_value:.3g})")
 

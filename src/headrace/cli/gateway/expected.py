@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def of_composed(
     built: Gateway, config: Path, said: Explained, name: str, body: bytes
 ) -> tuple[Explained, Expected]:
-    """said: of the model `name`, made of others. Reads the ledger of the file, if it keeps one."""
+    """What the composed model `name` is expected to cost and how long it takes. Reads the ledger of
+    the file, if it keeps one."""
     from headrace.gateway.ledger.schema import reading
     from headrace.gateway.routing.query import query_from_body
     from headrace.gateway.serving.composed.expected import Estimator
@@ -47,7 +48,7 @@ def of_composed(
 
 
 def as_dict(said: Explained, expected: Expected) -> dict[str, Any]:
-    """For JSON."""
+    """The expectation as JSON."""
     import msgspec
 
     return {
@@ -61,7 +62,7 @@ def as_dict(said: Explained, expected: Expected) -> dict[str, Any]:
 
 
 def print_composed(said: Explained, expected: Expected) -> None:
-    """For people."""
+    """Print the expectation for people."""
     from rich.console import Console
     from rich.table import Table
 
@@ -69,7 +70,7 @@ def print_composed(said: Explained, expected: Expected) -> None:
         click.echo(visible(one))
     for role, text in said.question:
         click.echo(f"  {role}: {visible(text)}")
-    title = f"expected of {expected.input_tokens:,} tokens in and {expected.output_tokens:,} out"
+    title = f"expected for {expected.input_tokens:,} tokens in and {expected.output_tokens:,} out"
     table = Table("answered by", "asks", "share", "from", "USD", "s", title=title)
     for path in expected.paths:
         table.add_row(
@@ -90,10 +91,10 @@ def print_composed(said: Explained, expected: Expected) -> None:
 
 
 def dollars_of(nusd: float | None) -> str:
-    """Six places; `unknown` where nobody knows."""
+    """Dollars with six places; `unknown` for None."""
     return "unknown" if nusd is None else f"{nusd / NUSD_PER_USD:.6f}"
 
 
 def seconds_of(seconds: float | None) -> str:
-    """Two places; `unknown` where nobody knows."""
+    """Seconds with two places; `unknown` for None."""
     return "unknown" if seconds is None else f"{seconds:.2f}"

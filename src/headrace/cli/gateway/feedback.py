@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 @click.command()
 @ledger_options
 @click.option("--by", default="model,variant", show_default=True,
-              help="What to group by, with commas between: model, target, variant, day, name, "
-              "key.")  # fmt: skip
-@click.option("--name", help="Only scores of this name, as `quality`. [default: each by itself]")
-@click.option("--since", metavar="DAY", help="Of requests from this day on, as 2026-11-01, in UTC.")
+              help="What to group by, separated by commas: model, target, variant, day, name, "
+                  "key.")  # fmt: skip
+@click.option(
+    "--name", help="Only scores with this name, such as `quality`. [default: each name by itself]"
+)
+@click.option(
+    "--since", metavar="DAY", help="Only requests from this day on, as 2026-11-01, in UTC."
+)
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each group.")
 def feedback(
@@ -34,11 +38,11 @@ def feedback(
     until: str | None,
     as_json: bool,
 ) -> None:
-    """Report the scores that clients gave to answers (POST /v1/feedback): how many, their mean,
-    and an interval that holds the true mean with 95 %.
+    """Report the scores that clients gave to answers (POST /v1/feedback): how many, their mean, and
+    an interval that holds the true mean with 95 % confidence.
 
-    Where all scores of a group are 0 or 1 the interval is Wilson's, else Student's. Intervals of
-    two variants that do not overlap say that one is better; such that do say nothing yet.
+    If all scores of a group are 0 or 1 the interval is Wilson's, else Student's. If the intervals
+    of two variants do not overlap, one is better; if they do, nothing is decided yet.
 
     \b
     headrace gateway feedback
@@ -64,7 +68,7 @@ def feedback(
             click.echo(msgspec.json.encode({**told.pop("by"), **told}))
         return
     if not found:
-        click.echo("nobody has given a score")
+        click.echo("there are no scores")
         return
     _print(groups, found)
 

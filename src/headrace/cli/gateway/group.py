@@ -41,12 +41,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group(invoke_without_command=True)
 @_CONFIG
-@click.option("--host", help="Address to listen on, in place of the file's.")
-@click.option("--port", type=int, help="Port to listen on, in place of the file's; 0: a free one.")
+@click.option("--host", help="Address to listen on, instead of the file's.")
+@click.option("--port", type=int, help="Port to listen on, instead of the file's; 0: a free one.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    help="Processes that serve on the port together, in place of the file's.",
+    help="Processes that serve the port together, instead of the file's.",
 )
 @_JSON
 @click.pass_context
@@ -61,9 +61,9 @@ def gateway(
     """Put one address in front of many providers and engines.
 
     \b
-    headrace gateway                          serve what gateway.yaml says
-    headrace gateway check                    whether that file is right
-    headrace gateway explain chat             who would be asked, and why; sends nothing
+    headrace gateway                          serve what gateway.yaml defines
+    headrace gateway check                    check that file
+    headrace gateway explain chat             show the targets of a model; sends nothing
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -79,11 +79,17 @@ def gateway(
 @click.option(
     "--request",
     type=click.File("rb"),
-    help="A chat completion's body as JSON, of which MODEL stands for the model; - is stdin. Its "
+    help="A chat completion's body as JSON, in which MODEL replaces the model; - is stdin. Its "
     "messages, provider, models and max_tokens count.",
 )
-@click.option("--key", help="Id or label of the key that asks: its models and data policy count.")
-@click.option("--engines", is_flag=True, help="First read /metrics of engines that it goes by.")
+@click.option(
+    "--key", help="Id or label of the key to explain for: its models and data policy count."
+)
+@click.option(
+    "--engines",
+    is_flag=True,
+    help="First read /metrics of the engines on which the choice depends.",
+)
 @_JSON
 def explain(
     model: str,
@@ -93,10 +99,11 @@ def explain(
     engines: bool,
     as_json: bool,
 ) -> None:
-    """Say who would be asked for MODEL, in which order and why, and who would not. Sends nothing.
+    """Show which targets would be tried for MODEL, in which order and why, and which not. Sends
+    nothing.
 
-    Of a model made of others also what would be chosen, and what each way costs and how long it
-    takes: by prices, by the ledger, else by what the file states.
+    For a model made of others it also shows what would be chosen, and what each path costs and how
+    long it takes: by prices, by the ledger, else by what the file states.
 
     \b
     headrace gateway explain chat
@@ -127,7 +134,7 @@ def explain(
             raise
         known = [*built.router.routes, *built.router.aliases]
         meant = nearest(model, known) or f"; it has {', '.join(known) or 'none'}"
-        raise ConfigError(f"{shown(model)} is no model of {config}{meant}") from error
+        raise ConfigError(f"{shown(model)} is not a model of {config}{meant}") from error
     decision, said = told.decision, told.composed
     composed = None if said is None else of_composed(built, config, said, model, body)
     if told.note:
@@ -164,7 +171,7 @@ def _print(decision: Decision) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("", "target", "for", "why", title="asked in this order")
+    table = Table("", "target", "for", "why", title="tried in this order")
     for number, one in enumerate(decision.candidates, 1):
         table.add_row(str(number), one.target.name, one.model, "; ".join(one.reasons))
     console = Console()

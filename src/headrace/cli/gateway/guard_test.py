@@ -29,17 +29,17 @@ _MOST_CHARS = 16 * 2**20
     default=Path("gateway.yaml"),
     help="The gateway's file. [default: gateway.yaml]",
 )
-@click.option("--guardrail", "names", multiple=True, help="Only this one; may be given again.")
+@click.option("--guardrail", "names", multiple=True, help="Only this guardrail. [may be repeated]")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each guardrail.")
 @click.pass_context
 def guard_test(
     ctx: click.Context, text: str, config: Path, names: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show what each guardrail of the file would do about TEXT, or about what is on standard input.
+    """Show what each guardrail of the file would do with TEXT, or with standard input.
 
-    No model is asked and nothing is kept; webhooks and functions of your own are asked. Each
-    guardrail sees the text as it is, not as those before it leave it. For allowed_tools TEXT is
-    the name of a tool, for json_schema it is the answer, for max_tokens the prompt.
+    No model is called and nothing is stored; webhooks and functions of your own are called. Each
+    guardrail sees the original text, not what the previous ones make of it. For allowed_tools TEXT
+    is the name of a tool, for json_schema the answer, for max_tokens the prompt.
 
     \b
     headrace gateway guard-test "write to ada@example.com"

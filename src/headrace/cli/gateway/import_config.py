@@ -14,7 +14,7 @@ import click
 def import_file(file: Path, as_json: bool) -> None:
     """Write LiteLLM's proxy config FILE as a gateway.yaml, to standard output.
 
-    What has no place in it stands as comments at its head. Secrets stay where they are
+    Settings without a counterpart are listed in comments at the top. Secrets stay where they are
     (os.environ/NAME).
 
     \b
@@ -34,5 +34,5 @@ def import_file(file: Path, as_json: bool) -> None:
         click.echo(json.dumps({"settings": found.settings, "notes": list(found.notes)}))
         return
     for note in found.notes:
-        click.echo(f"# not the same: {note}")
+        click.echo(f"# differs: {note}")
     click.echo(yaml.safe_dump(found.settings, sort_keys=False, allow_unicode=True), nl=False)

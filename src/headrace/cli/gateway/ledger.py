@@ -18,7 +18,7 @@ def ledger_options(function: F) -> F:
     function = click.option(
         "--ledger",
         type=click.Path(path_type=Path),
-        help="The ledger's file, in place of the one that --config names.",
+        help="The ledger's file, instead of the one that --config names.",
     )(function)
     return click.option(
         "--config",
@@ -30,7 +30,7 @@ def ledger_options(function: F) -> F:
 
 
 def ledger_path(config: Path, ledger: Path | None) -> Path:
-    """Raises ConfigError where there is none."""
+    """The ledger's file. Raises ConfigError if the gateway keeps none."""
     if ledger is not None:
         return ledger
     from headrace.gateway.settings.read import read_settings
@@ -39,7 +39,7 @@ def ledger_path(config: Path, ledger: Path | None) -> Path:
     if named is None:
         raise ConfigError(
             f"{config}: no ledger is kept; write `ledger: {{path: ledger.sqlite3}}` into it and "
-            "start the gateway anew, or name a file with --ledger"
+            "restart the gateway, or name a file with --ledger"
         )
     return config.parent / named
 

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     "--config",
     type=click.Path(path_type=Path),
     default=Path("gateway.yaml"),
-    help="The gateway's file, whose models and prices are known then. [default: gateway.yaml]",
+    help="The gateway's file, from which models and prices are known. [default: gateway.yaml]",
 )
 @click.option(
     "--file",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Requests, the body of one on each line. [default: the gateway's request log]",
+    help="A file of requests, the body of one on each line. [default: the gateway's request log]",
 )
 @click.option(
     "--last",
     type=click.IntRange(2, 1_000_000),
     default=1000,
     show_default=True,
-    help="How many requests are looked at: the newest of the log, the first of a file.",
+    help="How many requests to check: the newest of the log, the first of a file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each finding.")
 def lint_prompts(config: Path, file: Path | None, last: int, as_json: bool) -> None:
     """Find what keeps the beginnings of prompts out of providers' caches.
 
-    A provider sells what it has read before at a tenth of the price, as far as a prompt begins with
-    the same tokens. Requests of one model and application are laid beside each other: what moves in
-    the part that should stay (a date, a request id, tools in another order, a user's name), how
-    many tokens lie behind it, what that costs per 1,000 requests at the catalog's prices, and
-    what to do. For Anthropic's models also breakpoints (cache_control) that are missing, too many,
-    too early or behind what moves. Tokens are estimated by length. Sends nothing.
+    Providers charge a tenth of the price for tokens they have read before, as far as a prompt
+    begins with the same tokens. Requests of one model and application are compared: what changes in
+    the part that should stay the same (a date, a request id, tools in another order, a user's
+    name), how many tokens follow it, what that costs per 1,000 requests at the catalog's prices,
+    and what to do. For Anthropic's models also breakpoints (cache_control) that are missing, too
+    many, too early or after a part that changes. Tokens are estimated by length. Sends nothing.
 
     \b
     headrace gateway lint-prompts --file requests.jsonl
@@ -72,7 +72,7 @@ def lint_prompts(config: Path, file: Path | None, last: int, as_json: bool) -> N
         assert settings is not None
         prompts = _logged(config, settings, last)
     if not prompts:
-        raise ConfigError("there are no requests of chats with their bodies to look at")
+        raise ConfigError("there are no chat requests with bodies to check")
     built = None if settings is None else made(config, settings, None)
     named = () if settings is None else tuple(str(config.parent / one) for one in settings.catalog)
     catalog = Catalog.load(folders(os.environ, named))

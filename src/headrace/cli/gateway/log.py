@@ -22,9 +22,9 @@ OUTCOMES = ("answered", "cut", "client_gone", "failed", "refused")
 
 @click.command()
 @ledger_options
-@click.option("--model", help="Only of this model, by the name clients ask for.")
-@click.option("--key", help="Only of the key with this id.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only what ended so.")
+@click.option("--model", help="Only this model, by the name clients use.")
+@click.option("--key", help="Only the key with this id.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only this outcome.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True,
               help="How many at most.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each request.")
@@ -37,10 +37,10 @@ def log(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show the newest requests, with each target that was tried. The newest is last.
+    """Show the newest requests, with each target that was tried. The newest comes last.
 
-    What was asked and answered is not in the ledger: `headrace gateway requests` shows it where
-    the file keeps a request log.
+    The ledger does not hold requests and answers: `headrace gateway requests` shows them if the
+    file keeps a request log.
 
     \b
     headrace gateway log --outcome failed
@@ -91,5 +91,5 @@ def _lines(one: Entry, labels: dict[str, str]) -> str:
 
 
 def _flat(text: str) -> str:
-    """On one line, so that nobody's text looks like a line of the log."""
+    """The text on one line, so that no text of a client looks like a line of the log."""
     return " ".join(text.split())

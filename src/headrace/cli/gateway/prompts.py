@@ -26,7 +26,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group()
 def prompts() -> None:
-    """Show the prompt templates of the gateway's file, and what they become. Sends nothing.
+    """Show the prompt templates of the gateway's file, and how they are rendered. Sends nothing.
 
     A request names one by `"prompt": {"id": "support", "variables": {...}}`, with a version or a
     label; without either it gets the label production, else the highest version.
@@ -70,7 +70,7 @@ def list_prompts(config: Path, as_json: bool) -> None:
 def show(name: str, config: Path, as_json: bool) -> None:
     """Show every version of the prompt NAME: its variables, model and parameters.
 
-    The texts themselves are in the file, or by `render` as a model would be told them.
+    The texts themselves are in the file; `render` shows them as a model would get them.
 
     \b
     headrace gateway prompts show support
@@ -90,8 +90,8 @@ def show(name: str, config: Path, as_json: bool) -> None:
 
 @prompts.command()
 @click.argument("name")
-@click.option("--version", help="This version. [default: as a request without one gets]")
-@click.option("--label", help="The version of this label.")
+@click.option("--version", help="Render this version. [default: as for a request that names none]")
+@click.option("--label", help="Render the version of this label.")
 @click.option("--var", "given", multiple=True, metavar="NAME=VALUE", help="A variable's text.")
 @_CONFIG
 @_JSON
@@ -103,7 +103,7 @@ def render(
     config: Path,
     as_json: bool,
 ) -> None:
-    """Render the prompt NAME with variables, as it is put before what a client says.
+    """Render the prompt NAME with variables, as it is put before the client's messages.
 
     Variables that are missing or unknown are an error that names them.
 
@@ -113,7 +113,7 @@ def render(
     """
     prompt = _prompt(config, name)
     if version is not None and label is not None:
-        raise ConfigError("--version and --label: give one of them")
+        raise ConfigError("--version and --label: give only one of them")
     variables = dict(_variable(one) for one in given)
     found = prompt.version(version) if version is not None else prompt.labelled(label, "")
     said = found.said(variables)
@@ -130,7 +130,7 @@ def render(
 def _variable(text: str) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     if not mark or not name:
-        raise ConfigError(f"--var {text}: NAME=VALUE is expected")
+        raise ConfigError(f"--var {text}: expected NAME=VALUE")
     return name, value
 
 
@@ -150,7 +150,7 @@ def _prompt(config: Path, name: str) -> Prompt:
     by_name = _prompts(config).by_name
     if name not in by_name:
         meant = nearest(name, by_name) or f"; there are {', '.join(by_name)}"
-        raise ConfigError(f"{config}: {name} is no prompt of it{meant}")
+        raise ConfigError(f"{config}: it has no prompt {name}{meant}")
     return by_name[name]
 
 

@@ -29,15 +29,25 @@ _UNANSWERED = ("refused", "failed")
 @click.command()
 @click.argument("id", required=False)
 @CONFIG
-@click.option("--model", "models", required=True, help="Who is asked now: a model of the gateway, "
-              "or several with commas between them.")  # fmt: skip
-@click.option("--url", help="The running gateway. [default: where the file says it listens]")
+@click.option(
+    "--model",
+    "models",
+    required=True,
+    help="The model to send to now: a model of the gateway, or several separated by commas.",
+)
+@click.option(
+    "--url", help="Address of the running gateway. [default: where the file says it listens]"
+)
 @click.option("--key", help="A key of the gateway: env:NAME, file:PATH, or the key itself.")
-@click.option("--since", metavar="DAY", help="Without ID: requests from this day on, in UTC.")
-@click.option("--of", "of_model", metavar="MODEL", help="Without ID: requests of this model alone.")
+@click.option("--since", metavar="DAY", help="Without ID: only requests from this day on, in UTC.")
+@click.option("--of", "of_model", metavar="MODEL", help="Without ID: only requests of this model.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True,
-              help="Without ID: the newest, so many at most.")  # fmt: skip
-@click.option("--even-if-redacted", is_flag=True, help="Send what was redacted as it was kept.")
+              help="Without ID: the newest requests, this many at most.")  # fmt: skip
+@click.option(
+    "--even-if-redacted",
+    is_flag=True,
+    help="Send requests whose values were redacted when they were stored.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each request.")
 def replay(
     id: str | None,
@@ -51,12 +61,12 @@ def replay(
     even_if_redacted: bool,
     as_json: bool,
 ) -> None:
-    """Send a logged request to other models, and put the answers beside what was answered then.
+    """Send a logged request to other models, and compare their answers with the logged one.
 
-    Nothing of the request changes but the model, and that it wants no stream. It goes to a running
-    gateway, is billed there, and its cache is not asked. Without ID the newest requests that were
-    answered are sent one after the other, and a summary says what each model took; those that were
-    refused or failed are left out and counted. Times are the gateway's own, from its request log.
+    Only the model changes, and streaming is off. The request goes to a running gateway and is
+    billed there; the gateway's cache is not used. Without ID the newest answered requests are sent
+    one after the other, and a summary shows what each model took; requests that were refused or
+    failed are omitted and counted. Times are the gateway's own, from its request log.
 
     A request whose body was cut or not kept cannot be sent; one in which values were replaced is
     refused unless --even-if-redacted.
@@ -76,7 +86,7 @@ def replay(
 
     names = [one.strip() for one in models.split(",") if one.strip()]
     if not names:
-        raise ConfigError("--model: name a model, or several with commas between them")
+        raise ConfigError("--model: name a model, or several separated by commas")
     sources = Sources(os.environ, config.parent)
     secret = None if key is None else read_secret(key, sources).reveal()
     post = poster(url or _url(config), secret, LoggedTime(reader_at(config).find))
@@ -87,7 +97,7 @@ def replay(
         except ReplayError as error:
             if id:
                 raise
-            click.echo(f"left out: {error}", err=True)
+            click.echo(f"omitted: {error}", err=True)
             continue
         done.append(one)
         if as_json:
@@ -136,7 +146,7 @@ def _newest(config: Path, since: str | None, model: str | None, limit: int) -> I
             break
         wanted = wanted._replace(after=page.next)
     if unanswered:
-        click.echo(f"left out: {unanswered} that were refused or failed", err=True)
+        click.echo(f"omitted: {unanswered} that were refused or failed", err=True)
 
 
 def _print(one: Replayed) -> None:
@@ -174,7 +184,9 @@ def _print(one: Replayed) -> None:
         said = "\n".join(changed) if changed else f"{now.model} says the same, word for word"
         click.echo(visible(said))
     if one.redacted:
-        click.echo("what was sent now is what was kept: values were replaced in it")
+        click.echo(
+            "the request sent now is the redacted one: values had been replaced when it was stored"
+        )
 
 
 def _print_summaries(done: list[Replayed]) -> None:

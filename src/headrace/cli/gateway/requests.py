@@ -33,21 +33,25 @@ CONFIG = click.option(
 
 @click.command()
 @CONFIG
-@click.option("--text", help="Only with this in the request or the answer, in either case.")
-@click.option("--model", help="Only of this model, by the name clients ask for.")
-@click.option("--key", help="Only of the key with this id.")
-@click.option("--team", help="Only of this team.")
-@click.option("--session", help="Only of this session.")
-@click.option("--variant", help="Only of this side of an A/B test.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only what ended so.")
+@click.option("--text", help="Only with this text in the request or the answer; case is ignored.")
+@click.option("--model", help="Only this model, by the name clients use.")
+@click.option("--key", help="Only the key with this id.")
+@click.option("--team", help="Only this team.")
+@click.option("--session", help="Only this session.")
+@click.option("--variant", help="Only this variant of an A/B test.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only this outcome.")
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")
-@click.option("--min-usd", type=click.FloatRange(min=0), help="Only what cost so much or more.")
-@click.option("--min-ms", type=click.FloatRange(min=0), help="Only what took so long or longer.")
-@click.option("--after", help="The page after one: what that one named at its end.")
+@click.option(
+    "--min-usd", type=click.FloatRange(min=0), help="Only requests that cost this much or more."
+)
+@click.option(
+    "--min-ms", type=click.FloatRange(min=0), help="Only requests that took this long or longer."
+)
+@click.option("--after", help="Continue after a page: the value that page named at its end.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True,
               help="How many at most.")  # fmt: skip
-@click.option("--bodies", is_flag=True, help="Show what was asked and answered.")
+@click.option("--bodies", is_flag=True, help="Show the request's and the answer's text.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each request.")
 def requests(
     config: Path,
@@ -67,8 +71,8 @@ def requests(
     bodies: bool,
     as_json: bool,
 ) -> None:
-    """Search the request log, which keeps what was asked and answered where the gateway's file
-    says so (`request_log: {enabled: true}`). The newest is first.
+    """Search the request log, which keeps requests and answers if the gateway's file enables it
+    (`request_log: {enabled: true}`). The newest comes first.
 
     \b
     headrace gateway requests --text 'refund' --since 2026-11-01
@@ -109,11 +113,11 @@ def requests(
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
 def show(id: str, config: Path, as_json: bool) -> None:
-    """Show a request of the request log whole: what was asked, what was answered, what it took,
-    and the feedback that was given to its answer.
+    """Show one request of the request log in full: the request, the answer, what it took, and the
+    feedback on its answer.
 
-    ID is the `x-request-id` of its answer, or the `line` of a record. Where clients gave several
-    requests one id it is the newest of them.
+    ID is the `x-request-id` of its answer, or the `line` of a record. If clients gave several
+    requests one id, the newest is shown.
 
     \b
     headrace gateway show 5f0c1a9e2b7d4c38
@@ -131,7 +135,7 @@ def show(id: str, config: Path, as_json: bool) -> None:
 
 
 def _feedback(config: Path, id: str) -> tuple[Score, ...]:
-    """Of the ledger that the file names, if there is one."""
+    """Scores from the ledger that the file names, if there is one."""
     from headrace.gateway.feedback.report import scores_of
     from headrace.gateway.ledger.schema import reading
     from headrace.gateway.settings.read import read_settings
@@ -150,21 +154,22 @@ def _scored(one: Score) -> str:
 
 
 def record_at(config: Path, id: str) -> LogRecord:
-    """Raises ConfigError where there is none, and RequestLogError."""
+    """The record with this id. Raises ConfigError if there is none, and RequestLogError."""
     from headrace.errors import ConfigError, shown
     from headrace.gateway.settings.read import read_settings
 
     found = reader_at(config).find(id)
     if found is None:
         raise ConfigError(
-            f"{shown(id)}: the request log has no such request; `headrace gateway requests` lists "
-            f"those it has{_kept_alone(read_settings(config).request_log)}"
+            f"{shown(id)}: the request log has no such request; `headrace gateway requests` "
+            f"lists those it has{_kept_alone(read_settings(config).request_log)}"
         )
     return found
 
 
 def _kept_alone(settings: RequestLogSettings) -> str:
-    """What to add where a request is missed: by what the file leaves out, if by anything."""
+    """A hint at the settings that restrict what is logged, for a request that is missing; "" if
+    none do."""
     said = []
     if settings.sample < 1:
         said.append(f"{settings.sample:g} of all requests (sample)")
@@ -173,11 +178,11 @@ def _kept_alone(settings: RequestLogSettings) -> str:
     for name in ("keys", "teams"):
         if (globs := getattr(settings, name)) is not None:
             said.append(f"{name} {', '.join(globs) or 'none'}")
-    return f". Kept are, as the file says: {'; '.join(said)}" if said else ""
+    return f". By its settings the log keeps only: {'; '.join(said)}" if said else ""
 
 
 def reader_at(config: Path) -> Reader:
-    """Of the log that a gateway's file names. Raises ConfigError."""
+    """A reader of the log that a gateway's file names. Raises ConfigError."""
     from headrace.gateway.building.request_log import reader_of
     from headrace.gateway.settings.read import read_settings
     from headrace.gateway.settings.secret import Sources
@@ -210,7 +215,7 @@ def _lines(one: LogRecord, bodies: bool) -> list[str]:
 def _about(body: LoggedBody) -> str:
     said = [f"{body.bytes:,} bytes"]
     if body.assembled:
-        said.append("was a stream")
+        said.append("was streamed")
     if body.redacted:
         said.append(f"{body.redacted} values replaced")
     if body.cut:
@@ -219,7 +224,7 @@ def _about(body: LoggedBody) -> str:
 
 
 def _indented(text: str) -> list[str]:
-    """JSON in lines that people read; anything else as it is."""
+    """JSON text indented; any other text unchanged."""
     import msgspec
 
     try:

@@ -31,12 +31,12 @@ def stages(
     until: str | None,
     as_json: bool,
 ) -> None:
-    """Say how MODEL, made of other models, did by the ledger. Sends nothing.
+    """Show how MODEL, made of other models, did according to the ledger. Sends nothing.
 
     Which stage answered how often, what its answers cost and how long one took, what judges and
-    routers cost besides, and what all of it would have cost if the last model alone had answered
-    with as many tokens: an estimate, since it would have written others. The gateway may run
-    meanwhile.
+    routers cost in addition, and what everything would have cost if the last model alone had
+    answered with as many tokens: an estimate, since its answers would have been different. The
+    gateway may be running.
 
     \b
     headrace gateway stages auto
@@ -56,8 +56,8 @@ def stages(
     names = () if found is None else made_of(found)
     if not names:
         raise ConfigError(
-            f"{shown(model)} is not made of other models in {config}; name one that has `choose`, "
-            "`cascade` or `pipeline`"
+            f"{shown(model)} is not made of other models in {config}; name one that has "
+            "`choose`, `cascade` or `pipeline`"
         )
     built = made(config, settings, None)
     is_choice = found is not None and found.choose is not None
@@ -112,7 +112,7 @@ def _print(told: Stages) -> None:
         f"USD{per}; {_seconds(told.total_ms_p50)} s median, {_seconds(told.total_ms_p95)} s p95"
     )
     if told.unknown_cost:
-        click.echo(f"without {told.unknown_cost:,} answers nobody knows the price of")
+        click.echo(f"without {told.unknown_cost:,} answers of unknown price")
     if told.baseline_nusd is not None:
         share = f" ({told.cost_nusd / told.baseline_nusd:.0%} of it)" if told.baseline_nusd else ""
         click.echo(

@@ -17,16 +17,17 @@ _WIDE_COLUMNS = 240
 
 
 class Column(NamedTuple):
-    """always: whether it is shown however narrow the terminal is. is_name: of a row, not of a
-    figure."""
+    """A column of a printed table."""
 
     title: str
     always: bool = True
+    """Whether it is shown however narrow the terminal is."""
     is_name: bool = False
+    """Whether it names a row rather than holding a figure."""
 
 
 def print_fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """All columns where they fit, else those that are always shown, with a word on the others."""
+    """Print all columns if they fit, else those that are always shown and a note on the others."""
     from rich.console import Console
     from rich.measure import Measurement
 
@@ -41,7 +42,7 @@ def print_fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
     kept = [at for at, one in enumerate(columns) if one.always]
     console.print(_table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows]))
     left_out = ", ".join(one.title for one in columns if not one.always)
-    click.echo(f"a wider terminal or --json shows more: {left_out}")
+    click.echo(f"use a wider terminal or --json to see more: {left_out}")
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
@@ -60,8 +61,8 @@ def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def cost_text(nusd: int, unknown: int, *, of: int | None = None) -> str:
-    """Dollars of what is known. unknown: of how many requests it is not; where that is all, so is
-    the sum. of: requests of which it is the mean; None for the sum."""
+    """The known cost in dollars. unknown: the number of requests of unknown cost; if that is all of
+    them, the sum is unknown. of: the number of requests to average over; None for the sum."""
     from headrace.cli.gateway.ledger import dollars
 
     if unknown and not nusd:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     "--by",
     default="",
     metavar="NAMES",
-    help="What to group by, with commas: minute, hour, day, month, organisation, team, user, key, "
-    "model, provider, target, dialect, operation, outcome, variant, prompt, purpose. "
-    "[default: all in one]",
+    help="What to group by, separated by commas: minute, hour, day, month, organisation, team, "
+    "user, key, model, provider, target, dialect, operation, outcome, variant, prompt, "
+    "purpose. [default: everything in one group]",
 )
 @click.option("--since", metavar="DAY", help="From this day on, as 2026-11-01, in UTC.")
 @click.option("--until", metavar="DAY", help="Up to the end of this day.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, every column.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with every column.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each group.")
 def usage(
     config: Path,
@@ -45,9 +45,8 @@ def usage(
 ) -> None:
     """Add up what requests took: tokens, cost, times, failures.
 
-    Beside keys stands what people call them, as access.store of the gateway's file has it. A cost
-    is of the requests whose price is known; how many others there are stands beside it. The
-    gateway may run meanwhile.
+    Keys are shown with their labels from access.store of the gateway's file. A cost covers only
+    requests of known price; the number of others is shown beside it. The gateway may be running.
 
     \b
     headrace gateway usage --by day,key
@@ -59,7 +58,7 @@ def usage(
     from headrace.gateway.ledger.usage import groupings_of, usage_by
 
     if as_csv and as_json:
-        raise click.UsageError("--csv and --json are two kinds of output; choose one")
+        raise click.UsageError("--csv and --json exclude each other; give one")
     names, days = groupings_of(by), days_of(since, until)
     with reading(ledger_path(config, ledger)) as connection:
         found = usage_by(connection, names, days)
@@ -109,8 +108,8 @@ def _print(names: Sequence[str], found: Sequence[Usage], labels: dict[str, str])
     unknown = sum(one.unknown_cost for one in found)
     if unknown:
         click.echo(
-            f"the cost is without that of requests nobody knows the price of: {unknown:,} (give "
-            "their targets a price)"
+            f"the cost does not include requests of unknown price: {unknown:,} (give their "
+            "targets a price)"
         )
 
 

@@ -65,7 +65,9 @@ def check_guardrails(named: Iterable[str], known: Collection[str]) -> None:
     for name in named:
         if name not in known:
             meant = nearest(name, known)
-            raise ConfigError(f"guardrails: {shown(name)} is no guardrail of this gateway{meant}")
+            raise ConfigError(
+                f"guardrails: {shown(name)} is not a guardrail of this gateway{meant}"
+            )
 
 
 def _is_of_dollars(budget: Budget) -> bool:

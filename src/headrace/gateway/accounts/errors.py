@@ -28,7 +28,7 @@ class UnknownKeyError(RefusedKeyError):
     kind = "invalid_api_key"
 
     def __init__(self) -> None:
-        super().__init__("the key that was sent is not one of this gateway's")
+        super().__init__("the key that was sent is not a key of this gateway")
 
 
 class MissingKeyError(RefusedKeyError):
@@ -86,10 +86,10 @@ class UnknownPriceError(AccountsError):
 
     def __init__(self, level: str, name: str, model: str) -> None:
         super().__init__(
-            f"the price of model {shown(model)}, or of the service tier that is asked for, is not "
-            f"known, and a budget of {level} {shown(name)} refuses what has none; give its "
-            "target a `price`, import prices (`headrace catalog import litellm FILE`), or set that "
-            "budget's unknown_price to allow"
+            f"the price of model {shown(model)}, or of the requested service tier, is unknown, "
+            f"and a budget of {level} {shown(name)} refuses requests of unknown price; give its "
+            "target a `price`, import prices (`headrace catalog import litellm FILE`), or set "
+            "that budget's unknown_price to allow"
         )
         self.level = level
         self.name = name
@@ -136,8 +136,8 @@ class LimitExceededError(AccountsError):
         limit = amount_text(self.limit, self.unit)
         if self.limit_name == "concurrency":
             return (
-                f"{whose}: {limit} may run at once{of_model}, and {self.reserved} are running; "
-                "wait until one ends"
+                f"{whose}: at most {limit} requests may run at once{of_model}, and "
+                f"{self.reserved} are running; wait until one ends"
             )
         used = amount_text(self.used, self.unit)
         held = amount_text(self.reserved, self.unit)
@@ -149,11 +149,14 @@ class LimitExceededError(AccountsError):
 
     def _remedy(self) -> str:
         if self.wanted > self.limit:
-            return "one request wants more than all of it; ask for fewer tokens or a higher limit"
+            return (
+                "this one request needs more than the whole limit; request fewer tokens or ask "
+                "for a higher limit"
+            )
         if self.retry_after_s is None:
             if self.used + self.wanted <= self.limit:
                 return "try again when running requests have ended"
-            return "it does not come back by itself; ask an administrator to raise it"
+            return "it does not reset by itself; ask an administrator to raise it"
         if self.retry_after_s <= _LONG_WAIT_S or self.resets_at_ms is None:
             return f"try again in {self.retry_after_s:.1f} s"
         at = datetime.fromtimestamp(-(-self.resets_at_ms // 1000), UTC)

@@ -36,8 +36,8 @@ class Secret(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if len(self.digest) != 64 or set(self.digest) - set("0123456789abcdef"):
             raise ConfigError(
-                "digest: a key's SHA-256 digest has 64 lower-case hexadecimal digits; "
-                "`printf %s KEY | sha256sum` writes it"
+                "digest: a key's SHA-256 digest has 64 lower-case hexadecimal digits; `printf "
+                "%s KEY | sha256sum` prints it"
             )
 
 
@@ -54,7 +54,7 @@ class NewKey:
     def reveal(self) -> str:
         """The key, the first time; ValueError after that."""
         if self._key is None:
-            raise ValueError("a key is shown once; rotate it to get another")
+            raise ValueError("a key is shown only once; rotate it to get another")
         key, self._key = self._key, None
         return key
 
@@ -80,7 +80,7 @@ def secret_of(key: str, *, expires_ms: int | None = None) -> Secret:
     digest = digest_of(key)
     if digest is None or not all("!" <= letter <= "~" for letter in key):
         raise ConfigError(
-            f"a key has {len(key)} characters, or some that are not visible ASCII; it takes 1 to "
+            f"a key has {len(key)} characters, or some that are not visible ASCII; use 1 to "
             f"{MAX_KEY_CHARACTERS} letters, digits and punctuation marks without spaces"
         )
     # Of a short key four characters would be too much of it.

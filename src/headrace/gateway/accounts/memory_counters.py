@@ -106,7 +106,7 @@ class MemoryCounters:
 
     def reserve_now(self, id: str, wanted: Sequence[Wanted], *, at_ms: int) -> tuple[Shortage, ...]:
         """The same, without a chance that anything else runs."""
-        assert id not in self._open, "an id is used once"
+        assert id not in self._open, "a reservation's id may be used only once"
         counts = []
         short = []
         for meter, amount, limit in wanted:

@@ -47,7 +47,7 @@ class Outage:
         if self._since_s is None:
             return
         lasted_s, self._since_s = self._clock_s() - self._since_s, None
-        _logger.warning("%s is reached again after %.1f s", self._what, lasted_s)
+        _logger.warning("%s can be reached again after %.1f s", self._what, lasted_s)
         problem, self.problem = self.problem, ""
         if self._on_change is not None:
             self._on_change(problem, lasted_s)

@@ -75,8 +75,8 @@ def check_name(level: str, name: str) -> None:
     plain = name.isprintable() and "|" not in name and name == name.strip()
     if not plain or not 0 < len(name) <= MAX_NAME_CHARACTERS:
         raise ConfigError(
-            f"{level} {shown(name)}: a name has 1 to {MAX_NAME_CHARACTERS} printable characters, "
-            "none of them a bar, and no space at its ends"
+            f"{level} {shown(name)}: a name has 1 to {MAX_NAME_CHARACTERS} printable "
+            "characters, no vertical bar, and no space at either end"
         )
 
 

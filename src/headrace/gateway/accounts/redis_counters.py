@@ -58,7 +58,7 @@ _BATCH = 200
 _WRITTEN_AT_ONCE = 32
 _RETRY_AFTER_S = 1.0
 _LOST = "the counters of limits and budgets (Redis) cannot be reached"
-_UNREAD = "what was spent of a budget of this key is not in Redis and cannot be read from the store"
+_UNREAD = "the spending of a budget of this key is not in Redis and cannot be read from the store"
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class RedisCounters:
         self._most_unwritten = most_unwritten
         self._down = Outage(
             "Redis, which counts limits and budgets,",
-            "keys are refused, those with when_stores_are_down: open counted by each process",
+            "keys are refused; those with when_stores_are_down: open are counted by each process",
             clock_s=clock_s,
             on_change=on_outage,
         )
@@ -217,8 +217,9 @@ class RedisCounters:
             return
         if policy is not None:
             _logger.warning(
-                "the Redis of limits and budgets forgets them when it is full (maxmemory-policy "
-                "%s); set noeviction there and give a cache a server of its own",
+                "Redis evicts the counters of limits and budgets when it is full "
+                "(maxmemory-policy %s); set noeviction there and give a cache a server of its "
+                "own",
                 policy,
             )
 
@@ -328,9 +329,9 @@ class RedisCounters:
     ) -> tuple[Shortage, ...]:
         why = _LOST if self._down else _UNREAD
         if when_down == "closed":
-            so = "this key is refused then (when_stores_are_down: closed)"
+            so = "this key is refused meanwhile (when_stores_are_down: closed)"
         elif len(self._waiting) + len(self._here_ids) >= self._most_unwritten:
-            so = f"{self._most_unwritten} settlements wait for them already"
+            so = f"{self._most_unwritten} settlements are already waiting for them"
         else:
             short = self._counters_here().reserve_now(id, wanted, at_ms=at_ms)
             if not short:

@@ -80,7 +80,7 @@ def connect(url: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> RedisLink:
         )
     except ValueError as error:
         raise ConfigError(
-            "the URL of Redis is none; it should look like redis://localhost:6379/0"
+            "the URL of Redis is not valid; it should look like redis://localhost:6379/0"
         ) from error
     return _Link(library.Redis(connection_pool=pool), timeout_s)
 
@@ -152,7 +152,9 @@ class _Link:
         # Who waits here waits for our own turn, which says nothing of Redis.
         async with self._room:
             if self._losses != losses:
-                raise RedisLostError("Redis: lost while a call waited for its turn")
+                raise RedisLostError(
+                    "Redis: the connection was lost while a call waited for its turn"
+                )
             try:
                 # Twice: once to connect, once to be answered.
                 async with InTime(2 * self._timeout_s):

@@ -68,10 +68,12 @@ class Seeding:
             return reply
         unknown = [meters[int(place)] for place in reply[1:]]
         if not may_read:
-            raise UnreadStoreError("the store of what was spent: it was not asked again", unknown)
+            raise UnreadStoreError(
+                "the store of past spending: not read again after a recent failure", unknown
+            )
         async with self._lock:
             if self._failures != failures:
-                problem = "Redis: a call that waited to seed it saw another one fail"
+                problem = "Redis: another call that was seeding it failed"
                 raise RedisLostError(problem) if self._lost else UnreadStoreError(problem, unknown)
             try:
                 # Whoever had the lock may have seeded them.
@@ -80,7 +82,7 @@ class Seeding:
                     await self._seed([meters[int(place)] for place in reply[1:]])
                     reply = await self._link.run(script, keys, arguments)
                 if reply[0] == UNSEEDED:
-                    raise RedisLostError("Redis forgets what it is told")
+                    raise RedisLostError("Redis loses what is written to it")
             except (RedisLostError, UnreadStoreError) as error:
                 self._failures += 1
                 self._lost = isinstance(error, RedisLostError)
@@ -140,14 +142,14 @@ class Seeding:
         except StoreError as error:
             if not self._unread:
                 _logger.error(
-                    "what was spent of budgets that Redis does not know cannot be read (%s): keys "
-                    "that have one are refused, those with when_stores_are_down: open counted by "
-                    "each process",
+                    "the spending of budgets that Redis does not have cannot be read (%s): keys "
+                    "with such a budget are refused, those with when_stores_are_down: open are "
+                    "counted by each process",
                     error,
                 )
             self._unread = True
-            raise UnreadStoreError(f"the store of what was spent: {error}", meters) from error
+            raise UnreadStoreError(f"the store of past spending: {error}", meters) from error
         if self._unread:
-            _logger.warning("what was spent of budgets that Redis does not know is read again")
+            _logger.warning("the spending of budgets that Redis does not have can be read again")
         self._unread = False
         return spent

@@ -67,8 +67,8 @@ class Roster:
     def _add(self, record: KeyRecord, groups: Mapping[tuple[str, str], Group]) -> None:
         if record.id in self._keys:
             raise ConfigError(
-                f"key {shown(record.id)} is there twice, maybe in the configuration and in the "
-                "store; rename one"
+                f"key {shown(record.id)} is defined twice, perhaps in the configuration and in "
+                "the store; rename one"
             )
         above = _above(record, groups)
         caller = _caller(record, above)
@@ -81,8 +81,8 @@ class Roster:
             if digest in self._entries:
                 other = self._entries[digest].caller.key_id
                 raise ConfigError(
-                    f"keys {shown(other)} and {shown(record.id)} have the same secret; "
-                    "make another for one of them"
+                    f"keys {shown(other)} and {shown(record.id)} have the same secret; make "
+                    "another for one of them"
                 )
             mine = msgspec.structs.replace(caller, key_end=secret.end)
             self._entries[digest] = _Entry(digest, mine, blocked, _first_end(record, secret))
@@ -93,8 +93,8 @@ def _by_name(groups: Iterable[Group]) -> dict[tuple[str, str], Group]:
     for group in groups:
         if (group.level, group.name) in found:
             raise ConfigError(
-                f"{group.level} {shown(group.name)} is there twice, maybe in the configuration "
-                "and in the store; rename one"
+                f"{group.level} {shown(group.name)} is defined twice, perhaps in the "
+                "configuration and in the store; rename one"
             )
         found[group.level, group.name] = group
     return found

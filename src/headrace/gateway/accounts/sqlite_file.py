@@ -52,7 +52,9 @@ def open_file(path: Path) -> sqlite3.Connection:
     try:
         make_private(path)
     except FileNotFoundError as error:
-        raise StoreError(f"{path}: there is no folder {path.parent}; make it first") from error
+        raise StoreError(
+            f"{path}: the folder {path.parent} does not exist; make it first"
+        ) from error
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     try:
         is_new = _check_at_once(connection, path)
@@ -88,12 +90,12 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
             return True
         if application != APPLICATION_ID:
             raise StoreError(
-                f"{path}: it is a database of another program; name another file for accounts"
+                f"{path}: this is a database of another program; name another file for accounts"
             )
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"{path}: its schema has version {version} and this headrace knows up to "
-                f"{SCHEMA_VERSION}; use the newer headrace that wrote it"
+                f"{path}: its schema has version {version}, and this headrace knows versions up "
+                f"to {SCHEMA_VERSION}; use the newer headrace that wrote it"
             )
         parts = ("1",) if path.stat().st_size <= WHOLE_CHECK_BYTES else _ALWAYS_CHECKED
         for part in parts:
@@ -117,6 +119,6 @@ def _make(connection: sqlite3.Connection, path: Path) -> None:
 
 def _damaged(path: Path, why: str) -> StoreError:
     return StoreError(
-        f"{path}: it is damaged or no SQLite file ({why}); nothing was written to it, so restore "
-        "it from a copy or name another file"
+        f"{path}: it is damaged or not an SQLite file ({why}); nothing was written to it, so "
+        "restore it from a copy or name another file"
     )

@@ -56,7 +56,7 @@ class SqliteRows:
     @property
     def _connection(self) -> sqlite3.Connection:
         if self._file is None:
-            raise StoreError(f"{self._path}: it is closed")
+            raise StoreError(f"{self._path}: the store is closed")
         return self._file
 
     @contextmanager
@@ -116,7 +116,8 @@ class SqliteRows:
             for child, parent in children:
                 if parent == Parent(level, name):
                     raise StoreError(
-                        f"{level} {shown(name)}: {shown(child)} belongs to it; delete that first"
+                        f"{level} {shown(name)}: {shown(child)} belongs to it; delete "
+                        f"{shown(child)} first"
                     )
             done = connection.execute(
                 "DELETE FROM groups WHERE level = ? AND name = ?", (level, name)
@@ -221,7 +222,7 @@ class SqliteRows:
         ).fetchone()
         if found is None and not self._parent_elsewhere(parent):
             raise StoreError(
-                f"{child}: there is no {parent.level} {shown(parent.name)} it could belong to; "
+                f"{child}: there is no {parent.level} {shown(parent.name)} for it to belong to; "
                 f"write it into access.{parent.level}s of the gateway's file first"
             )
 

@@ -204,14 +204,14 @@ class SqliteStore:
         """Do it in the thread; what has begun there ends, also if nobody waits any more."""
         if self._queued >= self._most_queued:
             raise StoreBusyError(
-                f"{self._path}: {self._queued} changes wait to be written; try again"
+                f"{self._path}: {self._queued} changes are waiting to be written; try again"
             )
         self._queued += 1
         try:
             future = self._thread.submit(self._do, work)
         except RuntimeError as error:
             self._queued -= 1
-            raise StoreError(f"{self._path}: it is closed") from error
+            raise StoreError(f"{self._path}: the store is closed") from error
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda _: _from_thread(loop, self._done))
         return await asyncio.wrap_future(future)
@@ -226,7 +226,7 @@ class SqliteStore:
             raise StoreError(f"{self._path}: {error}") from error
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreError(
-                f"{self._path}: a row of it is damaged; restore the file from a copy"
+                f"{self._path}: a row is damaged; restore the file from a copy"
             ) from error
 
 

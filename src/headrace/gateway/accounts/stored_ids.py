@@ -59,7 +59,7 @@ class StoredIds:
         known = await self.remembers(_owner(key_id), tuple(marks), at_ms=self._now_ms())
         if not known.is_sure and len(known.ids) < len(marks):
             raise StoresDownError(
-                "whether this key was told the ids of what is stored at the provider cannot be "
+                "whether this key may use ids of objects stored at the provider cannot be "
                 "looked up now; try again soon",
                 retry_after_s=_RETRY_AFTER_S,
             )
@@ -102,7 +102,7 @@ class StoredIds:
             await self._store.add_marks(some)
         except HeadraceError as error:
             if self._save_problem is None:
-                _logger.error("ids that keys were told cannot be written: %s", error)
+                _logger.error("ids of objects stored for keys cannot be written: %s", error)
             self._save_problem = str(error)
             return
         self._unsaved.remove(some)
@@ -116,7 +116,7 @@ class StoredIds:
             stored = await store.marks(ids, at_ms=at_ms)
         except HeadraceError as error:
             if self._read_problem is None:
-                _logger.error("ids that keys were told cannot be read: %s", error)
+                _logger.error("ids of objects stored for keys cannot be read: %s", error)
             self._read_problem = str(error)
             return None
         self._read_problem = None

@@ -46,17 +46,17 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         _check_amount("amount", self.amount, least=0)
         if (self.raised_to is None) != (self.raised_until_ms is None):
-            raise ConfigError("raised_to and raised_until_ms belong together; give both or none")
+            raise ConfigError("raised_to and raised_until_ms belong together; give both or neither")
         if self.raised_to is not None:
             _check_amount("raised_to", self.raised_to, least=self.amount)
         for threshold in self.thresholds:
             if not 0 < threshold <= 1:
                 raise ConfigError(
-                    f"thresholds: {shown(threshold)} is not a part of the budget; "
-                    "each is above 0 and at most 1"
+                    f"thresholds: {shown(threshold)} is not a share of the budget; each must be "
+                    "above 0 and at most 1"
                 )
         if not self.model:
-            raise ConfigError('model: "" matches nothing; "*" is every model')
+            raise ConfigError('model: "" matches nothing; use "*" for every model')
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if value is not None:
                 _check_amount(name, value, least=0)
         if not self.model:
-            raise ConfigError('model: "" matches nothing; "*" is every model')
+            raise ConfigError('model: "" matches nothing; use "*" for every model')
 
 
 class DataPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,7 +122,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if kinds.count(kind) > 1:
                 raise ConfigError(
                     f"budgets: there are two of {kind[0]} per {kind[1]} for model "
-                    f"{shown(kind[3])}; keep the smaller"
+                    f"{shown(kind[3])}; keep the smaller one"
                 )
 
 

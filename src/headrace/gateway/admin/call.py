@@ -63,15 +63,18 @@ class Call:
         for name in given:
             if name not in known:
                 meant = nearest(name, known) or f"; there are {', '.join(known) or 'none'}"
-                raise _bad(f"{shown(name)} is no parameter of this path{meant}")
+                raise _bad(f"{shown(name)} is not a parameter of this path{meant}")
             if given.count(name) > 1:
-                raise _bad(f"{name} is there twice; give it once")
+                raise _bad(f"{name} is given twice; give it once")
 
     def text(self, name: str) -> str | None:
         """None where it is not given, or empty."""
         value = self.http.query_params.get(name) or None
         if value is not None and len(value) > _MOST_TEXT_CHARACTERS:
-            raise _bad(f"{name}: {len(value)} characters are more than {_MOST_TEXT_CHARACTERS}")
+            raise _bad(
+                f"{name}: {len(value)} characters given, at most {_MOST_TEXT_CHARACTERS} are "
+                "allowed"
+            )
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
@@ -80,7 +83,7 @@ class Call:
         if value is None:
             return default
         if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
-            raise _bad(f"{name}: {shown(value)} is no whole number from {least} to {most:,}")
+            raise _bad(f"{name}: {shown(value)} is not a whole number from {least} to {most:,}")
         return int(value)
 
     def seconds(self, name: str) -> float | None:
@@ -91,14 +94,14 @@ class Call:
         except ValueError:
             found = math.nan
         if found is not None and not 0 <= found <= _MOST_SECONDS:
-            raise _bad(f"{name}: {shown(value)} is no time in seconds since 1970")
+            raise _bad(f"{name}: {shown(value)} is not a time in seconds since 1970")
         return found
 
     def choice(self, name: str, default: str | None, choices: Collection[str]) -> str | None:
         """One of some words."""
         value = self.text(name) or default
         if value is not None and value not in choices:
-            raise _bad(f"{name}: {shown(value)} is none of {', '.join(choices)}")
+            raise _bad(f"{name}: {shown(value)} is not one of {', '.join(choices)}")
         return value
 
     def path(self, name: str) -> str:
@@ -110,7 +113,7 @@ class Call:
         """The JSON body. Raises AdminError 400, 413 and 415; ClientDisconnect."""
         kind = self.http.headers.get("content-type", "").partition(";")[0].strip().casefold()
         if kind != "application/json":
-            raise AdminError(415, "the content type has to be application/json", "content_type")
+            raise AdminError(415, "the content type must be application/json", "content_type")
         raw = bytearray()
         async for piece in self.http.stream():
             raw += piece
@@ -121,7 +124,7 @@ class Call:
         try:
             return msgspec.json.decode(bytes(raw), type=of)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _bad(f"the body is not as it must be: {error}{_known(of, error)}") from error
+            raise _bad(f"the body is not valid: {error}{_known(of, error)}") from error
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the ledger, in a thread. Raises AdminError 409 where there is none, 503 where it
@@ -129,8 +132,8 @@ class Call:
         path = self.house.ledger_path
         if path is None:
             raise AdminError(
-                409, "no ledger is kept: write `ledger: {path: ledger.sqlite3}` into the gateway's "
-                "file and start it anew", "no_ledger",
+                409, "no ledger is kept: write `ledger: {path: ledger.sqlite3}` into the "
+                    "gateway's file and restart it", "no_ledger",
             )  # fmt: skip
 
         def do() -> T:
@@ -148,7 +151,7 @@ class Call:
                 message = str(error)
                 if "interrupted" in message:
                     message = (
-                        f"it took longer than {_MOST_READ_S:.0f} s to read the ledger; ask for a "
+                        f"reading the ledger took longer than {_MOST_READ_S:.0f} s; ask for a "
                         "shorter time"
                     )
                 raise AdminError(503, message, "ledger") from error

@@ -28,7 +28,7 @@ class EventStream(Response):
     def __init__(self, make: Callable[[], Events], shared: Shared) -> None:
         if shared.streams >= MOST_STREAMS:
             raise AdminError(
-                503, f"{MOST_STREAMS} streams are open, which is the most; close some pages",
+                503, f"{MOST_STREAMS} streams are open, which is the limit; close some pages",
                 "too_many_streams", retry_after_s=5,
             )  # fmt: skip
         # `cache-control` is that of all replies here.

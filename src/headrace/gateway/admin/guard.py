@@ -66,8 +66,8 @@ class Guard:
         address = (scope.get("client") or ("",))[0]
         if wait_s := self._tries.wait_s(address):
             raise AdminError(
-                429, f"too many wrong keys came from {address}; nothing from there is heard for "
-                f"{wait_s:.0f} s", "too_many_tries", retry_after_s=wait_s,
+                429, f"too many wrong keys came from {address}; requests from there are refused "
+                    f"for {wait_s:.0f} s", "too_many_tries", retry_after_s=wait_s,
             )  # fmt: skip
         key = presented_key(headers)
         if not key:
@@ -86,8 +86,8 @@ class Guard:
         if name in self._hosts or _is_address(name):
             return
         raise AdminError(
-            403, f"the admin page is not known by the name {name!r}; open it by its address, or "
-            "add the name to admin.hosts", "unknown_host",
+            403, f"the admin page does not answer to the name {name!r}; open it by its address, "
+                "or add the name to admin.hosts", "unknown_host",
         )  # fmt: skip
 
 
@@ -99,7 +99,8 @@ def _check_origin(headers: Mapping[str, str]) -> None:
     opens = headers.get("sec-fetch-mode") == "navigate"
     if not is_own or (site not in _OWN_SITES and not opens):
         raise AdminError(
-            403, "a page of another site asked for this; only the admin page itself may",
+            403, "this request came from a page of another site; only the admin page itself may "
+                "send it",
             "foreign_origin",
         )  # fmt: skip
 

@@ -213,8 +213,8 @@ async def _shown_once(call: Call, made: NewKey) -> Response:
 def _store(call: Call) -> AccountStore:
     if call.house.store is None:
         raise AdminError(
-            409, "keys are those of the gateway's file alone: write `access: {store: gateway.db}` "
-            "into it and start it anew to make some here", "no_store",
+            409, "the only keys are those in the gateway's file: write `access: {store: "
+                "gateway.db}` into it and restart the gateway to make keys here", "no_store",
         )  # fmt: skip
     return call.house.store
 
@@ -227,10 +227,10 @@ async def _store_of_key(call: Call) -> AccountStore:
             if source == "store":
                 return _store(call)
             raise AdminError(
-                409, "this key stands in the gateway's file; change it there and reload",
+                409, "this key is defined in the gateway's file; change it there and reload",
                 "key_of_file",
             )  # fmt: skip
-    raise AdminError(404, "there is no key of this id", "not_found")
+    raise AdminError(404, "there is no key with this id", "not_found")
 
 
 def _parent(wanted: KeyWanted) -> Parent | None:
@@ -245,7 +245,7 @@ def _parent(wanted: KeyWanted) -> Parent | None:
     ]
     if len(named) > 1:
         raise AdminError(
-            400, "organisation, team and user: a key belongs to one; give one", "bad_request"
+            400, "organisation, team and user: a key belongs to only one; give one", "bad_request"
         )
     return Parent(*named[0]) if named else None  # type: ignore[arg-type]
 

@@ -90,8 +90,8 @@ async def _with_bodies(call: Call, wanted: Filter, limit: int, cursor: str | Non
     kept = call.house.request_log
     if kept is None:
         raise AdminError(
-            409, "what was said is not kept: write `request_log: {enabled: true}` into the "
-            "gateway's file and start it anew", "no_request_log",
+            409, "requests and answers are not kept: write `request_log: {enabled: true}` into "
+                "the gateway's file and restart it", "no_request_log",
         )  # fmt: skip
     asked = RecordFilter(
         model=wanted.model, key=wanted.key, outcome=wanted.outcome, text=wanted.text,
@@ -122,7 +122,7 @@ async def log_detail(call: Call) -> Response:
         # The ledger is written a moment after a request is over.
         found = found or tuple(one for one in call.house.feed.newest if id in (one.id, one.parent))
     if not found:
-        raise AdminError(404, "there is no request of this id in the ledger", "not_found")
+        raise AdminError(404, "there is no request with this id in the ledger", "not_found")
     lines = tuple(line_of(one) for one in found)
     kept = call.house.request_log
     try:

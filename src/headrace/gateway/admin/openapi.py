@@ -70,7 +70,7 @@ def _shown(one: Operation) -> dict[str, Any]:
         "responses": {
             "200": {"description": "As asked.", "content": content},
             "default": {
-                "description": "It was not done; the message says why.",
+                "description": "The request failed; the message says why.",
                 "content": {"application/json": {"schema": _ref(ErrorBody)}},
             },
         },

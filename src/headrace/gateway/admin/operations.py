@@ -52,79 +52,79 @@ class Operation:
 
 _TIME = {
     "since": "From this time on: 2026-11-01, 2026-11-01T10:00Z, or seconds since 1970.",
-    "until": "Up to this time; a day is part of it.",
+    "until": "Up to this time; a day is included.",
 }
 _FILTERS = {
-    "model": "Only of this model, by the name clients ask for.",
-    "key": "Only of the key with this id.",
-    "outcome": "Only what ended so: answered, cut, client_gone, failed or refused.",
-    "text": "Only with these words in its names or failures.",
+    "model": "Only this model, by the name clients use.",
+    "key": "Only the key with this id.",
+    "outcome": "Only this outcome: answered, cut, client_gone, failed or refused.",
+    "text": "Only requests with these words in their names or failures.",
 }
-_KEY = {"id": "The key's id, which is no secret."}
+_KEY = {"id": "The key's id, which is not secret."}
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         method="GET", path="/api/about", name="about", handler=about, reply=About,
-        summary="What runs, and what there is to look at.",
+        summary="What is running and which data can be viewed.",
     ),
     Operation(
         method="GET", path="/api/overview", name="overview", handler=overview, reply=Overview,
-        summary="Requests, errors, tokens, cost and times, over time and in all.",
-        query={**_TIME, "by": "Length of a part of the time: minute, hour or day. Default: hour."},
+        summary="Requests, errors, tokens, cost and times: totals and a time series.",
+        query={**_TIME, "by": "Length of each interval: minute, hour or day. Default: hour."},
     ),
     Operation(
         method="GET", path="/api/usage", name="usage", handler=usage, reply=UsageReport,
-        summary="What was used, by what is asked for, as `headrace gateway usage`.",
+        summary="Usage by group, as `headrace gateway usage` shows it.",
         query={
-            "by": f"What to group by, with commas: {', '.join(GROUPINGS)}.",
+            "by": f"What to group by, separated by commas: {', '.join(GROUPINGS)}.",
             **_TIME,
             "format": "json, or csv for spreadsheets. Default: json.",
         },
     ),
     Operation(
         method="GET", path="/api/log", name="log", handler=log, reply=LogPage,
-        summary="Requests that are over, the newest first, a page at a time.",
+        summary="Finished requests, newest first, a page at a time.",
         query={
             **_FILTERS,
-            "in": "Where `text` is looked for: names, or bodies of the request log. Default: "
-            "names.",
+            "in": "Where to look for `text`: names, or bodies of the request log. Default: names.",
             "limit": "How many at most, up to 500. Default: 50.",
-            "cursor": "What came before the page that named this cursor.",
+            "cursor": "Continue from the page that returned this cursor.",
         },
     ),
     Operation(
         method="GET", path="/api/log/stream", name="logStream", handler=log_stream,
         events=LiveLine, query=_FILTERS,
-        summary="Requests as they end. Who reads too slowly loses lines and is told how many.",
+        summary="Requests as they finish. A reader that is too slow loses lines and gets their "
+            "number.",
     ),
     Operation(
         method="GET", path="/api/log/{id:path}", name="logDetail", handler=log_detail,
-        reply=LogDetail, places={"id": "The request's id, as its `x-request-id` says."},
-        query={"at_s": "Unix time of its arrival, which finds it sooner in a large ledger."},
-        summary="One request with each target that was tried, and what was said where it is kept.",
+        reply=LogDetail, places={"id": "The request's id, from its `x-request-id`."},
+        query={"at_s": "Unix time of its arrival, which finds it faster in a large ledger."},
+        summary="One request with each target that was tried, and its bodies if they are kept.",
     ),
     Operation(
         method="GET", path="/api/keys", name="keys", handler=keys, reply=Keys,
-        summary="Keys and the groups above them, with budgets and what is used and held of them.",
+        summary="Keys and the groups above them, with their budgets, usage and reservations.",
         query={
-            "text": "Only keys with this in their id, label or group.",
+            "text": "Only keys with this text in their id, label or group.",
             "limit": "How many keys at most, up to 5,000. Default: 500.",
         },
     ),
     Operation(
         method="POST", path="/api/keys", name="createKey", handler=changes.create_key,
         body=changes.KeyWanted, reply=changes.KeyMade,
-        summary="Make a key, which is shown this once.",
+        summary="Make a key, which is shown only this once.",
     ),
     Operation(
         method="PATCH", path="/api/keys/{id}", name="editKey", places=_KEY,
         handler=changes.edit_key, body=changes.KeyEdited, reply=changes.KeyChanged,
-        summary="Change a key's label, its end or what holds for it; its secret stays.",
+        summary="Change a key's label, expiry or settings; its secret stays.",
     ),
     Operation(
         method="POST", path="/api/keys/{id}/rotate", name="rotateKey", places=_KEY,
         handler=changes.rotate_key, body=changes.RotateWanted, reply=changes.KeyMade,
-        summary="Make another key of the same id; what was spent stays with it.",
+        summary="Make another secret for the same key id; what was spent stays with it.",
     ),
     Operation(
         method="POST", path="/api/keys/{id}/block", name="blockKey", places=_KEY,
@@ -143,30 +143,32 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="GET", path="/api/routes", name="routes", handler=routes, reply=Routes,
-        summary="Models, their targets and prices, and how those do.",
+        summary="Models with their targets, prices and current state.",
     ),
     Operation(
         method="POST", path="/api/explain", name="explain", handler=explain,
         body=ExplainWanted, reply=Explained,
-        summary="Who would be asked for a request now, in which order and why. Sends nothing.",
+        summary="Which targets would be tried for a request now, in which order and why. Sends "
+            "nothing.",
     ),
     Operation(
         method="POST", path="/api/targets/{name:path}/breaker", name="setBreaker",
         handler=set_breaker, body=BreakerWanted, reply=BreakerSet,
         places={"name": "The target, as `provider/model`."},
-        summary="Take a target out by hand until the file is read anew, or put it back.",
+        summary="Take a target out by hand until the file is reloaded, or put it back.",
     ),
     Operation(
         method="GET", path="/api/config", name="config", handler=config, reply=Config,
-        summary="The settings in force, without what is secret.",
+        summary="The settings in force, without secrets.",
     ),
     Operation(
         method="POST", path="/api/reload", name="reload", handler=reload, reply=Reloaded,
-        summary="Read the file anew; 409 with what is wrong with it, and then nothing changes.",
+        summary="Reload the file; 409 with what is wrong with it, and then nothing changes.",
     ),
     Operation(
         method="POST", path="/api/try", name="tryModels", handler=try_models, body=TryWanted,
         events=TryEvent,
-        summary="Ask several models the same side by side, on the administrator's account.",
+        summary="Send the same messages to several models side by side, charged to the "
+            "administrator.",
     ),
 )  # fmt: skip

@@ -73,7 +73,7 @@ async def try_models(call: Call) -> Response:
     wanted = await call.body(TryWanted)
     for name in _OURS:
         if name in wanted.params:
-            raise AdminError(400, f"params.{name}: give it outside of params", "bad_request")
+            raise AdminError(400, f"params.{name}: give it outside params", "bad_request")
     return EventStream(lambda: _events(call, wanted), call.shared)
 
 

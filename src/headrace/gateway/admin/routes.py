@@ -119,8 +119,9 @@ class ExplainWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     key: Annotated[
         str | None,
         Meta(
-            description="Id or label of the key that would ask: its models and data policy count, "
-            "its limits and budgets do not."
+            description="Id or label of the key to explain for: its models and data policy count, "
+            "its "
+            "limits and budgets do not."
         ),
     ] = None
 

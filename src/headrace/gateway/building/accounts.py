@@ -71,15 +71,15 @@ def access_warnings(settings: AccessSettings) -> list[str]:
     given["access.master_key"] = settings.master_key
     given["access.metrics_key"] = settings.metrics_key
     warnings = [
-        f"{field}: the secret stands in the file; write env:NAME or file:PATH"
+        f"{field}: the secret is written into the file; write env:NAME or file:PATH instead"
         for field, key in given.items()
         if key is not None and is_plain(key)
     ]
     known = settings.keys or settings.master_key or settings.store
     if settings.require_key and not known:
         warnings.append(
-            "access: every request needs a key and there is none; add keys or a store, or write "
-            "require_key: false"
+            "access: every request needs a key and there are no keys; add keys or a store, or "
+            "write require_key: false"
         )
     return warnings
 
@@ -99,14 +99,14 @@ def _check_metrics_key(
         same.append("access.master_key")
     if same:
         raise ConfigError(
-            f"access.metrics_key: {same[0]} is the same key and opens models; give another"
+            f"access.metrics_key: {same[0]} is the same key and may use models; give another"
         )
 
 
 def _key(name: str, settings: KeySettings, sources: Sources) -> KeyRecord:
     where = f"access.keys.{name}"
     if (settings.key is None) == (settings.sha256 is None):
-        raise ConfigError(f"{where}: give key or sha256, one of them")
+        raise ConfigError(f"{where}: give either key or sha256")
     try:
         secret = (
             Secret(digest=settings.sha256)
@@ -137,7 +137,10 @@ def _parent(
 ) -> Parent | None:
     named = [one for one in (organisation, team, user) if one is not None]
     if len(named) > 1:
-        raise ConfigError(f"{where}: it belongs to one group; what that belongs to is said there")
+        raise ConfigError(
+            f"{where}: it belongs to only one group; the groups above that one are "
+            "named where it is defined"
+        )
     if user is not None:
         return Parent("user", user)
     if team is not None:

@@ -33,7 +33,7 @@ def cache_of(
         return None
     path = None if settings.path is None else sources.folder / settings.path
     if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"cache.path: there is no folder {path.parent}; make it first")
+        raise ConfigError(f"cache.path: the folder {path.parent} does not exist; make it first")
     semantic = None
     if settings.semantic is not None:
         semantic = _semantic(settings.semantic, path, clock_s, serving)

@@ -27,8 +27,8 @@ def _openai_chat(variant: str, settings: ProviderSettings) -> ProviderSide:
         return OpenAIChatProvider(azure(settings.api_version))
     if variant not in PRESETS:
         raise ConfigError(
-            f"variant {shown(variant)} is none of the OpenAI-compatible ones"
-            f"{nearest(variant, PRESETS)}; there are {', '.join(sorted(PRESETS))}"
+            f"variant {shown(variant)} is not one of the OpenAI-compatible "
+            f"ones{nearest(variant, PRESETS)}; there are {', '.join(sorted(PRESETS))}"
         )
     return OpenAIChatProvider(PRESETS[variant])
 

@@ -72,7 +72,8 @@ def guardrail_warnings(settings: GatewaySettings) -> list[str]:
         given = {f"headers.{header}": value for header, value in one.headers.items()}
         given |= {} if one.secret is None else {"secret": one.secret}
         warnings += [
-            f"{where}.{field}: the secret stands in the file; write env:NAME or file:PATH"
+            f"{where}.{field}: the secret is written into the file; write env:NAME or file:PATH "
+            "instead"
             for field, value in given.items()
             if is_plain(value)
         ]
@@ -129,7 +130,7 @@ def _webhook(
         receiver = read_receiver(settings.url or "")
     except ConfigError:
         raise ConfigError(
-            "url: an address like https://guard.example.com/check is expected"
+            "url: expected an address such as https://guard.example.com/check"
         ) from None
     headers = [(one, read_secret(value, sources)) for one, value in settings.headers.items()]
     try:

@@ -62,7 +62,9 @@ def _of_folder(place: Path) -> dict[str, PromptSettings]:
         named = prompts_named({file.stem: document.loaded})[file.stem]
         settings = read_nested(Document(named, document.lines), PromptSettings, str(file))
         if file.stem in found:
-            raise ConfigError(f"prompts_folder: {file.stem} is there as .yaml and as .yml")
+            raise ConfigError(
+                f"prompts_folder: {file.stem} exists as .yaml and as .yml; keep one of them"
+            )
         found[file.stem] = settings
     return found
 
@@ -73,13 +75,13 @@ def _version(
     where = f"prompts.{prompt}.versions.{name}"
     if settings.file is not None:
         if settings.messages:
-            raise ConfigError(f"{where}: give file or messages, one of them")
+            raise ConfigError(f"{where}: give either file or messages")
         file = folder / settings.file
         settings = _read(file, PromptVersionSettings)
         if settings.file is not None:
-            raise ConfigError(f"{where}: {file} names another file; write it out there")
+            raise ConfigError(f"{where}: {file} refers to another file; write the prompt out there")
     if not settings.messages:
-        raise ConfigError(f"{where}: messages: at least one is needed")
+        raise ConfigError(f"{where}: messages: at least one is required")
     messages = []
     for at, one in enumerate(settings.messages):
         try:
@@ -110,5 +112,5 @@ def _read(file: Path, of: type[S]) -> S:
 def _document(file: Path) -> Document:
     documents = read_yaml(read_text_file(file, "prompts", _MOST_FILE_BYTES), str(file), once=True)
     if len(documents) != 1:
-        raise ConfigError(f"{file}: one document is expected, and {len(documents)} are there")
+        raise ConfigError(f"{file}: expected one document, found {len(documents)}")
     return documents[0]

@@ -144,11 +144,13 @@ def _address(
         others = [one.id for one in catalog.providers if one.base_url and one.id.startswith(begin)]
         kinds = f", or a kind: {' or '.join(others)}" if others else ""
         rows = (one for row in catalog.providers if row.base_url for one in (row.id, *row.aliases))
-        meant = "" if others else nearest(name, rows).replace("; did", " Did")
-        raise ConfigError(f"base_url is missing: where does its API begin?{kinds}{meant}")
+        meant = "" if others else nearest(name, rows)
+        raise ConfigError(
+            f"base_url is missing: write the URL at which its API begins{kinds}{meant}"
+        )
     given: dict[str, str | None] = {"region": settings.region, **settings.address}
     if unknown := [one for one in settings.address if f"{{{one}}}" not in address]:
-        raise ConfigError(f"address: {', '.join(unknown)} is no name in braces of {address}")
+        raise ConfigError(f"address: {', '.join(unknown)} is not a name in braces of {address}")
     if settings.google is not None:
         given["location"] = settings.google.location
         location = settings.google.location
@@ -162,15 +164,15 @@ def _address(
         if value is not None and mark in address:
             if not _NAME_IN_ADDRESS.fullmatch(value):
                 raise ConfigError(
-                    f"{key} {shown(value)} cannot stand in {form}: small letters, digits and "
-                    "dashes are expected"
+                    f"{key} {shown(value)} cannot be part of {form}: use lower-case letters, "
+                    "digits and dashes"
                 )
             address = address.replace(mark, value)
     if "{" in address:
         region = ", or give its region" if "{region}" in address else ""
         raise ConfigError(
-            f"base_url is missing: it is of the form {address} with your own names in place of "
-            f"those in braces; write it, or the names alone in address{region}"
+            f"base_url is missing: it has the form {address} with your own names in place of "
+            f"those in braces; write it, or only the names, in address{region}"
         )
     return address
 
@@ -179,7 +181,7 @@ def _dialect(settings: ProviderSettings, row: ProviderRow | None) -> str:
     dialect = settings.dialect or (row.dialect if row else None)
     if dialect is None:
         if settings.base_url is None:
-            raise ConfigError("dialect is missing: what does it speak? openai-chat is what most do")
+            raise ConfigError("dialect is missing: name the API it speaks; most speak openai-chat")
         return "openai-chat"
     return dialect
 
@@ -188,7 +190,7 @@ def _headers(settings: ProviderSettings, base: BaseUrl) -> tuple[tuple[str, str]
     headers = tuple((key.lower(), value) for key, value in settings.headers.items())
     for key, _ in headers:
         if key in _POOLS_HEADERS:
-            raise ConfigError(f"headers: {key} is written by the gateway itself; leave it out")
+            raise ConfigError(f"headers: {key} is written by the gateway itself; remove it")
     try:
         request_bytes("POST", base.origin, "/", headers)
     except ValueError as error:
@@ -210,11 +212,11 @@ def _of_google(
     credentials = given if settings.api_key else google_credentials(google, sources)
     if credentials is not None:
         if settings.api_key:
-            raise ConfigError("api_key and google.credentials are there: keep one")
+            raise ConfigError("api_key and google.credentials are both given: keep one")
         auth, named = google_auth(credentials, sources)
         project = project or named
     if project is None:
-        raise ConfigError("google.project is missing: the id of the project that is billed")
+        raise ConfigError("google.project is missing: write the id of the project to bill")
     return (
         msgspec.structs.replace(settings, google=msgspec.structs.replace(google, project=project)),
         auth,
@@ -251,7 +253,7 @@ def _auth(
         return NoAuth()
     header, prefix = _HEADERS[kind]
     if any(one.lower() == header for one in settings.headers):
-        raise ConfigError(f"headers: {header} is there and api_key too; keep api_key")
+        raise ConfigError(f"headers: {header} and api_key are both given; keep api_key")
     return InTurn(tuple(KeyHeader(read_secret(one, sources), header, prefix) for one in keys))
 
 
@@ -273,9 +275,12 @@ def _check_only_one(settings: ProviderSettings, dialect: str) -> None:
     """Raise ConfigError for two ways to be known, or signatures where nobody reads them."""
     given = [one for one in ("api_key", "entra", "aws", "google") if getattr(settings, one)]
     if len(given) > 1:
-        raise ConfigError(f"{' and '.join(given)} are there: keep one")
+        raise ConfigError(f"{' and '.join(given)} are all given: keep one")
     if settings.aws is not None and dialect != "bedrock":
-        raise ConfigError("aws: only providers that speak bedrock take signatures of AWS")
+        raise ConfigError(
+            "aws: only providers that speak bedrock accept AWS signatures; remove it, or write "
+            "dialect: bedrock"
+        )
 
 
 def _check_may_be_none(row: ProviderRow | None, kind: str, local: bool) -> None:
@@ -284,14 +289,15 @@ def _check_may_be_none(row: ProviderRow | None, kind: str, local: bool) -> None:
         return
     if kind == "google":
         raise ConfigError(
-            "google.credentials is missing: file:PATH of a service account's key, or `metadata` on "
-            "a machine of Google's; or api_key, as `gcloud auth print-access-token` prints it"
+            "google.credentials is missing: write file:PATH of a service account's key, or "
+            "`metadata` on a machine of Google's; or give api_key, as `gcloud auth "
+            "print-access-token` prints it"
         )
     if kind == "aws":
         raise ConfigError(
-            "aws or api_key is missing: write one of them (`aws: {}` takes what AWS's own tools "
-            f"would), or set {' and '.join(_AWS_VARIABLES)}, or "
-            f"{row.key_variable if row else 'a bearer key'}"
+            f"aws or api_key is missing: write one of them (`aws: {{}}` uses the default "
+            f"credentials of AWS's own tools), or set {' and '.join(_AWS_VARIABLES)}, or "
+            f"{(row.key_variable if row else 'a bearer key')}"
         )
     if row is not None and row.key_variable:
         raise ConfigError(

@@ -114,7 +114,7 @@ def _passes_priority(one: TargetSettings, provider: Provider) -> bool:
     if one.pass_priority and provider.side.name != "openai-chat":
         raise ConfigError(
             f"{one.model}: pass_priority: {provider.name} does not speak OpenAI's dialect, in "
-            "which vLLM and headrace's own server take a priority; leave it out"
+            "which vLLM and headrace's own server accept a priority; remove it"
         )
     return one.pass_priority
 

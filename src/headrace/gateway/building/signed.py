@@ -23,7 +23,7 @@ def aws_auth(settings: AwsSettings, region: str | None, sources: Sources) -> Aut
     from headrace.gateway.credentials.aws_signature import AwsSignature
 
     if region is None:
-        raise ConfigError("region is missing: AWS signs for one, as us-east-1")
+        raise ConfigError("region is missing: AWS signatures need one, such as us-east-1")
     keys = keys_of(settings, region, sources, wall_s=time.time, clock_s=time.monotonic)
     return InTurn((AwsSignature(keys, region, time.time),))
 

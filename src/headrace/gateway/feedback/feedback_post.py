@@ -65,7 +65,7 @@ class FeedbackPost:
         if self._scores is None:
             raise _refusal(
                 501, "bad_request", "no_ledger",
-                "feedback is kept beside the ledger, and none is kept; set ledger.path",
+                "feedback is stored in the ledger's file, and no ledger is kept; set ledger.path",
             )  # fmt: skip
         try:
             whose = None if caller in (None, MASTER, ADMIN) else key
@@ -77,15 +77,15 @@ class FeedbackPost:
             replaced = await asyncio.to_thread(self._scores.keep, score, before_ms)
         except TooManyScoresError:
             raise RequestError(
-                f"name: this key has given the request scores of {MOST_NAMES} names, which is the "
-                "limit; give one of these again",
+                f"name: this key has already given the request scores under {MOST_NAMES} names, "
+                "which is the limit; use one of these again",
                 param="name",
                 code="too_many_scores",
             ) from None
         except (LedgerError, sqlite3.Error, OSError) as error:
-            logger.warning("a score was not kept: %s", error)
+            logger.warning("a score was not stored: %s", error)
             raise _refusal(
-                503, "overloaded", "not_kept", "the score cannot be kept now; send it again later"
+                503, "overloaded", "not_kept", "the score cannot be stored now; send it again later"
             ) from None
         told = {
             "object": "feedback",
@@ -109,7 +109,7 @@ class FeedbackPost:
             await asyncio.sleep(self._wait_s)
         raise _refusal(
             404, "bad_request", "request_not_found",
-            "request_id: there is no request of this key with this id in the ledger; it is the "
+            "request_id: the ledger has no request of this key with this id; send the "
             "x-request-id of the answer",
         )  # fmt: skip
 

@@ -51,9 +51,9 @@ def scores_by(
     for at, one in enumerate(by):
         if one not in _GROUPINGS:
             meant = nearest(one, GROUPINGS) or f"; there are {', '.join(GROUPINGS)}"
-            raise ConfigError(f"--by: {shown(one)} is nothing to group by{meant}")
+            raise ConfigError(f"--by: cannot group by {shown(one)}{meant}")
         if one in by[:at]:
-            raise ConfigError(f"--by: {one} is there twice; name it once")
+            raise ConfigError(f"--by: {one} is given twice; give it once")
     if not _has_scores(connection):
         return []
     wanted: list[tuple[str, str | int | None]] = [

@@ -56,7 +56,7 @@ def read_given(body: bytes) -> Given:
         ) from None
     if not math.isfinite(given.score) or abs(given.score) > _MOST_SCORE:
         raise RequestError(
-            f"score: a number between -{_MOST_SCORE:.0f} and {_MOST_SCORE:.0f} is expected",
+            f"score: expected a number from -{_MOST_SCORE:.0f} to {_MOST_SCORE:.0f}",
             param="score",
             code="bad_feedback",
         )

@@ -139,10 +139,10 @@ def _judge(guard: Guard, verdict: Verdict | GuardFailedError, acted: list[Acted]
 def failed(guard: Guard, acted: list[Acted], error: GuardFailedError) -> None:
     """It came to no verdict, for a cause that is for the log. Raises GuardBlockedError where that
     refuses."""
-    logger.warning("the guardrail %s came to no verdict: %s", guard.name, str(error)[:300])
+    logger.warning("the guardrail %s failed: %s", guard.name, str(error)[:300])
     if guard.blocks_on_error:
-        raise GuardBlockedError(guard, "it could not be asked; try again", failed=True)
-    acted.append(Acted(guard.name, "failed", "it could not be asked"))
+        raise GuardBlockedError(guard, "the check failed; try again", failed=True)
+    acted.append(Acted(guard.name, "failed", "the check failed"))
 
 
 async def _redact(
@@ -159,7 +159,7 @@ async def _redact(
             return subject
         if verdict.reason and verdict.texts is None:
             raise GuardBlockedError(guard, verdict.reason)
-        texts, reason = verdict.texts, verdict.reason or "replaced by it"
+        texts, reason = verdict.texts, verdict.reason or "texts were replaced"
     if texts is None or texts == tuple(one.text for one in seen.passages):
         return subject
     acted.append(Acted(guard.name, "redact", reason))

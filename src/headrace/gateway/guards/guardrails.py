@@ -35,7 +35,7 @@ class Guardrails:
             if name not in self.names:
                 meant = nearest(name, sorted(self.names))
                 raise RequestError(
-                    f"{FIELD}: {shown(name)} is no guardrail of this gateway{meant}", param=FIELD
+                    f"{FIELD}: {shown(name)} is not a guardrail of this gateway{meant}", param=FIELD
                 )
             wanted.add(name)
         return tuple(one for one in self.all if one.name in wanted)
@@ -57,7 +57,5 @@ def asked_names(value: object) -> tuple[str, ...]:
         or len(value) > _MOST_NAMES
         or not all(isinstance(one, str) for one in value)
     ):
-        raise RequestError(
-            f"{FIELD}: a list of at most {_MOST_NAMES} names is expected", param=FIELD
-        )
+        raise RequestError(f"{FIELD}: expected a list of at most {_MOST_NAMES} names", param=FIELD)
     return tuple(value)

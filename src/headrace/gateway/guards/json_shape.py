@@ -19,7 +19,8 @@ class JsonShape:
             import jsonschema_rs
         except ImportError:
             raise ConfigError(
-                "json_schema needs a library: pip install 'headrace[guardrails]'"
+                "json_schema needs a library that is not installed: pip install "
+                "'headrace[guardrails]'"
             ) from None
         try:
             self._validator = jsonschema_rs.validator_for(
@@ -52,4 +53,4 @@ class JsonShape:
             return ""
         where = "".join(f".{one}" for one in error.instance_path)
         rule = ".".join(str(one) for one in error.schema_path)
-        return f"the answer is not as the schema says: ${where} against {rule}"
+        return f"the answer does not match the schema: ${where} violates {rule}"

@@ -81,7 +81,7 @@ class PythonGuard:
 
     async def _in_thread(self, subject: Subject) -> Any:
         if self._running >= _MOST_THREADS:
-            raise GuardFailedError(f"{_MOST_THREADS} calls of it have not ended")
+            raise GuardFailedError(f"{_MOST_THREADS} calls of it are still running")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -113,9 +113,9 @@ def _checked(told: Any, texts: int) -> Verdict:
     if told is None:
         return NOTHING
     if not isinstance(told, Verdict) or not isinstance(told.reason, str):
-        raise GuardFailedError(f"it gave a {type(told).__name__}; Verdict or None is expected")
+        raise GuardFailedError(f"it returned a {type(told).__name__}; expected Verdict or None")
     if told.texts is not None and (
         len(told.texts) != texts or not all(isinstance(one, str) for one in told.texts)
     ):
-        raise GuardFailedError(f"it was asked about {texts} texts and gave {len(told.texts)}")
+        raise GuardFailedError(f"it was given {texts} texts and returned {len(told.texts)}")
     return told

@@ -77,7 +77,7 @@ def _read(subject: Subject, body: bytes) -> Subject:
     try:
         passages = request_passages(subject.dialect, fields)
     except TooMuchError as error:
-        raise RequestError(f"the body cannot be looked at: {error}") from None
+        raise RequestError(f"the body cannot be checked: {error}") from None
     return subject._replace(
         passages=tuple(passages),
         tools=requested_tools(fields),

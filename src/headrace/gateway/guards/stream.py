@@ -114,7 +114,7 @@ class _Whole:
                 self._texts.setdefault(growth.channel, []).append(growth.text)
                 self._growths.setdefault(growth.channel, []).append(growth)
         if self._chars > _MOST_CHARS:
-            raise GuardBlockedError(self._guard, "the answer is too long to be looked at")
+            raise GuardBlockedError(self._guard, "the answer is too long to be checked")
         if not self.holds:
             return pieces
         self._held += pieces

@@ -36,7 +36,7 @@ class TooDeepError(TooMuchError):
     """A text stands in too many objects and lists."""
 
     def __init__(self) -> None:
-        super().__init__(f"it is nested deeper than {_MOST_STEPS} levels; nest it less")
+        super().__init__(f"it is nested more than {_MOST_STEPS} levels deep; nest it less")
 
 
 class TooManyError(TooMuchError):

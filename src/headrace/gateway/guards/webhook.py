@@ -112,7 +112,9 @@ class WebhookGuard:
         if told.action == "NONE":
             return Verdict()
         if told.texts is None or len(told.texts) != len(question.texts):
-            raise GuardFailedError(f"{len(question.texts)} texts were asked about, and not told")
+            raise GuardFailedError(
+                f"{len(question.texts)} texts were sent, and a different number came back"
+            )
         changed = told.texts != question.texts
         return Verdict("texts were replaced" if changed else "", told.texts)
 
@@ -139,4 +141,4 @@ class WebhookGuard:
         try:
             return _DECODER.decode(told)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise GuardFailedError(f"{origin.host}: not a verdict: {error}") from None
+            raise GuardFailedError(f"{origin.host}: the reply is not a verdict: {error}") from None

@@ -112,7 +112,7 @@ def import_litellm(loaded: Any) -> Imported:
     """From a document that was read. Raises ConfigError for what is no config of LiteLLM's."""
     if not isinstance(loaded, dict) or not isinstance(loaded.get("model_list"), list):
         raise ConfigError(
-            "model_list is missing: a config of LiteLLM's proxy lists its deployments there"
+            "model_list is missing: a LiteLLM proxy config lists its deployments there"
         )
     reader = _Reader()
     for at, entry in enumerate(loaded["model_list"]):
@@ -137,7 +137,7 @@ def _place(entry: Any, at: int) -> str:
 def _section(loaded: dict[str, Any], name: str) -> dict[str, Any]:
     found = loaded.get(name) or {}
     if not isinstance(found, dict):
-        raise ConfigError(f"{name} is {shown(found)}; `name: value` lines are expected")
+        raise ConfigError(f"{name} is {shown(found)}; expected `name: value` lines")
     return found
 
 
@@ -163,7 +163,7 @@ class _Reader:
         if not isinstance(params, dict) or not isinstance(params.get("model"), str):
             raise ConfigError(f"{where}: litellm_params.model is missing")
         if "mock_response" in params:
-            self.notes.append(f"{where}: a mock has no place here; it was left out")
+            self.notes.append(f"{where}: a mock has no counterpart here; it was omitted")
             return
         info = info_of(entry)
         if why := unserved(info, where):
@@ -179,21 +179,22 @@ class _Reader:
             target["price"] = price
         elif info.get("base_model"):
             self.notes.append(
-                f"{where}.model_info.base_model: {info['base_model']} says its price there; here "
-                "the target's own name does, or its `price` (headrace catalog list price)"
+                f"{where}.model_info.base_model: LiteLLM takes the price of "
+                f"{info['base_model']}; here the price is that of the target's own name, or its "
+                "`price` (headrace catalog list price)"
             )
         if params.get("timeout") is not None:
             target["timeouts"] = {"first_token_s": params["timeout"]}
         for name in ("rpm", "tpm"):
             if params.get(name) is not None:
                 self.notes.append(
-                    f"{where}.{name}: LiteLLM shares load by it; here strategies look at what is "
-                    "under way (max_in_flight), and limits are of keys"
+                    f"{where}.{name}: LiteLLM balances load by it; here strategies look at "
+                    "running requests (max_in_flight), and limits belong to keys"
                 )
         if params.get("stream_timeout") is not None:
             self.notes.append(
                 f"{where}.litellm_params.stream_timeout: not carried over; here "
-                "timeouts.first_token_s is of answers with and without a stream"
+                "timeouts.first_token_s applies to answers with and without a stream"
             )
         self.notes += [f"{where}.litellm_params.{name}: not carried over"
                        for name in params if name not in _PARAMETERS]  # fmt: skip
@@ -250,8 +251,10 @@ class _Reader:
         if strategy is not None:
             ours = _STRATEGIES.get(str(strategy))
             if ours is None:
-                self.notes.append(f"router_settings.routing_strategy: {shown(strategy)} is not "
-                                  "known; `weighted` was taken")  # fmt: skip
+                self.notes.append(
+                    f"router_settings.routing_strategy: {shown(strategy)} is unknown; "
+                    "`weighted` was used"
+                )
             elif str(strategy).startswith("usage"):
                 self.notes.append("router_settings.routing_strategy: usage-based became least_busy")
             if ours not in (None, "weighted"):
@@ -263,7 +266,7 @@ class _Reader:
             breaker["cooldown_s"] = section["cooldown_time"]
         if section.get("allowed_fails") is not None:
             self.notes.append(
-                "router_settings.allowed_fails: here a share of a window's requests opens a "
+                "router_settings.allowed_fails: here the share of failures in a window opens a "
                 "breaker (breaker.share, breaker.least)"
             )
         if breaker:
@@ -307,8 +310,8 @@ class _Reader:
         if section.get("database_url"):
             access["store"] = "gateway.db"
             self.notes.append(
-                "general_settings.database_url: keys are kept in the file access.store; those of "
-                "LiteLLM's database have to be made again (`headrace gateway keys create`)"
+                "general_settings.database_url: keys are kept in the file access.store; those "
+                "of LiteLLM's database have to be made again (`headrace gateway keys create`)"
             )
         self._unknown(section, {"master_key", "database_url"}, "general_settings")
 
@@ -321,7 +324,9 @@ class _Reader:
         for theirs, ours in _FALLBACKS:
             for one in section.get(theirs) or ():
                 if not isinstance(one, dict):
-                    raise ConfigError(f"{where}.{theirs}: a fallback is `model: [models]`")
+                    raise ConfigError(
+                        f"{where}.{theirs}: expected a fallback of the form `model: [models]`"
+                    )
                 for model, others in one.items():
                     if model not in self._models:
                         self.notes.append(f"{where}.{theirs}: {model} is not in model_list")

@@ -23,30 +23,34 @@ def cache_of(section: dict[str, Any]) -> tuple[dict[str, Any] | None, list[str]]
     litellm_settings. Raises ConfigError."""
     params = section.get("cache_params") or {}
     if not isinstance(params, dict):
-        raise ConfigError(f"{_WHERE}: `name: value` lines are expected")
+        raise ConfigError(f"{_WHERE}: expected `name: value` lines")
     if section.get("cache") is not True:
         return None, []
     notes = [f"{_WHERE}.{name}: not carried over" for name in params if name not in _KNOWN]
     if params.get("mode") == "default_off":
-        notes.append(f"{_WHERE}.mode: keeping only what a request asks for is not done here; the "
-                     "cache was left off")  # fmt: skip
+        notes.append(
+            f"{_WHERE}.mode: caching only what a request opts into is not supported here; the "
+            "cache was left off"
+        )
         return None, notes
     kind = str(params.get("type", "redis"))
     found: dict[str, Any] = {"enabled": True, "all": True, "store": _STORES.get(kind, "memory")}
     if kind not in _STORES:
-        notes.append(f"{_WHERE}.type: {kind} is no store here; answers are kept in memory")
+        notes.append(f"{_WHERE}.type: {kind} is not a store here; answers are kept in memory")
     if found["store"] == "sqlite":
         found["path"] = _FILE
     if found["store"] == "redis":
         _redis(params, found, notes)
     if params.get("ttl") is not None:
         found["ttl_s"] = params["ttl"]
-    notes.append("litellm_settings.cache: theirs is shared by all keys; here each key has its own "
-                 "answers (cache.scope)")  # fmt: skip
+    notes.append(
+        "litellm_settings.cache: LiteLLM's is shared by all keys; here each key has its own "
+        "answers (cache.scope)"
+    )
     embedder = next((params[name] for name in _EMBEDDERS if params.get(name)), None)
     if kind.endswith("-semantic"):
         if embedder is None:
-            notes.append(f"{_WHERE}: no embedding model is named; cache.semantic was left out")
+            notes.append(f"{_WHERE}: no embedding model is named; cache.semantic was omitted")
         else:
             found["semantic"] = {"embedding_model": embedder}
             notes.append(

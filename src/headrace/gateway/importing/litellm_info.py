@@ -26,7 +26,7 @@ def unserved(info: dict[str, Any], where: str) -> str | None:
     mode = info.get("mode")
     if mode is None or str(mode) in _MODES:
         return None
-    return f"{where}: models of mode {mode} are not served here; it was left out"
+    return f"{where}: models of mode {mode} are not served here; it was omitted"
 
 
 def left_out(entry: dict[str, Any], where: str) -> list[str]:

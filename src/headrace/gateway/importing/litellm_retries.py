@@ -23,16 +23,14 @@ def retries_of(
     try:
         wanted = int(num_retries) + 1
     except (TypeError, ValueError, OverflowError):
-        raise ConfigError(
-            f"{where}.num_retries: {shown(num_retries)}: a number is expected"
-        ) from None
+        raise ConfigError(f"{where}.num_retries: {shown(num_retries)}: expected a number") from None
     targets = max((_reachable(name, models) for name in models), default=1)
     at_one = max(1, min(wanted, _MOST_AT_ONE, _MOST_IN_ALL // targets))
     notes = []
     if at_one != wanted:
         notes.append(
-            f"{where}.num_retries: {shown(num_retries)} became {at_one} attempts at a target, as "
-            f"one request has {_MOST_IN_ALL} in all and fallbacks need some of them"
+            f"{where}.num_retries: {shown(num_retries)} became {at_one} attempts at a target, "
+            f"since one request has {_MOST_IN_ALL} in all and fallbacks need some of them"
         )
     retries = {"same_target": at_one}
     if at_one * targets > max(_ATTEMPTS_UNSAID, targets):

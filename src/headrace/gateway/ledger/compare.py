@@ -75,7 +75,7 @@ def compare_sides(
         control = names[0]
     elif control not in names:
         raise ConfigError(
-            f"--control: no request was given to variant {shown(control)}; there are "
+            f"--control: no request was assigned to variant {shown(control)}; there are "
             f"{', '.join(sorted(names))}"
         )
     sides = [control, *sorted(name for name in names if name != control)]

@@ -45,7 +45,7 @@ def _day(name: str, text: str | None) -> dt.date | None:
         return dt.date.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"{name}: {shown(text)} is no day; write it as 2026-11-01 (days are those of UTC)"
+            f"{name}: {shown(text)} is not a day; write it as 2026-11-01 (days are UTC days)"
         ) from None
 
 

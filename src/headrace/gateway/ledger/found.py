@@ -64,7 +64,9 @@ def cursor_of(text: str) -> Cursor:
     parts = text.split(".")
     if len(parts) != 2 or not all(one.isascii() and 0 < len(one) < 19 and one.isdigit()
                                   for one in parts):  # fmt: skip
-        raise ConfigError(f"cursor: {shown(text)} is none; give the one that the last page named")
+        raise ConfigError(
+            f"cursor: {shown(text)} is not a cursor; give the one that the last page returned"
+        )
     return Cursor(int(parts[0]), int(parts[1]))
 
 

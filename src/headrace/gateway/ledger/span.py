@@ -55,8 +55,8 @@ def parts_of(span: Span, by: Part, now_ms: int) -> tuple[int, int]:
     start_ms = since_ms // length_ms * length_ms
     if (end_ms - start_ms) // length_ms > _MOST_PARTS:
         raise ConfigError(
-            f"by: {(end_ms - start_ms) // length_ms:,} parts of a {by} are more than "
-            f"{_MOST_PARTS:,}; give a shorter time, or longer parts"
+            f"by: {(end_ms - start_ms) // length_ms:,} intervals of a {by} are more than "
+            f"{_MOST_PARTS:,}; give a shorter time, or longer intervals"
         )
     return start_ms, max(end_ms, start_ms)
 
@@ -79,7 +79,7 @@ def _time_ms(name: str, text: str) -> int:
         found = -1
     if not 0 <= found <= _MOST_MS:
         raise ConfigError(
-            f"{name}: {shown(text)} is no time; write it as 2026-11-01, 2026-11-01T10:00Z or in "
-            "seconds since 1970"
+            f"{name}: {shown(text)} is not a time; write it as 2026-11-01, 2026-11-01T10:00Z or "
+            "in seconds since 1970"
         )
     return found

@@ -142,9 +142,9 @@ def check_groupings(names: Sequence[str]) -> None:
     for at, name in enumerate(names):
         if name not in _GROUPINGS:
             meant = nearest(name, GROUPINGS) or f"; there are {', '.join(GROUPINGS)}"
-            raise ConfigError(f"--by: {shown(name)} is nothing to group by{meant}")
+            raise ConfigError(f"--by: cannot group by {shown(name)}{meant}")
         if name in names[:at]:
-            raise ConfigError(f"--by: {name} is there twice; name it once")
+            raise ConfigError(f"--by: {name} is given twice; give it once")
 
 
 def usage_by(

@@ -26,7 +26,8 @@ def expression_of(pattern: str) -> Expression:
         import re2
     except ImportError:
         raise ConfigError(
-            "own expressions need RE2, whose time is bounded: pip install 'headrace[guardrails]'"
+            "your own expressions need RE2, whose running time is bounded: pip install "
+            "'headrace[guardrails]'"
         ) from None
     options = re2.Options()
     options.log_errors = False
@@ -39,5 +40,5 @@ def expression_of(pattern: str) -> Expression:
             f"{shown(pattern)}: {told}; RE2's syntax has no lookaround and no backreferences"
         ) from None
     if found.search("") is not None:
-        raise ConfigError(f"{shown(pattern)}: it finds the empty text, which is everywhere")
+        raise ConfigError(f"{shown(pattern)}: it matches the empty text, which is everywhere")
     return cast("Expression", found)

@@ -116,7 +116,7 @@ def _before(body: JsonObject, name: str, items: Sequence[Any]) -> bytes:
     if raw is None or raw == b"null":
         return msgspec.json.encode(items)
     if not raw.startswith(b"["):
-        raise RequestError(f"{name}: a list is expected", param=name)
+        raise RequestError(f"{name}: expected a list", param=name)
     if not items:
         return raw
     head = msgspec.json.encode(items)[:-1]

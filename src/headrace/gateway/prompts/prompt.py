@@ -66,7 +66,7 @@ class Version:
                 raise RequestError(f"{self.full_name}: {error}", param="prompt.variables") from None
         if missing:
             raise RequestError(
-                f"{self.full_name}: prompt.variables has no {', '.join(map(shown, missing))}",
+                f"{self.full_name}: prompt.variables lacks {', '.join(map(shown, missing))}",
                 param="prompt.variables",
             )
         return tuple(said)

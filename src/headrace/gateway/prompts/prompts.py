@@ -92,7 +92,7 @@ class Prompts:
         if litellm.get("id") is None and not isinstance(given, dict):
             return None  # a text of another API, which has that field for it
         if isinstance(given, dict) and litellm:
-            raise RequestError("prompt and prompt_id: give one of them", param=_FIELD)
+            raise RequestError("prompt and prompt_id: give only one of them", param=_FIELD)
         try:
             told = given if isinstance(given, dict) else litellm
             named = msgspec.convert(told, _Named)
@@ -103,11 +103,11 @@ class Prompts:
                 f"{place}: {found.said}; id, version or label, and variables are known", param=place
             ) from None
         if named.version is not None and named.label is not None:
-            raise RequestError("prompt: give version or label, one of them", param=_FIELD)
+            raise RequestError("prompt: give either version or label", param=_FIELD)
         if named.id not in self.by_name:
             meant = nearest(named.id, self.by_name)
             raise RequestError(
-                f"prompt.id: {shown(named.id)} is no prompt of this gateway{meant}",
+                f"prompt.id: {shown(named.id)} is not a prompt of this gateway{meant}",
                 param="prompt.id",
             )
         return named

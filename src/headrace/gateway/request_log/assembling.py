@@ -43,7 +43,7 @@ class Assembling:
             return client.write_reply(reply, call) if reply.choices else b""
         except Exception:
             # Of an odd stream the pieces are kept, or nothing; the log goes on.
-            logger.debug("%s: its stream cannot be put together", line.entry.id, exc_info=True)
+            logger.debug("%s: its stream cannot be assembled", line.entry.id, exc_info=True)
             return None
 
 

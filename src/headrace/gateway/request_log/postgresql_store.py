@@ -70,8 +70,7 @@ class Database:
             is_right = False
         if not is_right:
             raise ConfigError(
-                f"request_log.url ({url.source}): postgresql://user:password@host/database is "
-                "expected"
+                f"request_log.url ({url.source}): expected postgresql://user:password@host/database"
             ) from None
         self.name = f"postgresql://{parts.hostname or 'localhost'}{parts.path}"
 
@@ -189,6 +188,6 @@ def _make(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     if version is None or version[0] > SCHEMA_VERSION:
         connection.close()
         raise RequestLogError(
-            f"the table {_TABLE} has a newer version than the {SCHEMA_VERSION} that this "
-            "headrace knows; use the newer headrace that made it, or name another database"
+            f"the table {_TABLE} has a newer version than {SCHEMA_VERSION}, the newest that "
+            "this headrace knows; use the newer headrace that made it, or name another database"
         )

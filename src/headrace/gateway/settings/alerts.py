@@ -1,4 +1,4 @@
-"""Whom the gateway tells of what people should know at once."""
+"""Where alerts are sent."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from headrace.gateway.settings.provider import SecretText
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook that hears of budgets near their end, breakers, refused keys and lost lines."""
+    """A webhook that is notified of budgets near their end, open breakers, refused keys and lost
+    ledger lines."""
 
     url: Annotated[
         SecretText,
-        Meta(description="Where it is posted to: https://..., env:NAME or file:PATH."),
+        Meta(description="URL that alerts are posted to: https://..., env:NAME or file:PATH."),
     ]
     secret: Annotated[
         SecretText | None,
         Meta(
-            description="What X-Headrace-Signature is made with (HMAC-SHA256); without one nothing "
-            "is signed."
+            description="Secret for the signature in X-Headrace-Signature (HMAC-SHA256); without "
+            "one "
+            "nothing is signed."
         ),
     ] = None
     format: Annotated[
         Literal["json", "slack"],
-        Meta(description="`json`: all there is; `slack`: a text, as Slack's webhooks take it."),
+        Meta(description="`json`: all fields; `slack`: a text, as Slack's webhooks expect."),
     ] = "json"
 
     def __repr__(self) -> str:

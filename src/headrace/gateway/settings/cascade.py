@@ -1,4 +1,4 @@
-"""Models that are asked one after another until an answer is good enough."""
+"""Models that are tried one after another until an answer is good enough."""
 
 from __future__ import annotations
 
@@ -18,76 +18,86 @@ WhenUnknown = Literal["escalate", "accept"]
 
 
 class AnswerRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes an answer no good whatever else is said of it. They cost nothing and are looked at
-    first."""
+    """Rules that reject an answer whatever its score. They cost nothing and are checked first."""
 
     refusals: Annotated[
-        bool, Meta(description="Answers that begin as refusals do (`I cannot help with`).")
+        bool, Meta(description="Reject answers that begin like a refusal (`I cannot help with`).")
     ] = True
     refusal_phrases: Annotated[
-        tuple[Text, ...], Meta(description="More beginnings of refusals; case does not count.")
+        tuple[Text, ...], Meta(description="Further beginnings of refusals; case is ignored.")
     ] = ()
     min_chars: Annotated[
         int,
-        Meta(ge=0, le=1_000_000, description="Shorter texts are no good."),
+        Meta(ge=0, le=1_000_000, description="Reject texts shorter than this."),
         formerly("least_chars"),
     ] = 1
     json: Annotated[
-        bool, Meta(description="JSON was asked for and it is none, or not as its schema says.")
+        bool,
+        Meta(
+            description="Reject an answer that is not JSON, or does not match the schema, where "
+            "JSON was "
+            "requested."
+        ),
     ] = True
     tool_arguments: Annotated[
         bool,
-        Meta(description="Calls of tools that there are not, or not as their schema says."),
+        Meta(
+            description="Reject calls of tools that do not exist, or that do not match their "
+            "schema."
+        ),
     ] = True
-    length: Annotated[bool, Meta(description="Answers cut off by the most tokens allowed.")] = True
+    length: Annotated[bool, Meta(description="Reject answers cut off by the token limit.")] = True
 
 
 class LogprobSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How sure a model was of its tokens: probabilities between 0 and 1."""
+    """How confidence is computed from token probabilities; between 0 and 1."""
 
     measure: Annotated[
         Measure,
         Meta(
-            description="`mean`: geometric mean over all tokens; `window`: the lowest such mean of "
-            "`window_tokens` tokens in a row; `margin`: mean lead over the second likeliest token."
+            description="`mean`: geometric mean over all tokens; `window`: the lowest such mean "
+            "over "
+            "`window_tokens` consecutive tokens; `margin`: mean lead over the second "
+            "likeliest token."
         ),
     ] = "mean"
     window_tokens: Annotated[int, Meta(ge=1, le=4096)] = 16
     when_unknown: Annotated[
         WhenUnknown,
-        Meta(description="What is done with an answer whose provider tells no logprobs."),
+        Meta(description="What happens to an answer whose provider reports no logprobs."),
     ] = "escalate"
 
 
 class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is asked how good an answer is; its word is billed to the same key."""
+    """A model that rates how good an answer is; its requests are billed to the same key."""
 
     model: Annotated[
         Text | None,
         Meta(description="A model of this file. [for a verifier: the stage's own model]"),
     ] = None
     prompt: Annotated[
-        str | None, Meta(description="Its instruction, in place of the common one.")
+        str | None, Meta(description="Its instruction, instead of the built-in one.")
     ] = None
-    timeout_s: Annotated[Seconds, Meta(description="Longest wait for it.")] = 10.0
-    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may answer.")] = 8
+    timeout_s: Annotated[Seconds, Meta(description="Longest wait for its answer.")] = 10.0
+    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may generate.")] = 8
     expected_s: Annotated[
         Seconds | None, Meta(description="How long it takes, for `explain` without a ledger.")
     ] = None
     on_error: Annotated[
-        WhenUnknown, Meta(description="What is done with the answer where it has none.")
+        WhenUnknown, Meta(description="What happens to the answer if the judge gives no verdict.")
     ] = "escalate"
 
 
 class AcceptSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When an answer is good enough to be told."""
+    """The test of whether an answer is good enough to return."""
 
     by: AcceptBy
     threshold: Annotated[
         Annotated[float, Meta(ge=0, le=10)] | None,
         Meta(
-            description="At least that: a probability for logprobs (0.8), verifier (0.5) and "
-            "classifier (0.5, that the request is simple); points of 10 for a judge (7).",
+            description="Lowest score that is accepted: a probability for logprobs (0.8), verifier "
+            "(0.5) and classifier (0.5, that the request is simple); points out of 10 for a "
+            "judge (7).",
         ),
     ] = None
     rules: AnswerRuleSettings = AnswerRuleSettings()
@@ -99,9 +109,9 @@ class AcceptSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("by: judge needs `judge: {model: ...}`, a model of this file")
         if self.threshold is not None:
             if self.by == "rules":
-                raise ValueError("threshold: rules hold or do not; leave it out")
+                raise ValueError("threshold: rules have no score; remove it")
             if self.by != "judge" and self.threshold > 1:
-                raise ValueError(f"threshold: {self.threshold:g} is no probability (0 to 1)")
+                raise ValueError(f"threshold: {self.threshold:g} is not a probability (0 to 1)")
             if self.by == "judge" and self.threshold < 1:
                 raise ValueError(f"threshold: {self.threshold:g} is below 1 of 10 points")
 
@@ -114,11 +124,11 @@ class AcceptSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of a cascade; may be written as its name alone."""
+    """A model of a cascade; the short form is its name alone."""
 
     model: Text
     timeout_s: Annotated[
-        Seconds | None, Meta(description="After that the next stage is asked.")
+        Seconds | None, Meta(description="Time after which the next stage is tried.")
     ] = None
     acceptance_rate: Annotated[
         Probability | None,
@@ -131,18 +141,22 @@ class StageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CascadeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The first model is asked first; the next one where its answer is not good enough."""
+    """Models tried in order, each when the answer of the previous one is not good enough."""
 
     stages: Annotated[
         tuple[StageSettings, ...],
-        Meta(min_length=2, description="The last one's answer is told unchecked, as it comes."),
+        Meta(
+            min_length=2,
+            description="Models tried in this order; the last one's answer is streamed unchecked.",
+        ),
     ]
     accept: AcceptSettings
     heartbeat_s: Annotated[
         Seconds,
         Meta(
-            description="How often a stream that waits is told that it is alive. Its head then "
-            "goes out before it is known who answers."
+            description="Interval of keep-alive messages to a waiting streaming client. The "
+            "response "
+            "headers then go out before it is known which model answers."
         ),
     ] = 15.0
 
@@ -153,34 +167,39 @@ class CascadeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GiveSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the slow model is given of what came before it."""
+    """What the slow model gets of the earlier work."""
 
     draft: Annotated[
-        bool, Meta(description="The draft that was not accepted, as a note in its instructions.")
+        bool,
+        Meta(
+            description="Whether the slow model gets the rejected draft as a note in its "
+            "instructions."
+        ),
     ] = False
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A fast model drafts; whether that is enough is decided; if not, a slow model answers."""
+    """A fast model that drafts, and a slow model that answers if the draft is not good enough."""
 
     draft: StageSettings
-    decide: Annotated[AcceptSettings, Meta(description="When the draft is the answer.")]
+    decide: Annotated[AcceptSettings, Meta(description="When the draft is returned as the answer.")]
     final: StageSettings
     give: GiveSettings = GiveSettings()
     speculative: Annotated[
         bool,
         Meta(
-            description="Whether the slow model is asked at once, beside the draft, and cancelled "
-            "if that is accepted: sooner, and dearer."
+            description="Whether the slow model starts at once, beside the draft, and is "
+            "cancelled if "
+            "the draft is accepted: faster, but more expensive."
         ),
     ] = False
-    heartbeat_s: Annotated[Seconds, Meta(description="As of a cascade.")] = 15.0
+    heartbeat_s: Annotated[Seconds, Meta(description="As in a cascade.")] = 15.0
 
     def __post_init__(self) -> None:
         if self.speculative and self.give.draft:
             raise ValueError(
-                "speculative and give.draft exclude each other: there is no draft yet when the "
-                "slow model is asked; drop one"
+                "speculative and give.draft exclude each other: no draft exists yet when the "
+                "slow model starts; remove one"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""What is different between two readings of the file: names of settings, never their values."""
+"""The differences between two readings of the file: names of settings, never their values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _AT_NEXT_START = (
 
 
 def changes(before: msgspec.Struct, after: msgspec.Struct) -> tuple[str, ...]:
-    """Paths of what was added, taken out or changed: "models.chat", "log.level"."""
+    """Paths of settings that were added, removed or changed: "models.chat", "log.level"."""
     return tuple(sorted(_changes(before, after, "")))
 
 
 def wait_for_start(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the paths that only a start takes."""
+    """The paths that take effect only at the next start."""
     return tuple(
         one
         for one in paths

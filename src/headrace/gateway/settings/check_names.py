@@ -17,18 +17,18 @@ Problems = Iterator[tuple[str, str]]
 
 
 def name_problems(settings: GatewaySettings) -> Problems:
-    """All of them, of settings that are right each by itself."""
+    """Problems between settings that are each valid by themselves."""
     models = settings.models
     known = [*models, *settings.aliases]
     if settings.admin is not None and _is_one_address(settings.listen, settings.admin):
         yield (
             "admin.port",
-            f"{settings.admin.port} is that of listen.port too, on the same host; choose another, "
-            "or 0 for a free one",
+            f"{settings.admin.port} is also listen.port, on the same host; choose another, or 0 "
+            "for a free one",
         )
     for alias, meant_model in settings.aliases.items():
         if alias in models:
-            yield f"aliases.{alias}", "there is a model of that name; rename one"
+            yield f"aliases.{alias}", "a model has that name; rename one"
         if meant_model not in models:
             yield f"aliases.{alias}", _no_model(meant_model, models)
     yield from _of_cache(settings, known)
@@ -36,14 +36,15 @@ def name_problems(settings: GatewaySettings) -> Problems:
         for guardrail in names_given:
             if guardrail not in settings.guardrails:
                 meant = nearest(guardrail, settings.guardrails)
-                yield path, f"{shown(guardrail)} is no guardrail of this file{meant}"
+                yield path, f"{shown(guardrail)} is not a guardrail of this file{meant}"
     for name, model in models.items():
         yield from _of_fallbacks(name, model, settings, known)
         yield from traffic_problems(name, model)
         if model.shadow is not None and SHADOW_KEY in settings.access.keys:
             yield (
                 f"access.keys.{SHADOW_KEY}",
-                f"what shadows cost goes on the key {SHADOW_KEY}; give this key another name",
+                f"the cost of shadow requests is charged to the key {SHADOW_KEY}; give this key "
+                "another name",
             )
         yield from _of_targets(name, model, settings)
     yield from composed_problems(
@@ -52,7 +53,7 @@ def name_problems(settings: GatewaySettings) -> Problems:
 
 
 def _no_model(name: str, known: Iterable[str]) -> str:
-    return f"{shown(name)} is no model of this file{nearest(name, known)}"
+    return f"{shown(name)} is not a model of this file{nearest(name, known)}"
 
 
 def _of_cache(settings: GatewaySettings, known: list[str]) -> Problems:
@@ -73,7 +74,7 @@ def _of_fallbacks(
     for field in ("fallbacks", "context_fallbacks", "policy_fallbacks"):
         for other in getattr(model, field):
             if other == name:
-                yield f"models.{name}.{field}", "a model is no fallback of itself"
+                yield f"models.{name}.{field}", "a model cannot be its own fallback"
             elif other not in known and not _names_provider(other, settings):
                 yield f"models.{name}.{field}", _no_model(other, known)
 
@@ -88,9 +89,9 @@ def _of_targets(name: str, model: ModelSettings, settings: GatewaySettings) -> P
                     yield where, f"{shown(target.model)} is not `provider/model`"
                 else:
                     meant = nearest(provider, settings.providers)
-                    yield where, f"{shown(provider)} is no provider of this file{meant}"
+                    yield where, f"{shown(provider)} is not a provider of this file{meant}"
             elif target.model in seen:
-                yield where, f"{shown(target.model)} is there twice; give it a higher weight"
+                yield where, f"{shown(target.model)} is listed twice; give it a higher weight"
             seen.add(target.model)
 
 

@@ -19,7 +19,7 @@ _VARIANT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def written_targets(value: Any) -> Any:
-    """Targets as a list of what each may have; a target may be written as its model alone."""
+    """Targets with the short form, the model alone, expanded."""
     if isinstance(value, str):
         value = [value]
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def written_targets(value: Any) -> Any:
 
 
 def written_traffic(model: dict[str, Any]) -> dict[str, Any]:
-    """The same of a model's variants and of its shadow."""
+    """The model with the targets of its variants and its shadow expanded."""
     found = dict(model)
     variants = model.get("variants")
     if isinstance(variants, dict):
@@ -45,7 +45,7 @@ def written_traffic(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def target_lists(name: str, model: ModelSettings) -> list[dict[str, TargetSettings]]:
-    """Every list of targets that a model has, by their places in the file."""
+    """Every list of targets that a model has, by its place in the file."""
     lists = [(f"models.{name}.targets", model.targets)]
     lists += [
         (f"models.{name}.variants.{side}.targets", one.targets)
@@ -58,7 +58,7 @@ def target_lists(name: str, model: ModelSettings) -> list[dict[str, TargetSettin
 
 
 def traffic_problems(name: str, model: ModelSettings) -> Iterator[tuple[str, str]]:
-    """Place in the file and what is wrong there."""
+    """Problems of a model's traffic, each with its place in the file."""
     where = f"models.{name}"
     given = [one for one in _SERVED_BY if getattr(model, one)]
     if len(given) > 1:
@@ -66,22 +66,22 @@ def traffic_problems(name: str, model: ModelSettings) -> Iterator[tuple[str, str
     if not given:
         yield where, "has no targets; write `targets: [provider/model]`, or `variants`"
     if model.variants and not any(one.weight for one in model.variants.values()):
-        yield f"{where}.variants", "all weights are 0, so nobody is given to any; raise one"
+        yield f"{where}.variants", "all weights are 0, so no request would be assigned; raise one"
     for side in model.variants:
         if not _VARIANT_NAME.fullmatch(side):
             yield (
                 f"{where}.variants.{side}",
-                f"{shown(side)} cannot be told in a header; use at most 64 letters, digits, dots, "
-                "dashes and underscores",
+                f"{shown(side)} cannot be sent in a header; use at most 64 letters, digits, "
+                "dots, dashes and underscores",
             )
     if model.rollback is not None and len(model.variants) < 2:
-        yield f"{where}.rollback", "it takes a variant out; write at least two `variants`"
+        yield f"{where}.rollback", "a rollback takes a variant out; write at least two `variants`"
     hedge = model.hedge
     if hedge is not None and (hedge.after_ms is None) == (hedge.after_percentile is None):
-        yield f"{where}.hedge", "one of after_ms and after_percentile says when; give exactly one"
+        yield f"{where}.hedge", "give exactly one of after_ms and after_percentile"
     if model.engines.stale_s < model.engines.interval_s:
         yield (
             f"{where}.engines.stale_s",
-            f"{model.engines.stale_s:g} s are less than interval_s, {model.engines.interval_s:g}; "
-            "readings would be too old before the next",
+            f"{model.engines.stale_s:g} s is less than interval_s, "
+            f"{model.engines.interval_s:g}; readings would be stale before the next one",
         )

@@ -23,32 +23,31 @@ MOST_ROUTER_CHARS = 4000
 
 
 class ConditionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request must be; all that is said must hold."""
+    """Conditions on a request; all that are given must hold."""
 
     code: Annotated[
-        bool | None, Meta(description="Whether there is program code or an error trace in it.")
+        bool | None, Meta(description="Whether it contains program code or an error trace.")
     ] = None
     tools: Annotated[bool | None, Meta(description="Whether it offers tools.")] = None
-    images: Annotated[bool | None, Meta(description="Whether there are pictures in it.")] = None
-    json: Annotated[bool | None, Meta(description="Whether JSON is wanted as the answer.")] = None
+    images: Annotated[bool | None, Meta(description="Whether it contains images.")] = None
+    json: Annotated[bool | None, Meta(description="Whether the answer has to be JSON.")] = None
     tokens_over: Annotated[
-        Tokens | None, Meta(description="More tokens than that, by estimate.")
+        Tokens | None, Meta(description="More than this many tokens, estimated.")
     ] = None
     tokens_under: Annotated[
-        Tokens | None, Meta(description="Fewer tokens than that, by estimate.")
+        Tokens | None, Meta(description="Fewer than this many tokens, estimated.")
     ] = None
-    turns_over: Annotated[Tokens | None, Meta(description="More turns of the user than that.")] = (
-        None
-    )
+    turns_over: Annotated[Tokens | None, Meta(description="More than this many user turns.")] = None
     matches: Annotated[
-        str | None, Meta(description="An expression of RE2 that is found in its text.")
+        str | None, Meta(description="An RE2 expression that matches in its text.")
     ] = None
     of: Annotated[
         Part | None,
         Meta(
-            description="What code, tokens and matches are looked for in: the `last_turn` of the "
-            "user or the whole `conversation`. Unsaid, tokens are of the conversation and the "
-            "others of the last turn."
+            description="Where code, tokens and matches are looked for: the user's `last_turn` or "
+            "the "
+            "whole `conversation`. By default tokens are counted in the conversation and "
+            "the others looked for in the last turn."
         ),
     ] = None
 
@@ -64,31 +63,31 @@ class ConditionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChoiceRuleSettings(msgspec.Struct, frozen=True, kw_only=True, rename={"when": "if"}):
-    """if: what must hold. The first rule that does decides."""
+    """A rule that chooses a model if its conditions hold. The first rule that holds decides."""
 
     when: ConditionSettings
-    use: Annotated[Text, Meta(description="The model that is asked then.")]
+    use: Annotated[Text, Meta(description="The model that is then used.")]
 
 
 class LengthStepSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """From so many tokens on."""
+    """A model for requests of more than so many tokens."""
 
     tokens_over: Tokens
-    use: Annotated[Text, Meta(description="The model that is asked then.")]
+    use: Annotated[Text, Meta(description="The model that is then used.")]
 
 
 class ClassifierSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The classifier of this package: a heuristic for English requests; docs/gateway-routing.md has
-    what was measured of it."""
+    """The built-in classifier, a heuristic for English requests; docs/gateway-routing.md has its
+    measured quality."""
 
     hard: Annotated[Text, Meta(description="The model for hard requests.")]
     threshold: Annotated[
-        Probability, Meta(description="From this probability on a request counts as hard.")
+        Probability, Meta(description="Probability from which a request counts as hard.")
     ] = 0.5
 
 
 class RouterModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is asked which class a request is of; its answer is billed to the same key."""
+    """A model that classifies requests; its answers are billed to the same key."""
 
     ask: Annotated[Text, Meta(description="The router model, a model of this file.")]
     classes: Annotated[
@@ -96,51 +95,64 @@ class RouterModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     ]
     prompt: Annotated[
         str | None,
-        Meta(description="Its instruction, in place of the common one; {classes} are their names."),
+        Meta(
+            description="Its instruction, instead of the built-in one; {classes} is replaced by "
+            "the class "
+            "names."
+        ),
     ] = None
-    timeout_ms: Annotated[int, Meta(ge=1, le=60_000, description="Longest wait for it.")] = 800
+    timeout_ms: Annotated[
+        int, Meta(ge=1, le=60_000, description="Longest wait for its answer.")
+    ] = 800
     on_error: Annotated[
         Text | None,
-        Meta(description="The model where it has no answer in time. [default]"),
+        Meta(description="The model used if there is no answer in time. [default]"),
     ] = None
-    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may answer.")] = 5
+    max_tokens: Annotated[int, Meta(ge=1, le=4096, description="Most tokens it may generate.")] = 5
     expected_s: Annotated[
         Seconds | None, Meta(description="How long it takes, for `explain` without a ledger.")
     ] = None
 
 
 class ChooseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Another model for each request, by how hard it is."""
+    """A choice between models for each request, by how hard it is."""
 
     by: ChooseBy
     default: Annotated[
-        Text, Meta(description="The model where nothing else is chosen."), formerly("otherwise")
+        Text, Meta(description="The model used where no other is chosen."), formerly("otherwise")
     ]
     rules: Annotated[
         tuple[ChoiceRuleSettings, ...],
-        Meta(description="The first that holds decides, before anything else is looked at."),
+        Meta(
+            description="Rules that are tried before anything else; the first that holds decides."
+        ),
     ] = ()
     length: Annotated[
         tuple[LengthStepSettings, ...],
-        Meta(description="Of those exceeded the one with most tokens decides."),
+        Meta(
+            description="Steps by length; of those exceeded, the one with the most tokens decides."
+        ),
     ] = ()
-    length_of: Annotated[Part, Meta(description="What is measured.")] = "conversation"
+    length_of: Annotated[Part, Meta(description="How a request's difficulty is measured.")] = (
+        "conversation"
+    )
     classifier: ClassifierSettings | None = None
     model: RouterModelSettings | None = None
     per_turn: Annotated[
         bool,
         Meta(
-            description="Whether each turn is chosen for anew. Otherwise a conversation that once "
-            "had another model than `default` keeps it, and a router model is asked once."
+            description="Whether the model is chosen again for each turn. Otherwise a conversation "
+            "that once got another model than `default` keeps it, and the router model is called "
+            "once."
         ),
     ] = False
 
     def __post_init__(self) -> None:
         if not getattr(self, self.by):
-            raise ValueError(f"by: {self.by} needs `{self.by}`, which is not there")
+            raise ValueError(f"by: {self.by} needs `{self.by}`, which is missing")
         for name in ("length", "classifier", "model"):
             if name != self.by and getattr(self, name):
-                raise ValueError(f"{name}: is not looked at with by: {self.by}; leave it out")
+                raise ValueError(f"{name}: has no effect with by: {self.by}; remove it")
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from headrace.gateway.settings.model import ModelSettings
 
 
 def written_out(model: dict[str, Any]) -> dict[str, Any]:
-    """Stages that are written as a model's name alone, as settings."""
+    """The model with stages that are written as a name alone expanded to settings."""
     found = dict(model)
     cascade, pipeline = found.get("cascade"), found.get("pipeline")
     if isinstance(cascade, dict) and isinstance(cascade.get("stages"), list):
@@ -24,7 +24,8 @@ def written_out(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def made_of(model: ModelSettings) -> tuple[str, ...]:
-    """The models that answer for one without targets: where all may be asked, in this order."""
+    """The models that answer for a model without targets, in the order in which they may be "
+    "tried."""
     composed = model.choose or model.cascade or model.pipeline
     return () if composed is None else composed.models
 
@@ -39,15 +40,15 @@ def composed_problems(
         for field, other, plain in _named(model):
             path = f"models.{name}.{field}"
             if other not in known and not names_provider(other):
-                yield path, f"{shown(other)} is no model of this file{nearest(other, known)}"
+                yield path, f"{shown(other)} is not a model of this file{nearest(other, known)}"
                 continue
             inner = _model(settings, other)
             if other == name or (inner is model):
-                yield path, f"{shown(name)} would be asked for itself; name another model"
+                yield path, f"{shown(name)} refers to itself; name another model"
             elif plain and inner is not None and not (inner.targets or inner.variants):
                 yield (
                     path,
-                    f"{shown(other)} is made of other models itself; name one that has targets",
+                    f"{shown(other)} is itself made of other models; name one that has targets",
                 )
         if model.choose is not None:
             yield from _circles(settings, name, (name,))
@@ -61,7 +62,7 @@ def _circles(
         other = settings.aliases.get(other, other)
         if other in passed:
             circle = " -> ".join((*passed, other))
-            yield f"models.{passed[0]}.choose", f"the models go in a circle: {circle}"
+            yield f"models.{passed[0]}.choose", f"the models form a cycle: {circle}"
         elif other in settings.models:
             yield from _circles(settings, other, (*passed, other))
 

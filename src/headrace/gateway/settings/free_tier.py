@@ -1,4 +1,4 @@
-"""Limits of what costs nothing, and of who has no key."""
+"""Rate limits for models that cost nothing, and for callers without a key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Count = Annotated[int, Meta(ge=0, le=2**60)]
 
 
 class FreeTierSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of requests that are served free of charge, as OpenRouter has them."""
+    """Rate limits for models that cost nothing, like OpenRouter's."""
 
     rpm: Annotated[Count | None, Meta(description="Requests in any minute.")] = 20
-    rpd: Annotated[Count | None, Meta(description="Requests in a day of UTC.")] = 50
+    rpd: Annotated[Count | None, Meta(description="Requests per UTC day.")] = 50
     per: Annotated[
         tuple[Literal["key", "address"], ...],
-        Meta(min_length=1, description="What each has limits of its own: keys, addresses."),
+        Meta(min_length=1, description="What is limited separately: each key, each address."),
     ] = ("key", "address")

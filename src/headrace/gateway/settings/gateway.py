@@ -24,7 +24,7 @@ from headrace.gateway.settings.telemetry import LogSettings, TracingSettings
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where clients come to, and how much they may send."""
+    """Where the gateway listens, and how much clients may send."""
 
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[
@@ -35,28 +35,31 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=64,
-            description="Processes that serve on the port, with limits, ledger and metrics in "
-            "common. Taken at the start.",
+            description="Processes that serve the port, sharing limits, ledger and metrics. Read "
+            "only "
+            "at start.",
         ),
     ] = 1
     trusted_proxies: Annotated[
         tuple[Text, ...],
         Meta(
             description="Addresses and networks (10.0.0.0/8) of proxies in front, whose "
-            "X-Forwarded-For is believed."
+            "X-Forwarded-For "
+            "is trusted."
         ),
     ] = ()
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, description="Largest body of a request; beyond it is a 413.")
+        int, Meta(ge=1024, description="Largest request body; a larger one gets a 413.")
     ] = 32 * 2**20
     max_bodies_bytes: Annotated[
         int,
         Meta(
             ge=1024,
-            description="What a process holds of bodies of 64 KiB and more, unfinished ones too; "
-            "beyond it is a 503 with Retry-After. One alone is always taken, and where several "
-            "keys may ask one key has half of it at most. It takes about three times as much "
-            "memory.",
+            description="Total size of bodies of 64 KiB and more, unfinished ones too, that a "
+            "process "
+            "holds; beyond it requests get a 503 with Retry-After. One body alone is always "
+            "accepted, and with several keys each has at most half of it. Bodies take about "
+            "three times this much memory.",
         ),
     ] = 2**28
     max_reply_bytes: Annotated[
@@ -65,7 +68,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """providers: by name. models: by the name clients ask for. aliases: other names of models."""
+    """The gateway's file: providers and models by name, and the settings that apply to all of "
+    "them."""
 
     listen: ListenSettings = ListenSettings()
     access: AccessSettings = AccessSettings()
@@ -73,12 +77,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, ProviderSettings],
         Meta(
             description="Where models are served. `NAME: env:KEY` and `NAME: https://...` are "
-            "short forms."
+            "short "
+            "forms."
         ),
     ] = msgspec.field(default_factory=dict)
     models: Annotated[
         dict[str, ModelSettings],
-        Meta(description="What clients ask for. `NAME: [provider/model, ...]` is a short form."),
+        Meta(
+            description="Models that clients may request. `NAME: [provider/model, ...]` is a "
+            "short form."
+        ),
     ] = msgspec.field(default_factory=dict)
     aliases: Annotated[dict[str, str], Meta(description="Other names of models.")] = msgspec.field(
         default_factory=dict
@@ -86,26 +94,27 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     pass_unknown_models: Annotated[
         bool,
         Meta(
-            description="Whether `provider/model` reaches a provider of this file though no model "
+            description="Whether `provider/model` reaches a provider of this file even if no model "
             "names it."
         ),
     ] = True
     drop_unsupported: Annotated[
         bool,
         Meta(
-            description="Whether a parameter that a target cannot honour is left out and named in "
-            "X-Ignored-Params; otherwise such targets are passed by."
+            description="Whether a parameter that a target does not support is dropped and named "
+            "in "
+            "X-Ignored-Params; otherwise such targets are skipped."
         ),
     ] = False
     free_tier: Annotated[
         FreeTierSettings | None,
-        Meta(description="Limits of what costs nothing; none if not given."),
+        Meta(description="Rate limits for models that cost nothing; none if omitted."),
     ] = None
     queue: Annotated[
         QueueSettings | None,
         Meta(
-            description="Where requests wait for targets with `max_in_flight`, rather than being "
-            "refused; none if not given."
+            description="The queue in which requests wait for targets with `max_in_flight` instead "
+            "of being refused; none if omitted."
         ),
     ] = None
     timeouts: TimeoutSettings = TimeoutSettings()
@@ -115,12 +124,12 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     tracing: TracingSettings = TracingSettings()
     alerts: Annotated[
         AlertSettings | None,
-        Meta(description="Whom to tell what people should know at once; nobody if not given."),
+        Meta(description="Where alerts are sent; nowhere if omitted."),
     ] = None
     cache: CacheSettings = CacheSettings()
     guardrails: Annotated[
         dict[str, GuardrailSettings],
-        Meta(description="What is looked for in requests and answers; by name, in this order."),
+        Meta(description="Checks of requests and answers, by name, in this order."),
     ] = msgspec.field(default_factory=dict)
     prompts: Annotated[
         dict[str, PromptSettings],
@@ -133,13 +142,13 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     ledger: LedgerSettings = LedgerSettings()
     request_log: RequestLogSettings = RequestLogSettings()
     admin: Annotated[
-        AdminSettings | None, Meta(description="The admin API and page; none if not given.")
+        AdminSettings | None, Meta(description="The admin API and page; none if omitted.")
     ] = None
     catalog: Annotated[
         tuple[str, ...],
         Meta(
-            description="Folders with files of own prices and providers, beside "
-            "`~/.config/headrace/catalog`: there `headrace catalog import` writes, and with "
-            "`--output FOLDER/NAME.toml` here."
+            description="Folders with files of your own prices and providers, beside "
+            "`~/.config/headrace/catalog`, which `headrace catalog import` writes to by "
+            "default; with `--output FOLDER/NAME.toml` it writes here."
         ),
     ] = ()

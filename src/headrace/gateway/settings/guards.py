@@ -48,50 +48,55 @@ _OF_KINDS: dict[str, tuple[tuple[GuardKind, ...], bool]] = {
 
 
 class GuardrailSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One guardrail, by name. Which fields count hangs on `kind`."""
+    """One guardrail, by name. Which settings apply depends on `kind`."""
 
-    kind: Annotated[GuardKind, Meta(description="What it looks for, or who does.")]
+    kind: Annotated[GuardKind, Meta(description="The kind of check.")]
     on: Annotated[
         Literal["input", "output", "both"],
         Meta(
-            description="Whether it looks at requests or at answers. Of `max_tokens` input is the "
-            "prompt's length, output what the request allows the answer."
+            description="Whether it checks requests or answers. For `max_tokens`, input is the "
+            "length "
+            "of the prompt and output is the length that the request allows the answer."
         ),
     ] = "both"
     action: Annotated[
         GuardAction,
         Meta(
-            description="`block` refuses, `redact` replaces, `warn` tells in a header and the "
-            "ledger, `monitor` only counts and logs, `cap` (of max_tokens on output) lowers."
+            description="`block` refuses, `redact` replaces, `warn` reports in a header and the "
+            "ledger, "
+            "`monitor` only counts and logs, `cap` (of max_tokens on output) lowers the "
+            "limit."
         ),
     ] = "block"
     default: Annotated[
-        bool, Meta(description="Whether it holds for every request, whatever model and key.")
+        bool, Meta(description="Whether it applies to every request, whatever its model and key.")
     ] = False
     roles: Annotated[
         tuple[Role, ...],
-        Meta(description="Whose texts of a request it looks at; all if not given."),
+        Meta(description="Roles whose texts of a request are checked; all if omitted."),
     ] = ()
     message: Annotated[
-        Text | None, Meta(description="Told to who is refused, in place of what was found.")
+        Text | None, Meta(description="Message to a refused client, instead of the reason.")
     ] = None
     find: Annotated[
-        tuple[PiiKind, ...], Meta(description="Of pii: kinds of personal data and secrets.")
+        tuple[PiiKind, ...], Meta(description="For pii: kinds of personal data and secrets.")
     ] = ()
     patterns: Annotated[
         tuple[Text, ...],
         Meta(
-            description="Of regex: patterns in RE2's syntax (`pip install 'headrace[guardrails]'`)."
+            description="For regex: patterns in RE2's syntax (`pip install "
+            "'headrace[guardrails]'`)."
         ),
     ] = ()
     replacement: Annotated[
-        Text | None, Meta(description="Of regex: what stands in place of a match. [REDACTED]")
+        Text | None, Meta(description="For regex: the replacement of a match. [REDACTED]")
     ] = None
     restore: Annotated[
         bool,
         Meta(
-            description="Of pii and regex with redact on input: the answer has the originals "
-            "again where the model wrote what stood in their place."
+            description="For pii and regex with redact on input: whether the original texts are "
+            "put "
+            "back into the answer where the model repeats the replacements."
         ),
     ] = False
     window_chars: Annotated[
@@ -99,44 +104,56 @@ class GuardrailSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=16,
             le=65_536,
-            description="How much of a stream is held back to see whether it is part of a match; "
-            "a longer match of a pattern without a longest one may be seen too late.",
+            description="How many characters of a stream are held back to detect a match that is "
+            "not "
+            "complete yet. A longer match of an unbounded pattern may be detected too late.",
         ),
     ] = 256
     schema: Annotated[
         str | dict[str, Any] | None,
-        Meta(description="Of json_schema: a file beside this one, or the schema itself."),
+        Meta(description="For json_schema: a file beside this one, or the schema itself."),
     ] = None
     most: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Of max_tokens: the limit.")
+        Annotated[int, Meta(ge=1)] | None, Meta(description="For max_tokens: the limit.")
     ] = None
     allow: Annotated[
         tuple[Text, ...],
-        Meta(description="Of allowed_tools: names and globs; all if not given."),
+        Meta(description="For allowed_tools: names and globs; all if omitted."),
     ] = ()
     deny: Annotated[
-        tuple[Text, ...], Meta(description="Of allowed_tools: names and globs; wins over allow.")
+        tuple[Text, ...], Meta(description="For allowed_tools: names and globs; wins over allow.")
     ] = ()
     function: Annotated[
         Text | None,
-        Meta(description="Of python: `module:function`, found in this file's folder too."),
+        Meta(description="For python: `module:function`; this file's folder is searched too."),
     ] = None
-    url: Annotated[Text | None, Meta(description="Of webhook: where it is asked.")] = None
+    url: Annotated[Text | None, Meta(description="For webhook: the URL that is called.")] = None
     headers: Annotated[
-        dict[Text, SecretText], Meta(description="Of webhook: sent along; env:NAME, file:PATH.")
+        dict[Text, SecretText],
+        Meta(description="For webhook: headers to send; env:NAME, file:PATH."),
     ] = msgspec.field(default_factory=dict)
     secret: Annotated[
         SecretText | None,
         Meta(
-            description="Of webhook: signs each question in X-Headrace-Signature, as `alerts` are."
+            description="For webhook: the secret that signs each call in X-Headrace-Signature, as "
+            "for "
+            "`alerts`."
         ),
     ] = None
     timeout_s: Annotated[
-        float, Meta(gt=0, le=60, description="Of python and webhook: longer is a failure.")
+        float,
+        Meta(
+            gt=0,
+            le=60,
+            description="For python and webhook: time limit; exceeding it is a failure.",
+        ),
     ] = 2.0
     on_error: Annotated[
         Literal["block", "allow"],
-        Meta(description="Of python and webhook: what becomes of a request it failed for."),
+        Meta(
+            description="For python and webhook: what happens to a request for which the check "
+            "failed."
+        ),
     ] = "block"
 
     def __post_init__(self) -> None:
@@ -146,17 +163,17 @@ class GuardrailSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name, (kinds, needed) in _OF_KINDS.items():
             given = getattr(self, name) not in (None, (), False, {})
             if given and self.kind not in kinds:
-                raise ConfigError(f"{name}: says nothing for {self.kind}; leave it out")
+                raise ConfigError(f"{name}: has no effect for {self.kind}; remove it")
             if needed and not given and self.kind in kinds:
-                raise ConfigError(f"{name}: {self.kind} needs it")
+                raise ConfigError(f"{name}: is required for {self.kind}")
         if self.kind == "allowed_tools" and not (self.allow or self.deny):
             raise ConfigError("allow: allowed_tools needs allow or deny")
         if self.restore and (self.action != "redact" or self.on == "output"):
             raise ConfigError("restore: needs action redact, on input or both")
         if self.action == "cap" and self.on != "output":
-            raise ConfigError("on: cap is of output; a prompt is not made shorter")
+            raise ConfigError("on: cap applies to output; a prompt cannot be shortened")
         if self.kind == "json_schema" and self.on != "output":
-            raise ConfigError("on: json_schema looks at answers; write `on: output`")
+            raise ConfigError("on: json_schema checks answers; write `on: output`")
 
     def __repr__(self) -> str:
         return f"<settings of a guardrail of {self.kind}>"

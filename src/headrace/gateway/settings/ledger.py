@@ -9,13 +9,14 @@ from msgspec import Meta
 
 
 class LedgerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every request took, in one SQLite file; without a path nothing is kept."""
+    """The ledger: what every request took, in one SQLite file. Without a path there is none."""
 
     path: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
         Meta(
-            description="The file, from the folder of this one; made where there is none. Taken "
-            "at the start."
+            description="The file, relative to this one's folder; created if it does not exist. "
+            "Read "
+            "only at start."
         ),
     ] = None
     retention_days: Annotated[

@@ -1,4 +1,4 @@
-"""The models that clients ask for, and who serves them."""
+"""The models that clients may request, and the targets that serve them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Strategy = Literal[
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A name clients ask for. A target may be written as its model alone."""
+    """A model that clients may request. The short form of a target is its model alone."""
 
     targets: Annotated[
         tuple[TargetSettings, ...],
-        Meta(min_length=1, description="Who serves it; in its place there may be `variants`."),
+        Meta(min_length=1, description="Where it is served; `variants` may be given instead."),
     ] = ()
     strategy: Annotated[
         Strategy, Meta(description="Which of the targets with the lowest order goes first.")
@@ -44,68 +44,73 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["none", "session", "prefix"],
         Meta(
             description="What keeps a client with one target: X-Session-Id or `user`, or the "
-            "beginning of the prompt, for providers' prompt caches."
+            "beginning "
+            "of the prompt, for providers' prompt caches."
         ),
     ] = "none"
     fallbacks: Annotated[
-        tuple[Text, ...], Meta(description="Models asked when all targets failed.")
+        tuple[Text, ...], Meta(description="Models tried when all targets failed.")
     ] = ()
     context_fallbacks: Annotated[
-        tuple[Text, ...], Meta(description="Models asked when the prompt was too long.")
+        tuple[Text, ...], Meta(description="Models tried when the prompt was too long.")
     ] = ()
     policy_fallbacks: Annotated[
-        tuple[Text, ...], Meta(description="Models asked when content was refused.")
+        tuple[Text, ...], Meta(description="Models tried when the content was refused.")
     ] = ()
-    retries: Annotated[RetrySettings | None, Meta(description="In place of the common ones.")] = (
-        None
-    )
+    retries: Annotated[
+        RetrySettings | None, Meta(description="Retries, instead of the common ones.")
+    ] = None
     timeouts: Annotated[
-        TimeoutSettings | None, Meta(description="Of these `total_s`, in place of the common one.")
+        TimeoutSettings | None, Meta(description="Only `total_s`, instead of the common one.")
     ] = None
     hedge: Annotated[
         HedgeSettings | None,
-        Meta(description="Whether another target is asked too where the first is slow."),
+        Meta(description="Whether a second target is tried as well when the first is slow."),
     ] = None
     variants: Annotated[
         dict[str, VariantSettings],
         Meta(
-            description="Sides of an A/B test or a canary, in place of `targets`; the first is the "
-            "one that others are compared with."
+            description="Variants of an A/B test or a canary, instead of `targets`; the others are "
+            "compared with the first."
         ),
     ] = msgspec.field(default_factory=dict)
     assign_by: Annotated[
         AssignBy,
         Meta(
-            description="Who stays on one side: a `user`, a `session`, a `key`; `request` draws "
-            "each time."
+            description="What stays with one variant: a `user`, a `session`, a `key`; `request` "
+            "draws "
+            "for each request."
         ),
     ] = "user"
     variant_choosers: Annotated[
         tuple[Text, ...],
-        Meta(description="Tags of keys whose X-Headrace-Variant is followed; `*`: everybody's."),
+        Meta(description="Tags of keys whose X-Headrace-Variant is honoured; `*`: any key."),
     ] = ()
     rollback: Annotated[
         RollbackSettings | None,
-        Meta(description="When a variant that fails is taken out until the file is read anew."),
+        Meta(description="When a failing variant is taken out until the file is reloaded."),
     ] = None
     shadow: Annotated[
-        ShadowSettings | None, Meta(description="Who is sent copies of its requests.")
+        ShadowSettings | None, Meta(description="Targets that get copies of its requests.")
     ] = None
     choose: Annotated[
         ChooseSettings | None,
-        Meta(description="In place of targets: another model by how hard a request is."),
+        Meta(description="Another model by how hard a request is, instead of targets."),
     ] = None
     cascade: Annotated[
         CascadeSettings | None,
-        Meta(description="In place of targets: models asked in turn until an answer is good."),
+        Meta(
+            description="Models tried in turn until an answer is good enough, instead of targets."
+        ),
     ] = None
     pipeline: Annotated[
         PipelineSettings | None,
-        Meta(description="In place of targets: a fast model, and a slow one where it is wanted."),
+        Meta(description="A fast model, and a slow one where needed, instead of targets."),
     ] = None
     guardrails: Annotated[
-        tuple[Text, ...], Meta(description="Guardrails that hold for what this model may answer.")
+        tuple[Text, ...], Meta(description="Guardrails that apply to whatever this model answers.")
     ] = ()
     engines: Annotated[
-        EngineSettings, Meta(description="Of the strategies `prefix_aware` and `engine_load`.")
+        EngineSettings,
+        Meta(description="Settings of the strategies `prefix_aware` and `engine_load`."),
     ] = EngineSettings()

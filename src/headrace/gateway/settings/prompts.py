@@ -14,26 +14,33 @@ PromptRole = Literal["system", "developer", "user", "assistant"]
 
 
 class PromptMessageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """content: a Jinja template; `{{name}}` is a variable of the request."""
+    """A message of a template."""
 
     role: PromptRole
-    content: Annotated[Text, Meta(description="What is said, with `{{name}}` for variables.")]
+    content: Annotated[Text, Meta(description="The text, with `{{name}}` for variables.")]
 
 
 class PromptVersionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One version. `2: file:prompts/two.yaml` is the short form of one in a file of its own."""
 
     file: Annotated[
-        Text | None, Meta(description="A file with all of this; a path from this file's folder.")
+        Text | None,
+        Meta(description="A file with all of this; a path relative to this file's folder."),
     ] = None
     messages: Annotated[
         tuple[PromptMessageSettings, ...],
-        Meta(description="Put before what the client says; system ones where its dialect wants."),
+        Meta(
+            description="Messages put before the client's; system messages go where its dialect "
+            "puts them."
+        ),
     ] = ()
-    model: Annotated[Text | None, Meta(description="Asked if the request names none.")] = None
+    model: Annotated[Text | None, Meta(description="The model, if the request names none.")] = None
     parameters: Annotated[
         dict[Text, Any],
-        Meta(description="Such as temperature or max_tokens, where the request does not say."),
+        Meta(
+            description="Parameters such as temperature or max_tokens, for requests that do not "
+            "set them."
+        ),
     ] = msgspec.field(default_factory=dict)
     example: Annotated[
         dict[Text, Any] | None,
@@ -42,31 +49,33 @@ class PromptVersionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """By the name that requests give. A label may point to several versions, by weight."""
+    """A prompt template, by the name that requests give. A label may point to several versions, by
+    weight."""
 
     versions: Annotated[
-        dict[Text, PromptVersionSettings], Meta(description="By number or name.")
+        dict[Text, PromptVersionSettings], Meta(description="Versions by number or name.")
     ] = msgspec.field(default_factory=dict)
     labels: Annotated[
         dict[Text, dict[Text, Annotated[float, Meta(gt=0, le=1e6)]]],
         Meta(
-            description="`production: 2`, or `production: {1: 90, 2: 10}` for an A/B test in which "
-            "a user or session keeps its version. Requests that name neither get `production`, "
-            "else the highest version."
+            description="`production: 2`, or `production: {1: 90, 2: 10}` for an A/B test in "
+            "which a "
+            "user or session keeps its version. Requests that name neither a version nor a "
+            "label get `production`, or else the highest version."
         ),
     ] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.versions:
-            raise ConfigError("versions: at least one is needed")
+            raise ConfigError("versions: at least one is required")
         for label, versions in self.labels.items():
             if label in self.versions:
-                raise ConfigError(f"labels.{label}: there is a version of that name; rename one")
+                raise ConfigError(f"labels.{label}: a version has that name; rename one")
             if not versions:
                 raise ConfigError(f"labels.{label}: name a version")
             for version in versions:
                 if version not in self.versions:
                     known = ", ".join(self.versions)
                     raise ConfigError(
-                        f"labels.{label}: {shown(version)} is no version; there are {known}"
+                        f"labels.{label}: {shown(version)} is not a version; there are {known}"
                     )

@@ -15,7 +15,7 @@ SecretText = Annotated[str, Meta(min_length=1, extra={"secret": True})]
 
 
 class EntraSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A token of Microsoft Entra by client credentials, in place of a key."""
+    """Client credentials for a Microsoft Entra token, instead of a key."""
 
     tenant_id: Text
     client_id: Text
@@ -28,20 +28,20 @@ class EntraSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests to AWS are signed with: keys, a profile, or a role by web identity.
+    """Credentials for signing requests to AWS: keys, a profile, or a role by web identity.
 
-    Nothing at all (`aws: {}`) takes what AWS's own tools would: variables of the environment, the
-    shared file, the container's or the machine's role.
+    Without any of them (`aws: {}`) the default credentials of AWS's own tools are used: environment
+    variables, the shared file, the role of the container or the machine.
     """
 
     access_key_id: SecretText | None = None
     secret_access_key: SecretText | None = None
     session_token: SecretText | None = None
     profile: Annotated[
-        Text | None, Meta(description="Of the shared file ~/.aws/credentials or ~/.aws/config.")
+        Text | None, Meta(description="A profile of ~/.aws/credentials or ~/.aws/config.")
     ] = None
     role_arn: Annotated[
-        Text | None, Meta(description="Role to take on by `web_identity_token_file`.")
+        Text | None, Meta(description="Role to assume by `web_identity_token_file`.")
     ] = None
     web_identity_token_file: Annotated[
         Text | None, Meta(description="File with a token, which its platform renews.")
@@ -52,18 +52,21 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoogleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A project of Google Cloud, for Vertex AI. Known by `credentials`, or by an access token as
-    the provider's `api_key`; by default by what GOOGLE_APPLICATION_CREDENTIALS names."""
+    """A Google Cloud project, for Vertex AI. Requests are authenticated by `credentials` or by an
+    access token as the provider's `api_key`; by default by the credentials that
+    GOOGLE_APPLICATION_CREDENTIALS names."""
 
     project: Annotated[
-        Text | None, Meta(description="Id of the project; default: what the credentials name.")
+        Text | None,
+        Meta(description="Id of the project; default: the one that the credentials name."),
     ] = None
     location: Annotated[Text, Meta(description="Region, or `global`.")] = "global"
     credentials: Annotated[
         SecretText | None,
         Meta(
-            description="Of a service account: file:PATH or env:NAME with its JSON; `metadata`: "
-            "of the machine it runs on."
+            description="Service account: file:PATH or env:NAME with its JSON; `metadata`: that "
+            "of the "
+            "machine the gateway runs on."
         ),
     ] = None
 
@@ -72,72 +75,76 @@ class GoogleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """kind: a row of the catalog that says address, dialect and peculiarities; by default the
-    provider's own name. What is given here wins over the row."""
+    """A provider: where it is, what it speaks and how requests to it are authenticated. A row of
+    the catalog gives defaults for its address, dialect and peculiarities; settings given here win
+    over it."""
 
     kind: Annotated[Text | None, Meta(description="Row of the catalog; default: the name.")] = None
     base_url: Annotated[
         Text | None,
         Meta(
-            description="Where its API begins. It, region, api_version, names in `address`, "
-            "`headers` and of `google` and `entra` may be env:NAME."
+            description="Base URL of its API. This, region, api_version, the values of `address` "
+            "and "
+            "`headers`, and those of `google` and `entra` may be env:NAME."
         ),
     ] = None
     address: Annotated[
         dict[str, str],
-        Meta(description="Your names for those in braces of the catalog's address: account_id."),
+        Meta(description="Values for the names in braces of the catalog's address: account_id."),
     ] = msgspec.field(default_factory=dict)
-    dialect: Annotated[Text | None, Meta(description="What it speaks, where no row says it.")] = (
-        None
-    )
+    dialect: Annotated[
+        Text | None, Meta(description="The API it speaks, if no row of the catalog has it.")
+    ] = None
     api_key: Annotated[
         tuple[SecretText, ...],
-        Meta(description="Keys, used in turn: env:NAME, file:PATH, or a key itself."),
+        Meta(description="Keys, used in turn: env:NAME, file:PATH, or the key itself."),
     ] = ()
     entra: Annotated[
-        EntraSettings | None, Meta(description="A token in place of a key, for Azure.")
+        EntraSettings | None, Meta(description="Entra ID tokens instead of a key, for Azure.")
     ] = None
-    aws: Annotated[AwsSettings | None, Meta(description="Signatures in place of a key.")] = None
+    aws: Annotated[AwsSettings | None, Meta(description="AWS signatures instead of a key.")] = None
     google: Annotated[
-        GoogleSettings | None, Meta(description="Vertex AI in place of the Gemini API.")
+        GoogleSettings | None, Meta(description="Vertex AI instead of the Gemini API.")
     ] = None
     completions: Annotated[
         bool | None,
         Meta(
             description="Whether it has OpenAI's older `/completions`; default: what the catalog "
-            "knows. Without it one text is asked as a chat."
+            "says. "
+            "Without it a completion of a single text is sent as a chat."
         ),
     ] = None
     responses: Annotated[
         bool | None,
         Meta(
             description="Whether it has OpenAI's `/responses` beside chat; default: what the "
-            "catalog knows, at its own address. Without it such requests are asked as chats."
+            "catalog "
+            "says, for its own address. Without it such requests are sent as chats."
         ),
     ] = None
     region: Annotated[
-        Text | None, Meta(description="Where it runs, for rules on regions; AWS's region.")
+        Text | None, Meta(description="Region it runs in, for rules on regions; AWS's region.")
     ] = None
     api_version: Annotated[
         Text | None,
-        Meta(description="Azure's `api-version`, for deployments of the older kind."),
+        Meta(description="Azure's `api-version`, for older deployments."),
     ] = None
     headers: Annotated[
         dict[str, str],
         Meta(description="Headers of every request to it.", extra={"secret": True}),
     ] = msgspec.field(default_factory=dict)
     timeouts: Annotated[
-        TimeoutSettings | None, Meta(description="In place of the common ones.")
+        TimeoutSettings | None, Meta(description="Timeouts, instead of the common ones.")
     ] = None
     connections: Annotated[
         int, Meta(ge=1, le=65_535, description="Most connections to it from each process.")
     ] = 1024
     keeps_data: Annotated[
         bool | None,
-        Meta(description="Whether it keeps or trains on what is sent; unknown if not given."),
+        Meta(description="Whether it keeps or trains on what is sent; unknown if omitted."),
     ] = None
     zero_retention: Annotated[
-        bool | None, Meta(description="Whether it promises to keep nothing at all.")
+        bool | None, Meta(description="Whether it promises to retain nothing at all.")
     ] = None
 
     def __repr__(self) -> str:

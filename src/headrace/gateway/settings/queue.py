@@ -12,8 +12,8 @@ from headrace.gateway.settings.reliability import Seconds
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where all targets of a request have `max_in_flight`, it waits, by its key's priority and
-    then by its arrival; of several workers each has a queue."""
+    """The queue for requests whose targets have all reached `max_in_flight`: by the priority of
+    the key, then by arrival. With several workers each has a queue of its own."""
 
     max_requests: Annotated[
         int,
@@ -21,8 +21,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=1,
             le=100_000,
             description="Most requests that wait; one more is refused, or takes the place of one "
-            "of a lower priority.",
+            "with a "
+            "lower priority.",
         ),
         formerly("most"),
     ] = 100
-    wait_s: Annotated[Seconds, Meta(description="How long one waits before it is refused.")] = 30.0
+    wait_s: Annotated[
+        Seconds, Meta(description="How long a request waits before it is refused.")
+    ] = 30.0

@@ -32,29 +32,31 @@ _ADDRESS = re.compile(
 
 
 def read_settings(path: Path) -> GatewaySettings:
-    """Of a YAML file. Raises ConfigError with line and path of what is not as it must be."""
+    """The settings in a YAML file. Raises ConfigError with line and path of each problem."""
     return settings_of_text(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """Of the file. Raises ConfigError."""
+    """The file's text. Raises ConfigError."""
     if not path.exists():
         raise ConfigError(
             f"--config {path}: there is no such file; name yours with --config, or begin with "
-            "`providers: {openai: env:OPENAI_API_KEY}` and `access: {require_key: false}`, which "
-            "serves every openai/MODEL; `headrace gateway import FILE` makes one of LiteLLM's"
+            f"`providers: {{openai: env:OPENAI_API_KEY}}` and `access: {{require_key: false}}`, "
+            "which serves every openai/MODEL; `headrace gateway import FILE` converts one of "
+            "LiteLLM's"
         )
     return read_text_file(path, "--config", MAX_FILE_BYTES)
 
 
 def settings_of_text(text: str, name: str) -> GatewaySettings:
-    """name: what errors call it. Raises ConfigError as `read_settings`."""
+    """The settings in a YAML text. name: the file's name in errors. Raises ConfigError like
+    `read_settings`."""
     return parse_settings(_document(text, name), name)
 
 
 def settings_partly(path: Path) -> Partly[GatewaySettings]:
-    """As `read_settings`, for who looks for more that is wrong. Raises ConfigError for what is no
-    file of settings."""
+    """The settings in a YAML file as far as they are valid, and the problems. Raises ConfigError if
+    it is not a file of settings."""
     return parse_partly(_document(read_text(path), str(path)), str(path))
 
 
@@ -66,7 +68,7 @@ def _document(text: str, name: str) -> Document:
 
 
 def parse_settings(document: Document, name: str) -> GatewaySettings:
-    """Of a document that was read. Raises ConfigError for all that is wrong."""
+    """The settings in a parsed document. Raises ConfigError with all problems."""
     settings, problems = parse_partly(document, name)
     if problems or settings is None:
         raise config_error([one.said for one in problems])
@@ -74,7 +76,7 @@ def parse_settings(document: Document, name: str) -> GatewaySettings:
 
 
 def parse_partly(document: Document, name: str) -> Partly[GatewaySettings]:
-    """As `parse_settings`, for who looks for more that is wrong."""
+    """The settings in a parsed document as far as they are valid, and the problems."""
     document = Document(_written_out(document.loaded), _lines(document))
     found = read_partly(document, GatewaySettings, name)
     if found.settings is None:
@@ -95,8 +97,8 @@ def _is_within(path: str, outer: str) -> bool:
 
 
 def _written_out(loaded: Any) -> Any:
-    """Short forms made long: a target as its model alone, a model as its list of targets, a
-    provider as its key or its address, keys as one."""
+    """The document with short forms expanded: a target as its model alone, a model as its list of
+    targets, a provider as its key or its address, keys as one."""
     if not isinstance(loaded, dict):
         return loaded
     found = dict(loaded)
@@ -114,7 +116,7 @@ def _written_out(loaded: Any) -> Any:
 
 
 def _lines(document: Document) -> dict[str, int]:
-    """With the paths that short forms have once they are long."""
+    """Lines by path, with the paths that short forms have once they are expanded."""
     found = dict(document.lines)
     models = document.loaded.get("models") if isinstance(document.loaded, dict) else None
     for name, listed in models.items() if isinstance(models, dict) else ():

@@ -1,4 +1,4 @@
-"""Requests and answers as they were told, kept for search and replay."""
+"""Requests and answers as they were sent, kept for search and replay."""
 
 from __future__ import annotations
 
@@ -15,72 +15,75 @@ DEFAULT_PATH = "requests.sqlite3"
 
 
 class RedactSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is replaced in bodies before anything of them is written."""
+    """Replacements in bodies before they are written."""
 
     pii: Annotated[
         tuple[PiiKind, ...],
         Meta(
-            description="Personal data and secrets that become [EMAIL] and so on: api_key, email, "
-            "iban, credit_card, ip, us_ssn, phone."
+            description="Personal data and secrets that are replaced by [EMAIL] and so on: "
+            "api_key, "
+            "email, iban, credit_card, ip, us_ssn, phone."
         ),
     ] = ("api_key",)
     patterns: Annotated[
         dict[Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9_]{0,63}$")], Text],
         Meta(
-            description="Own regular expressions (RE2's syntax; pip install "
-            "'headrace[guardrails]') by the name that stands in brackets in place of what they "
-            "match."
+            description="Your own regular expressions (RE2's syntax; pip install "
+            "'headrace[guardrails]') by name; the name in brackets replaces what they match."
         ),
     ] = msgspec.field(default_factory=dict)
     fields: Annotated[
         tuple[Text, ...],
         Meta(
-            description="Globs of names of JSON fields, whatever their case, whose whole values "
-            "become [REDACTED]; in arguments of tools too."
+            description="Globs of names of JSON fields, ignoring case, whose whole values become "
+            "[REDACTED]; in tool arguments too."
         ),
     ] = ()
     media: Annotated[
         bool,
         Meta(
-            description="Whether pictures, sounds and files in base64 are replaced by their size "
-            "and SHA-256, and vectors of embeddings by their length."
+            description="Whether images, sounds and files in base64 are replaced by their size and "
+            "SHA-256, and vectors of embeddings by their length."
         ),
     ] = True
 
 
 class RequestLogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The request log: off unless the file turns it on, since no prompt is kept that nobody asked
-    to keep."""
+    """The request log. It is off by default, so that no prompt is kept unless somebody decided to
+    keep it."""
 
-    enabled: Annotated[bool, Meta(description="Whether requests and answers are kept at all.")] = (
-        False
-    )
+    enabled: Annotated[
+        bool, Meta(description="Whether requests and answers are logged at all.")
+    ] = False
     store: Annotated[
         Literal["sqlite", "postgresql"],
         Meta(
-            description="Where they are: in a file, or in PostgreSQL (pip install "
+            description="Where they are stored: in a file, or in PostgreSQL (pip install "
             "'headrace[postgres]')."
         ),
     ] = "sqlite"
     path: Annotated[
         Text | None,
         Meta(
-            description="The file of `store: sqlite`, from the folder of this one; "
-            f"{DEFAULT_PATH} without a name. Taken at the start."
+            description="The file of `store: sqlite`, relative to this one's folder; "
+            f"{DEFAULT_PATH} if "
+            "omitted. Read only at start."
         ),
     ] = None
     url: Annotated[
         SecretText | None,
         Meta(
-            description="Of `store: postgresql`: postgresql://user:password@host/database, best as "
-            "env:NAME or file:PATH. Taken at the start."
+            description="For `store: postgresql`: postgresql://user:password@host/database, best "
+            "as "
+            "env:NAME or file:PATH. Read only at start."
         ),
     ] = None
     bodies: Annotated[
         Literal["all", "errors", "none"],
         Meta(
-            description="Whose bodies are kept; of the others what the ledger says of them. "
-            "errors: of all that did not end as answered."
+            description="Requests whose bodies are stored; for the others only what the ledger "
+            "has is "
+            "stored. errors: all requests with another outcome than answered."
         ),
     ] = "all"
     max_body_bytes: Annotated[
@@ -88,32 +91,37 @@ class RequestLogSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=1024,
             le=64 * 2**20,
-            description="Of each request and each reply at most so much is kept, after media and "
-            "personal data were replaced; what is longer is cut and marked so.",
+            description="Largest part of each request and each reply that is stored, after media "
+            "and "
+            "personal data were replaced; the rest is cut off and the body marked as cut.",
         ),
     ] = 256 * 2**10
     models: Annotated[
         tuple[Text, ...],
         Meta(
-            description="Models whose requests are kept, by names and globs of what is asked for."
+            description="Models whose requests are logged: names and globs, matched against the "
+            "requested name."
         ),
     ] = ("*",)
     keys: Annotated[
         tuple[Text, ...] | None,
-        Meta(description="Globs of ids of keys whose requests are kept; null for all, with teams."),
+        Meta(
+            description="Globs of ids of keys whose requests are logged; null for all, with teams."
+        ),
     ] = None
     teams: Annotated[
         tuple[Text, ...] | None,
         Meta(
-            description="Globs of teams whose requests are kept; null for all. Where keys and "
-            "teams are named, either will do."
+            description="Globs of teams whose requests are logged; null for all. If keys and "
+            "teams are "
+            "given, a match of either is enough."
         ),
     ] = None
     counts: Annotated[
         bool,
         Meta(
-            description="Whether requests to count the tokens of a prompt are kept too; many "
-            "clients send each prompt to be counted before they ask it."
+            description="Whether requests that count the tokens of a prompt are logged too; many "
+            "clients send each prompt to be counted first."
         ),
     ] = False
     sample: Annotated[
@@ -121,14 +129,15 @@ class RequestLogSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1,
-            description="The part of requests that is kept: by a hash of their id, so that every "
-            "process of a gateway chooses the same.",
+            description="Share of requests that is logged: by a hash of their id, so that every "
+            "process "
+            "of a gateway chooses the same.",
         ),
     ] = 1.0
     redact: RedactSettings = RedactSettings()
     retention_days: Annotated[
         Annotated[int, Meta(ge=1, le=36_500)] | None,
-        Meta(description="Older ones are deleted; null keeps all."),
+        Meta(description="Older requests are deleted; null keeps all."),
     ] = 30
     max_waiting: Annotated[
         int, Meta(ge=1, description="How many may wait in memory while the store is down.")
@@ -145,6 +154,6 @@ class RequestLogSettings(msgspec.Struct, frozen=True, kw_only=True):
                 "postgresql://user:password@host/database into that variable"
             )
         if self.store == "postgresql" and self.path is not None:
-            raise ConfigError("path: only `store: sqlite` has a file; take one of the two out")
+            raise ConfigError("path: only `store: sqlite` has a file; remove one of the two")
         if self.store == "sqlite" and self.url is not None:
-            raise ConfigError("url: only `store: postgresql` has one; take one of the two out")
+            raise ConfigError("url: only `store: postgresql` has one; remove one of the two")

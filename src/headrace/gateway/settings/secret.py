@@ -28,7 +28,7 @@ _OTHERS_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Secret:
-    """A value that is in no repr, no log and no error. `reveal` is for who sends it."""
+    """A value that appears in no repr, log or error. Only the code that sends it calls `reveal`."""
 
     __slots__ = ("_value", "source")
 
@@ -50,18 +50,20 @@ class Secret:
         return hash(self._value)
 
     def __reduce__(self) -> str:
-        raise TypeError("a secret is not to be copied out of the process")
+        raise TypeError("a secret must not be copied out of the process")
 
 
 class Sources(NamedTuple):
-    """environ: variables. folder: what relative paths of files begin at."""
+    """The places in which references to secrets are resolved."""
 
     environ: Mapping[str, str]
+    """Environment variables."""
     folder: Path
+    """The folder that relative paths of files begin at."""
 
 
 def is_plain(text: str) -> bool:
-    """Whether it stands in the file itself."""
+    """Whether the secret is written into the file itself."""
     return not text.startswith((*_ENVIRONMENT, _FILE))
 
 
@@ -77,7 +79,8 @@ def read_secret(text: str, sources: Sources, setting: str = "") -> Secret:
 
 
 def from_variable(text: str, sources: Sources, setting: str) -> str:
-    """A value that is no secret: of the variable that it names, else itself. Raises ConfigError."""
+    """A value that is not secret: that of the variable it names, or the text itself. Raises
+    ConfigError."""
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
             try:
@@ -104,8 +107,8 @@ def _read(text: str, sources: Sources) -> Secret:
 
 
 def missing_variables(settings: object, environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that settings name and the environment has not, with the first setting of each,
-    whether or not it is of something that is switched on."""
+    """Variables that settings name and the environment lacks, each with the first setting that
+    names it, even if that setting is switched off."""
     missing: dict[str, str] = {}
     for path, text in _texts(settings, ""):
         prefix = next((one for one in _ENVIRONMENT if text.startswith(one)), None)
@@ -131,7 +134,7 @@ def _texts(value: object, path: str) -> Iterator[tuple[str, str]]:
 
 
 def read_document(text: str, sources: Sources) -> tuple[str, str]:
-    """A secret of several lines, and where it is from. Raises ConfigError as `read_secret`."""
+    """A secret of several lines, and where it is from. Raises ConfigError like `read_secret`."""
     for prefix in _ENVIRONMENT:
         if text.startswith(prefix):
             name, value = _variable(text, prefix, sources.environ, _SECRET_REMEDY)
@@ -139,27 +142,28 @@ def read_document(text: str, sources: Sources) -> tuple[str, str]:
     if text.startswith(_FILE):
         path = sources.folder / text.removeprefix(_FILE)
         return read_text_file(path, _FILE, _MOST_BYTES), f"the file {path}"
-    raise ConfigError("file:PATH or env:NAME is expected")
+    raise ConfigError("expected file:PATH or env:NAME")
 
 
 def _variable(text: str, prefix: str, environ: Mapping[str, str], remedy: str) -> tuple[str, str]:
-    """Name and value. What is no name may be the secret itself, so it is not told."""
+    """The variable's name and value. An invalid name may be the secret itself, so no error shows
+    it."""
     name = text.removeprefix(prefix)
     value = environ.get(name, "").strip()
     if value:
         return name, value
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"what stands after {prefix} is no name of a variable; write {prefix}NAME and put the "
-            "secret into that variable"
+            f"what follows {prefix} is not the name of a variable; write {prefix}NAME and put "
+            "the secret into that variable"
         )
-    raise ConfigError(f"the environment has no {name}: {remedy}, or leave out what needs it")
+    raise ConfigError(f"the environment has no {name}: {remedy}, or remove what needs it")
 
 
 def _checked(value: str, source: str) -> Secret:
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ConfigError(
-            f"the secret from {source} has characters that a header cannot carry: visible ASCII "
-            "without spaces is expected"
+            f"the secret from {source} has characters that a header cannot carry; it must be "
+            "visible ASCII without spaces"
         )
     return Secret(value, source)

@@ -15,7 +15,7 @@ NotNegative = Annotated[float, Meta(ge=0)]
 
 
 class PriceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """US dollars per million tokens, in place of the catalog's."""
+    """Prices in US dollars per million tokens, instead of the catalog's."""
 
     input: NotNegative
     output: NotNegative
@@ -23,78 +23,88 @@ class PriceSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_write: NotNegative | None = None
     cache_write_1h: NotNegative | None = None
     reasoning: Annotated[
-        NotNegative | None, Meta(description="Tokens of thought; left out, as `output`.")
+        NotNegative | None, Meta(description="Reasoning tokens; as `output` if omitted.")
     ] = None
     input_audio: Annotated[
-        NotNegative | None, Meta(description="Tokens of sound heard; left out, as `input`.")
+        NotNegative | None, Meta(description="Audio input tokens; as `input` if omitted.")
     ] = None
     output_audio: Annotated[
-        NotNegative | None, Meta(description="Tokens of speech; left out, as `output`.")
+        NotNegative | None, Meta(description="Audio output tokens; as `output` if omitted.")
     ] = None
     image: Annotated[
         NotNegative | None,
         Meta(
-            description="US dollars of one picture made; left out, answers with any have no cost."
+            description="US dollars per generated image; if omitted, the cost of answers with "
+            "images is "
+            "unknown."
         ),
     ] = None
     input_audio_second: Annotated[
         NotNegative | None,
         Meta(
-            description="US dollars of one second heard, where a provider bills seconds; left out, "
-            "such answers have no cost."
+            description="US dollars per second of audio input, where a provider bills seconds; if "
+            "omitted, the cost of such answers is unknown."
         ),
     ] = None
     flex_factor: Annotated[
         NotNegative | None,
         Meta(
-            description="Of all prices, for answers at the service tier `flex`; left out, their "
+            description="Factor of all prices for answers at the service tier `flex`; if omitted, "
+            "their "
             "cost is unknown."
         ),
     ] = None
     priority_factor: Annotated[
         NotNegative | None,
         Meta(
-            description="Of all prices, for answers at the service tier `priority`; left out, "
+            description="Factor of all prices for answers at the service tier `priority`; if "
+            "omitted, "
             "their cost is unknown."
         ),
     ] = None
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One place where a model is served. model: "provider/model", the provider a name of this file
-    or of the catalog."""
+    """One place where a model is served: "provider/model", with a provider of this file or of the
+    catalog."""
 
     model: Annotated[Text, Meta(description="`provider/model`.")]
-    weight: Annotated[NotNegative, Meta(description="Its part of the traffic, relative.")] = 1.0
+    weight: Annotated[NotNegative, Meta(description="Its relative share of the traffic.")] = 1.0
     order: Annotated[
-        int, Meta(description="Targets with a lower one are tried before all with a higher.")
+        int, Meta(description="Targets with a lower order are tried before all with a higher one.")
     ] = 0
     max_in_flight: Annotated[
         int | None,
         Meta(
             description="Most requests at it at once; more go elsewhere, or wait (`queue`). "
-            "Several workers divide it, and each has one at least."
+            "Several "
+            "workers divide it, and each gets at least one."
         ),
         formerly("most_in_flight"),
     ] = None
     pass_priority: Annotated[
         bool,
         Meta(
-            description="Whether it is told a key's priority (`priority` of a body), as "
-            "`headrace serve --scheduling-policy priority` and vLLM take it."
+            description="Whether a key's priority is sent to it (`priority` in the body), as "
+            "`headrace "
+            "serve --scheduling-policy priority` and vLLM accept it."
         ),
     ] = False
     context_tokens: Annotated[
         int | None,
         Meta(
-            description="What it takes at most; prompts that are surely longer pass by, and what "
-            "may be, with its max_tokens, goes to others first."
+            description="Its context length. Prompts that are certainly longer skip it, and those "
+            "that "
+            "may be, with their max_tokens, try others first."
         ),
     ] = None
     quantization: Annotated[
-        Quantization, Meta(description="How its weights are stored, for clients that ask for it.")
+        Quantization,
+        Meta(description="How its weights are quantized, for clients that request a kind."),
     ] = "unknown"
-    price: Annotated[PriceSettings | None, Meta(description="In place of the catalog's.")] = None
-    timeouts: Annotated[TimeoutSettings | None, Meta(description="In place of the provider's.")] = (
+    price: Annotated[PriceSettings | None, Meta(description="Price, instead of the catalog's.")] = (
         None
     )
+    timeouts: Annotated[
+        TimeoutSettings | None, Meta(description="Timeouts, instead of the provider's.")
+    ] = None

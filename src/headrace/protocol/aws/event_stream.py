@@ -165,7 +165,7 @@ def _read_headers(block: bytes) -> dict[str, HeaderValue]:
     while cursor.at < len(block):
         name = _text(cursor.take(cursor.take(1)[0]))
         if not name or name in headers:
-            raise _DamageError(f"a header's name is {'given twice' if name else 'empty'}")
+            raise _DamageError(f"a header's name is {('given twice' if name else 'empty')}")
         headers[name] = _read_value(cursor)
     return headers
 
@@ -186,7 +186,7 @@ def _read_value(cursor: _Cursor) -> HeaderValue:
         return Timestamp(_INTEGERS[_LONG].unpack(cursor.take(8))[0])
     if kind == _UUID:
         return uuid.UUID(bytes=cursor.take(16))
-    raise _DamageError(f"a header has type {kind}; there are 0 to 9")
+    raise _DamageError(f"a header has type {kind}; types are 0 to 9")
 
 
 def _text(raw: bytes) -> str:
@@ -204,8 +204,8 @@ def write_frame(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     block = b"".join(_write_header(name, value) for name, value in headers.items())
     if len(block) > MAX_HEADERS_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
         raise ValueError(
-            f"{len(block)} bytes of headers and {len(payload)} of payload do not fit a frame; "
-            f"at most {MAX_HEADERS_BYTES} and {MAX_PAYLOAD_BYTES}"
+            f"{len(block)} bytes of headers and {len(payload)} of payload do not fit into a "
+            f"frame; at most {MAX_HEADERS_BYTES} and {MAX_PAYLOAD_BYTES} do"
         )
     lengths = _LENGTHS.pack(_FRAME_BYTES + len(block) + len(payload), len(block))
     front = lengths + _CRC.pack(zlib.crc32(lengths)) + block + payload
@@ -215,7 +215,7 @@ def write_frame(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
 def _write_header(name: str, value: HeaderValue) -> bytes:
     raw = name.encode()
     if not 0 < len(raw) <= _MAX_NAME_BYTES:
-        raise ValueError(f"a header's name takes 1 to {_MAX_NAME_BYTES} bytes, not {len(raw)}")
+        raise ValueError(f"a header's name must have 1 to {_MAX_NAME_BYTES} bytes, not {len(raw)}")
     return bytes((len(raw),)) + raw + _write_value(name, value)
 
 

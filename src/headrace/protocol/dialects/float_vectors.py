@@ -17,7 +17,7 @@ def packed(vector: Sequence[float]) -> bytes:
     try:
         return struct.pack(f"<{len(vector)}f", *vector)
     except (struct.error, OverflowError) as error:
-        raise DamagedReplyError(f"an embedding is no list of float32: {error}") from None
+        raise DamagedReplyError(f"an embedding is not a list of float32: {error}") from None
 
 
 def decoded(vector: str) -> bytes:
@@ -25,9 +25,10 @@ def decoded(vector: str) -> bytes:
     try:
         raw = b64decode(vector, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise DamagedReplyError(f"an embedding is no base64: {error}") from None
+        raise DamagedReplyError(f"an embedding is not base64: {error}") from None
     if len(raw) % _FLOAT_BYTES:
         raise DamagedReplyError(
-            f"an embedding of {len(raw)} bytes is no list of float32, which take {_FLOAT_BYTES}"
+            f"an embedding of {len(raw)} bytes is not a list of float32 values of "
+            f"{_FLOAT_BYTES} bytes each"
         )
     return raw

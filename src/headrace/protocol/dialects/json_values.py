@@ -26,7 +26,7 @@ def read_object(body: bytes | str) -> dict[str, Any]:
     except _DAMAGE as error:
         raise DamagedReplyError(f"not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise DamagedReplyError(f"a JSON object was expected, not {type(value).__name__}")
+        raise DamagedReplyError(f"expected a JSON object, not {type(value).__name__}")
     return value
 
 

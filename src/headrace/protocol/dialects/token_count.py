@@ -61,5 +61,5 @@ def read_count(body: bytes, name: str) -> int:
     """The field `name` of a JSON object; raises DamagedReplyError if it is no count."""
     found = as_tokens(read_object(body).get(name))
     if found is None:
-        raise DamagedReplyError(f"{name} is no number of tokens")
+        raise DamagedReplyError(f"{name} is not a number of tokens")
     return found

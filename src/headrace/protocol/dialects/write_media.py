@@ -31,7 +31,7 @@ def address(media: Media, path: str, provider: str) -> str:
     if not mime:
         mime = next((kind for mark, kind in _MARKS if media.data.startswith(mark)), "")
     if not mime:
-        raise refused(media, path, "it does not say what type it is, such as image/png")
+        raise refused(media, path, "its type is missing, such as image/png")
     return f"data:{mime};base64,{media.data}"
 
 
@@ -45,19 +45,19 @@ def document_text(media: Media, path: str, provider: str) -> str:
     """The text of a document; raises RequestError if it is none, or is not there."""
     if not is_text(media):
         mime = media.mime or "an unknown type"
-        raise refused(media, path, f"{provider} takes documents of text, not of {mime}")
+        raise refused(media, path, f"{provider} accepts text documents, not {mime}")
     if media.data is None:
-        raise refused(media, path, f"{provider} fetches no documents")
+        raise refused(media, path, f"{provider} does not fetch documents")
     try:
         return b64decode(media.data, validate=True).decode()
     except (binascii.Error, ValueError):
-        raise refused(media, path, "its data is no base64 of UTF-8 text") from None
+        raise refused(media, path, "its data is not base64 of UTF-8 text") from None
 
 
 def refused(media: Media, path: str, why: str) -> RequestError:
     """The error to raise for media that cannot be given on."""
     return RequestError(
-        f"{path}: the {media.kind} cannot be given on: {why}; send it otherwise, leave it out or "
-        "choose another provider",
+        f"{path}: the {media.kind} cannot be passed on: {why}; send it in another form, omit it "
+        "or choose another provider",
         param=path,
     )

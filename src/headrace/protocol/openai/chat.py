@@ -88,13 +88,14 @@ class ChatCompletionRequest(SamplingFields, frozen=True, kw_only=True):
     chat_template_kwargs: TemplateVariables = msgspec.field(default_factory=dict)
     add_special_tokens: Annotated[
         bool,
-        Meta(description="Let the tokenizer add its own (BOS) tokens to what the template gave."),
+        Meta(description="Let the tokenizer add its own (BOS) tokens to the rendered template."),
     ] = False
     reasoning_effort: Annotated[
         str | None,
         Meta(
-            description="Given to the chat template, `none` with `enable_thinking: false`; "
-            "without effect if that does not read them."
+            description="Passed to the chat template, `none` with `enable_thinking: false`; no "
+            "effect "
+            "if the template does not read them."
         ),
     ] = None
 

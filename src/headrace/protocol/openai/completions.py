@@ -51,14 +51,16 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True):
     best_of: Annotated[
         Choices | None,
         Meta(
-            description="Generate so many answers per prompt and return the `n` with the highest "
-            "mean log probability per token, best first. Not with `stream`."
+            description="Generate this many answers per prompt and return the `n` with the "
+            "highest mean "
+            "log probability per token, best first. Not with `stream`."
         ),
     ] = None
     echo: Annotated[
         bool,
         Meta(
-            description="Begin the text with the prompt, and log probabilities with those of its "
+            description="Begin the text with the prompt, and the log probabilities with those of "
+            "its "
             "tokens."
         ),
     ] = False
@@ -113,20 +115,20 @@ def check_completion(request: CompletionRequest) -> None:
     prompts_of(request)
     if request.max_tokens == 0 and not request.echo and request.prompt_logprobs is None:
         raise RequestError(
-            "max_tokens: 0 asks for nothing; give 1 or more, or `echo` or `prompt_logprobs` to "
-            "have the prompt read only",
+            "max_tokens: 0 generates nothing; give 1 or more, or `echo` or `prompt_logprobs` to "
+            "only have the prompt read",
             param="max_tokens",
         )
     if request.best_of is not None and request.best_of < request.n:
         raise RequestError(
-            f"best_of: {request.best_of} is less than n, {request.n}, and n of them are to be "
-            "returned; raise best_of or lower n",
+            f"best_of: {request.best_of} is less than n, {request.n}, the number of answers to "
+            "return; raise best_of or lower n",
             param="best_of",
         )
     if request.ranks and request.stream:
         raise RequestError(
             f"best_of: {request.best_of} answers are compared when all are complete, so they "
-            "cannot be streamed; leave out best_of, or stream",
+            "cannot be streamed; omit best_of or stream",
             param="best_of",
         )
 

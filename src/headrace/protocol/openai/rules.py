@@ -12,19 +12,19 @@ def check_generation(fields: SamplingFields) -> None:
     _check_stream_options(fields)
     if fields.truncate_prompt_tokens == 0:
         raise RequestError(
-            "truncate_prompt_tokens: 0 would leave nothing of the prompt; give -1 to keep as many "
-            "tokens as fit, 1 or more to keep so many, or leave it out",
+            "truncate_prompt_tokens: 0 would leave nothing of the prompt; give -1 to keep as "
+            "many tokens as fit, 1 or more to keep that many, or omit it",
             param="truncate_prompt_tokens",
         )
     if fields.timeout_s == 0:
         raise RequestError(
-            "timeout_s: 0 leaves no time; give more than 0 seconds, or leave it out",
+            "timeout_s: 0 leaves no time; give more than 0 seconds, or omit it",
             param="timeout_s",
         )
     if fields.allowed_token_ids is not None and not fields.allowed_token_ids:
         raise RequestError(
             "allowed_token_ids: the list is empty, so nothing could be drawn; give at least one "
-            "id, or leave it out",
+            "id, or omit it",
             param="allowed_token_ids",
         )
 
@@ -43,7 +43,7 @@ def _check_stream_options(fields: SamplingFields) -> None:
     """Options of a stream that was not asked for are refused, as OpenAI does."""
     if fields.stream_options is not None and not fields.stream:
         raise RequestError(
-            "stream_options: only allowed when `stream` is true; leave it out, or stream",
+            "stream_options: only allowed when `stream` is true; omit it, or stream",
             param="stream_options",
         )
 
@@ -60,7 +60,7 @@ def _check_stop(fields: SamplingFields) -> None:
         param = "stop" if isinstance(fields.stop, str) else f"stop[{index}]"
         if not string:
             raise RequestError(
-                f"{param}: the empty string cannot be a stop string; leave it out", param=param
+                f"{param}: the empty string cannot be a stop string; omit it", param=param
             )
         if len(string) > MAX_STOP_CHARS:
             raise RequestError(

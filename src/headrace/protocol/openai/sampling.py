@@ -49,13 +49,13 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     """What both generation endpoints honour."""
 
     model: Annotated[
-        str | None, Meta(description="A served name; may be left out, as one model is served.")
+        str | None, Meta(description="A served name; may be omitted, as one model is served.")
     ] = None
     n: Annotated[
         Choices, Meta(description="Answers per prompt, each with a random stream of its own.")
     ] = 1
     temperature: Annotated[
-        float, Meta(description="0 is greedy. Default 1, whatever the model says.")
+        float, Meta(description="0 is greedy. Default 1, whatever the model's own default.")
     ] = 1.0
     top_p: Annotated[
         float,
@@ -69,42 +69,44 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     repetition_penalty: Annotated[
         float,
         Meta(
-            description="Logits of tokens that prompt or output have are divided by it where "
-            "positive and multiplied where negative; 1 is none."
+            description="The logit of each token that occurs in the prompt or the output is "
+            "divided by "
+            "it if positive and multiplied by it if negative; 1 has no effect."
         ),
     ] = 1.0
     frequency_penalty: Annotated[
         float,
-        Meta(description="Taken off a token's logit for each time that the output has it."),
+        Meta(description="Subtracted from a token's logit for each time it occurs in the output."),
     ] = 0.0
     presence_penalty: Annotated[
-        float, Meta(description="Taken off a token's logit once if the output has it.")
+        float, Meta(description="Subtracted once from a token's logit if it occurs in the output.")
     ] = 0.0
     logit_bias: Annotated[
         dict[str, float],
         Meta(
             description="Token ids, as strings, and what is added to their logits: -100 (never) "
-            "to 100 (always)."
+            "to 100 "
+            "(always)."
         ),
     ] = {}
     allowed_token_ids: Annotated[
         list[TokenId] | None,
-        Meta(description="Draw from these alone; an end token is drawn only if it is among them."),
+        Meta(description="Draw only from these; an end token is drawn only if it is among them."),
     ] = None
     bad_words: Annotated[
         list[BadWord],
         Meta(
             max_length=MAX_BAD_WORDS,
-            description="Texts that never come out, with or without a space before, as the "
+            description="Texts that are never generated, with or without a space before, as the "
             "tokenizer cuts them.",
         ),
     ] = []
     samplers: Annotated[
         list[str] | None,
         Meta(
-            description="What is applied to the logits, in this order. Default: `penalties`, "
-            "`temperature`, `min_p`, `top_k`, `top_p`. What is left out must have its neutral "
-            "value."
+            description="The steps applied to the logits, in this order. Default: `penalties`, "
+            "`temperature`, `min_p`, `top_k`, `top_p`. A step that is omitted must have its "
+            "neutral value."
         ),
     ] = None
     seed: Annotated[
@@ -117,7 +119,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     min_tokens: Annotated[
         int,
         Meta(
-            description="No end token, stop token or stop string ends the text within so many "
+            description="No end token, stop token or stop string ends the text before this many "
             "tokens."
         ),
     ] = 0
@@ -155,7 +157,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     truncate_prompt_tokens: Annotated[
         KeptTokens | None,
-        Meta(description="Keep only the last so many tokens of a prompt; -1: as many as fit."),
+        Meta(description="Keep only this many last tokens of a prompt; -1: as many as fit."),
     ] = None
     priority: Annotated[
         int,
@@ -177,7 +179,8 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
     request_id: Annotated[
         RequestId | None,
         Meta(
-            description="Makes the reply's id `chatcmpl-` or `cmpl-` and this, 1 to 128 visible "
+            description="Makes the reply's id `chatcmpl-` or `cmpl-` followed by this, 1 to 128 "
+            "visible "
             "ASCII characters."
         ),
     ] = None

@@ -19,7 +19,7 @@ from headrace.protocol.openai.template import (
     opens_turn,
 )
 
-_MODEL = "A served name; may be left out, as one model is served."
+_MODEL = "A served name; may be omitted, as one model is served."
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def check_tokenize(request: TokenizeRequest) -> None:
     """Rules over several fields; raises RequestError."""
     if (request.prompt is None) == (request.messages is None):
         raise RequestError(
-            "give either prompt or messages, and not both",
+            "give either prompt or messages, not both",
             param="prompt" if request.prompt is None else "messages",
         )
     check_turn(request.add_generation_prompt, request.continue_final_message)

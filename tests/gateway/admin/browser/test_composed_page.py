@@ -42,10 +42,10 @@ async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
         await page.get_by_label("Request (JSON)").fill(body)
         await page.get_by_role("button", name="Explain").click()
         await page.get_by_text("auto: rule 1 (matches) -> strong").wait_for()
-        await page.get_by_text("Asked in this order").wait_for()
+        await page.get_by_text("Tried in this order").wait_for()
         await page.get_by_label("Request (JSON)").fill(body.replace("auto", "careful"))
         await page.get_by_role("button", name="Explain").click()
-        await page.get_by_text("May be asked, as the answers are").wait_for()
+        await page.get_by_text("May be tried, depending on the answers").wait_for()
         asked = await page.locator(".explain ol.candidates li b").all_inner_texts()
         assert asked == ["a/quick", "a/slow"]
 

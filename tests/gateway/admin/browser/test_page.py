@@ -48,7 +48,7 @@ async def test_without_key_ledger_and_store_it_says_how_to_have_them(tmp_path: P
         await page.get_by_role("heading", name="No ledger is kept").wait_for()
         assert await page.get_by_role("button", name="Lock").count() == 0
         await one.go("Keys and budgets")
-        await page.get_by_text("access.store of the gateway's file names no file").wait_for()
+        await page.get_by_text("access.store in the gateway's file is missing").wait_for()
         assert await page.get_by_role("button", name="New key").is_disabled()
         await one.go("Live log")
         await one.chat("chat", "hi")
@@ -102,15 +102,15 @@ async def test_a_key_is_made_used_counted_and_blocked(tmp_path: Path) -> None:
         form = page.get_by_role("dialog")
         assert await form.get_by_label("US dollars").input_value() == "0.0001"
         await form.get_by_label("US dollars").fill("2")
-        await form.get_by_label("Requests a minute").fill("50")
+        await form.get_by_label("Requests per minute").fill("50")
         await form.get_by_label("Label").fill("the bot of search")
         await form.get_by_role("button", name="Save").click()
         await row.get_by_text("$0.000018 used of $2").wait_for()
         await row.get_by_text("of 50").wait_for()
         assert await one.chat("chat", "hi", key=key) == 200, "its secret stays"
         await row.get_by_role("button", name="Edit the bot of search").click()
-        assert await form.get_by_label("Requests a minute").input_value() == "50"
-        await form.get_by_label("Requests a minute").fill("")
+        assert await form.get_by_label("Requests per minute").input_value() == "50"
+        await form.get_by_label("Requests per minute").fill("")
         await page.keyboard.press("Enter")
         await row.get_by_text("of 50").wait_for(state="detached")
         await row.get_by_role("button", name="Block").click()
@@ -264,9 +264,9 @@ async def test_a_bad_file_is_told_and_changes_nothing(tmp_path: Path) -> None:
         await one.open("settings")
         written = one.written()
         one.write({**written, "modles": {}})
-        button = page.get_by_role("button", name="Read the file anew")
+        button = page.get_by_role("button", name="Reload the file")
         await button.click()
-        await page.get_by_text("The file is not right").wait_for()
+        await page.get_by_text("The file is not valid").wait_for()
         assert "modles" in await page.get_by_role("alert").inner_text()
         assert await one.chat("chat", "hi") == 200
         more = {"new": {"targets": ["a/quick"]}}

@@ -147,12 +147,12 @@ def test_documents_of_text_lie_beside_the_messages() -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (Media(kind="audio", data="AAAA"), "Cohere takes images"),
-        (Media(kind="document", mime="application/pdf", data="AAAA"), "documents of text"),
-        (Media(kind="document", mime="text/plain", url="https://a.b"), "fetches no documents"),
-        (Media(kind="document", mime="text/plain", data="_"), "no base64"),
+        (Media(kind="audio", data="AAAA"), "Cohere accepts only images"),
+        (Media(kind="document", mime="application/pdf", data="AAAA"), "text documents"),
+        (Media(kind="document", mime="text/plain", url="https://a.b"), "does not fetch documents"),
+        (Media(kind="document", mime="text/plain", data="_"), "not base64"),
         (Media(kind="image", file_id="f"), "file id"),
-        (Media(kind="image", data="AAAA"), "what type it is"),
+        (Media(kind="image", data="AAAA"), "its type is missing"),
         (ToolResult(call_id="c", content=(Media(kind="image", data=PNG),)), "results of tools"),
     ],
 )

@@ -197,9 +197,9 @@ def test_an_image_may_come_of_a_tool() -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (Media(kind="video", url="https://a.b"), "no video"),
-        (Media(kind="image", data="AAAA"), "what type it is"),
-        (Media(kind="document", mime="text/plain", data="_"), "no base64"),
+        (Media(kind="video", url="https://a.b"), "not accept video"),
+        (Media(kind="image", data="AAAA"), "its type is missing"),
+        (Media(kind="document", mime="text/plain", data="_"), "not base64"),
     ],
 )
 def test_media_that_mistral_does_not_take_is_refused(part: Part, why: str) -> None:

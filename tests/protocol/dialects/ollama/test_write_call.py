@@ -288,9 +288,9 @@ def test_texts_of_a_user_are_paragraphs_and_images_stand_beside_them() -> None:
         (Media(kind="image", file_id="file-1"), "base64"),
         (Media(kind="audio", data="AAAA"), "no audio"),
         (Media(kind="document", data="AAAA"), "no document"),
-        (ToolCall(id="c", name="f", arguments="[1]"), "no JSON object"),
-        (ToolCall(id="c", name="f", arguments='{"a":'), "no JSON object"),
-        (ToolCall(id="c", name="f", arguments='{"a":' * 10**5), "no JSON object"),
+        (ToolCall(id="c", name="f", arguments="[1]"), "not a JSON object"),
+        (ToolCall(id="c", name="f", arguments='{"a":'), "not a JSON object"),
+        (ToolCall(id="c", name="f", arguments='{"a":' * 10**5), "not a JSON object"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

@@ -163,7 +163,7 @@ def test_a_recorded_refusal() -> None:
 def test_what_no_chat_can_be_told(more: dict[str, Any], field: str) -> None:
     call = CLIENT.read_call(json.dumps({"model": "m", **more}).encode(), "", {})
     why = beyond_chat(call)
-    assert why is not None and why[0] == field and "chat alone" in why[1]
+    assert why is not None and why[0] == field and "only chat" in why[1]
 
 
 @pytest.mark.parametrize("more", [{"prompt": 7}, {"prompt": "a", "logprobs": "all"}, {"n": 200}])

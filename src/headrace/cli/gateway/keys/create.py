@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_option
-@click.option("--organisation", help="What the key belongs to.")
-@click.option("--team", help="What the key belongs to, in place of an organisation.")
-@click.option("--user", help="What the key belongs to, in place of a team.")
-@click.option("--label", default="", help="What people call it.")
+@click.option("--organisation", help="The organisation that the key belongs to.")
+@click.option("--team", help="The team that the key belongs to, instead of an organisation.")
+@click.option("--user", help="The user that the key belongs to, instead of a team.")
+@click.option("--label", default="", help="A name for people.")
 @click.option("--model", "models", multiple=True, help="A model or glob it may use. "
               "[may be repeated; default: all]")  # fmt: skip
 @click.option("--usd", type=Dollars(), help="A budget in US dollars.")
@@ -41,15 +41,16 @@ if TYPE_CHECKING:
 @calendar_option
 @click.option("--rpm", type=COUNT, help="Requests in any minute.")
 @click.option("--tpm", type=COUNT, help="Tokens in any minute.")
-@click.option("--concurrency", type=COUNT, help="Requests at once.")
-@click.option("--expires-days", type=DAYS, help="Days until it ends. [default: never]")
+@click.option("--concurrency", type=COUNT, help="Requests at the same time.")
+@click.option("--expires-days", type=DAYS, help="Days until it expires. [default: never]")
 @trait_options(edits=False)
 @json_option
 def create(config: Path, as_json: bool, **options: Any) -> None:
-    """Make a key and show it, this once: what is kept is a digest of it.
+    """Make a key and show it, only this once: what is kept is a digest of it.
 
-    What it belongs to stands in the gateway's file: access.organisations, access.teams and
-    access.users. All but that can be changed later, by `headrace gateway keys edit`.
+    The organisations, teams and users that it may belong to are defined in the gateway's file:
+    access.organisations, access.teams and access.users. Everything else can be changed later with
+    `headrace gateway keys edit`.
 
     \b
     headrace gateway keys create --team search --label bot --usd 50 --per 1M
@@ -62,7 +63,9 @@ def create(config: Path, as_json: bool, **options: Any) -> None:
 
     for name in ("per", "calendar"):
         if options[name] is not None and options["usd"] is None:
-            raise click.UsageError(f"--{name} is of a budget, and there is none: give --usd too")
+            raise click.UsageError(
+                f"--{name} belongs to a budget, and there is none: give --usd too"
+            )
     parent = _parent(options)
     budgets: tuple[Budget, ...] = ()
     if options["usd"] is not None:
@@ -98,5 +101,5 @@ def _parent(options: dict[str, Any]) -> Parent | None:
         if options[level] is not None
     ]
     if len(named) > 1:
-        raise ConfigError("--organisation, --team and --user: a key belongs to one; give one")
+        raise ConfigError("--organisation, --team and --user: a key belongs to only one; give one")
     return named[0] if named else None

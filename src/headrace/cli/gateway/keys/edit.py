@@ -39,30 +39,43 @@ _LIMITS = ("rpm", "tpm", "concurrency")
 @click.command()
 @click.argument("id")
 @config_option
-@click.option("--label", help="What people call it.")
-@click.option("--model", "models", multiple=True, help="A model or glob it may use, in place of "
-              "all those before; none: every model. [may be repeated]")  # fmt: skip
+@click.option("--label", help="A name for people.")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    help="A model or glob it may use, instead of all the previous ones; none: every model. [may be "
+    "repeated]",
+)
 @click.option("--usd", type=OrNone(Dollars()), help="The budget in US dollars; none: no budget.")
 @per_option
 @calendar_option
-@click.option("--raise-budget-to", "raised_to", type=OrNone(Dollars()), help="More US dollars for "
-              "a while, with --until; none: no more than the budget.")  # fmt: skip
 @click.option(
-    "--until", type=Until(), help="The raise's end: a day, with its end, or a time, in UTC."
+    "--raise-budget-to",
+    "raised_to",
+    type=OrNone(Dollars()),
+    help="A higher budget in US dollars for a while, with --until; none: end the raise.",
+)
+@click.option(
+    "--until", type=Until(), help="When the raise ends: a day, with its end, or a time, in UTC."
 )
 @click.option("--rpm", type=OrNone(COUNT), help="Requests in any minute; none: no limit.")
 @click.option("--tpm", type=OrNone(COUNT), help="Tokens in any minute; none: no limit.")
-@click.option("--concurrency", type=OrNone(COUNT), help="Requests at once; none: no limit.")
-@click.option("--expires-days", type=OrNone(DAYS), help="Days from now until it ends; none: never.")
+@click.option(
+    "--concurrency", type=OrNone(COUNT), help="Requests at the same time; none: no limit."
+)
+@click.option(
+    "--expires-days", type=OrNone(DAYS), help="Days from now until it expires; none: never."
+)
 @trait_options(edits=True)
 @json_option
 def edit(id: str, config: Path, as_json: bool, **options: Any) -> None:
-    """Change what the key ID may do; its secret stays, and so does what is not given.
+    """Change what the key ID may do; its secret, and what is not given, stay as they are.
 
-    `none` takes a limit, the budget, the list of models or the end away. What was spent still
-    counts in a budget that is raised or lowered; one with another window begins anew. Where a key
-    has several budgets, --per says which one --usd or --raise-budget-to is of. A raised budget goes
-    back by itself; another --usd or --per ends the raise.
+    `none` removes a limit, the budget, the list of models or the expiry. What was spent still
+    counts in a budget that is raised or lowered; a budget with another window starts at zero. If a
+    key has several budgets, --per chooses the one that --usd or --raise-budget-to changes. A raise
+    ends by itself; another --usd or --per ends it too.
 
     \b
     headrace gateway keys edit key_3f9c2a71d05b --usd 100
@@ -73,10 +86,12 @@ def edit(id: str, config: Path, as_json: bool, **options: Any) -> None:
     from headrace.gateway.settings.read import read_settings
 
     if all(value is None or value == () for value in options.values()):
-        raise click.UsageError("nothing to change is given; see --help")
+        raise click.UsageError("nothing to change was given; see --help")
     models = options["models"]
     if TAKEN_AWAY in models and len(models) > 1:
-        raise click.UsageError("--model none is every model, so it goes with no other --model")
+        raise click.UsageError(
+            "--model none means every model, so it cannot be combined with another --model"
+        )
     now_ms = time.time_ns() // 1_000_000
     _check_raise(options["raised_to"], options["until"], now_ms)
     settings, traits = read_settings(config), traits_given(options)
@@ -123,11 +138,11 @@ def _edited(
 def _check_raise(raised_to: float | str | None, until_ms: int | None, now_ms: int) -> None:
     if raised_to == TAKEN_AWAY:
         if until_ms is not None:
-            raise click.UsageError("--raise-budget-to none has no --until")
+            raise click.UsageError("--raise-budget-to none takes no --until")
     elif (raised_to is None) != (until_ms is None):
         raise click.UsageError("--raise-budget-to and --until belong together; give both")
     elif until_ms is not None and until_ms <= now_ms:
-        raise click.UsageError("--until is past; give a day or time that is to come")
+        raise click.UsageError("--until is past; give a day or time in the future")
 
 
 def _with_budget(terms: Terms, options: dict[str, Any]) -> Terms:
@@ -143,16 +158,14 @@ def _with_budget(terms: Terms, options: dict[str, Any]) -> Terms:
     several = len(budgets) > 1
     if several and per is None:
         windows = ", ".join(one.window for one in budgets)
-        raise click.UsageError(f"the key has budgets per {windows}: say which with --per")
+        raise click.UsageError(f"the key has budgets per {windows}: choose one with --per")
     meant = next((one for one in budgets if not several or one.window == per), None)
     others = tuple(one for one in budgets if one is not meant)
     if meant is None and (usd is None or usd == TAKEN_AWAY):
         raise click.UsageError("the key has no such budget; --usd AMOUNT gives it one")
     if usd == TAKEN_AWAY:
         if raised_to is not None:
-            raise click.UsageError(
-                "--usd none takes the budget away, so that nothing is to be raised"
-            )
+            raise click.UsageError("--usd none removes the budget, so there is nothing to raise")
         return with_dollar_budgets(terms, others)
     amount = None if usd is None else round(float(usd) * NUSD_PER_USD)
     raised = None
@@ -161,7 +174,7 @@ def _with_budget(terms: Terms, options: dict[str, Any]) -> Terms:
     budget = meant or Budget(amount=0, window=DEFAULT_WINDOW)
     amount = budget.amount if amount is None else amount
     if raised is not None and raised < amount:
-        raise click.UsageError("--raise-budget-to is below the budget; --usd lowers that")
+        raise click.UsageError("--raise-budget-to is below the budget; lower the budget with --usd")
     window = per or budget.window
     calendar = budget.calendar if options["calendar"] is None else options["calendar"]
     changed = msgspec.structs.replace(

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def keys() -> None:
-    """Make keys of the gateway, change them, and take them back.
+    """Make keys of the gateway, change them, and revoke them.
 
-    A gateway that runs takes a change within a second. Keys that stand in the file itself are
+    A running gateway applies a change within a second. Keys that are defined in the file itself are
     changed there.
 
     \b
@@ -44,7 +44,7 @@ keys.add_command(list_keys)
 @click.argument("id")
 @config_option
 @click.option("--overlap-days", type=click.FloatRange(0), default=0.0,
-              help="How long the old one opens it too. [default: 0]")  # fmt: skip
+              help="How long the old secret stays valid too. [default: 0]")  # fmt: skip
 @json_option
 def rotate(id: str, config: Path, overlap_days: float, as_json: bool) -> None:
     """Make another secret for the key ID and show it; what was spent stays with it.
@@ -114,4 +114,6 @@ def _block(id: str, config: Path, as_json: bool, *, blocked: bool) -> None:
 
     with_store(config, change, id=id)
     done = {"id": id, "blocked": blocked}
-    click.echo(json.dumps(done) if as_json else f"{id} is {'blocked' if blocked else 'open again'}")
+    click.echo(
+        json.dumps(done) if as_json else f"{id} is {('blocked' if blocked else 'unblocked')}"
+    )

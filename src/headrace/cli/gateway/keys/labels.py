@@ -9,8 +9,10 @@ from headrace.errors import HeadraceError
 
 
 def key_labels(config: Path) -> dict[str, str]:
-    """By the ids of keys that have a label. config: the gateway's file. Where it, or its file of
-    keys, is not there or cannot be read, nobody is known."""
+    """Labels of keys by id, for the keys that have one.
+
+    Empty where the gateway's file, or its file of keys, does not exist or cannot be read.
+    """
     from headrace.gateway.settings.read import read_settings
 
     try:
@@ -24,5 +26,5 @@ def key_labels(config: Path) -> dict[str, str]:
 
 
 def labelled(id: str, labels: dict[str, str]) -> str:
-    """The id, with the label where there is one."""
+    """The id, followed by the label if there is one."""
     return f"{id} ({labels[id]})" if id in labels else id

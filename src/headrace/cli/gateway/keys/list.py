@@ -27,10 +27,10 @@ _NARROW_COLUMNS = 80
 @config_option
 @json_option
 def list_keys(config: Path, as_json: bool) -> None:
-    """List the keys that were made, without what is secret of them.
+    """List the keys in the store, without their secrets.
 
-    With each its budgets and what was spent of them (as the file of keys has it, a second behind),
-    its limits, and when it ends. Keys of the gateway's file stand there.
+    Each with its budgets and what was spent of them (a second behind), its limits, and its expiry.
+    Keys that are defined in the gateway's file are not listed.
 
     \b
     headrace gateway keys list
@@ -153,7 +153,7 @@ def _metered_lines(one: Mapping[str, Any]) -> list[str]:
 
 
 def _trait_lines(one: Mapping[str, Any]) -> list[str]:
-    """What is not as without it."""
+    """The traits that differ from their defaults."""
     named = ("tags", "guardrails", "regions")
     lines = [f"{name} {', '.join(one[name])}" for name in named if one[name]]
     if one["priority"] is not None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def caller_at(config: Path, settings: GatewaySettings, key: str) -> Caller:
-    """Of the gateway's file, or of the store that it names. Raises HeadraceError."""
+    """The caller of a key from the gateway's file, or from the store that it names. Raises
+    HeadraceError."""
     from headrace.gateway.accounts.named import caller_named
     from headrace.gateway.accounts.records import NO_RECORDS
     from headrace.gateway.accounts.roster import Roster

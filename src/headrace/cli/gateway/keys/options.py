@@ -39,7 +39,9 @@ class Dollars(click.ParamType):  # type: ignore[type-arg]  # no generic before c
         except ValueError:
             dollars = math.nan
         if not 0 <= dollars <= _MOST_USD:
-            self.fail(f"{value!r} is no amount of US dollars from 0 to 1,000,000,000", param, ctx)
+            self.fail(
+                f"{value!r} is not an amount of US dollars from 0 to 1,000,000,000", param, ctx
+            )
         return dollars
 
 
@@ -54,7 +56,9 @@ class Until(click.ParamType):  # type: ignore[type-arg]
             at = dt.datetime.fromisoformat(value)
         except ValueError:
             self.fail(
-                f"{value!r} is no day like 2026-12-31 or time like 2026-12-31T18:00", param, ctx
+                f"{value!r} is not a day like 2026-12-31 or a time like 2026-12-31T18:00",
+                param,
+                ctx,
             )
         if at.tzinfo is None:
             at = at.replace(tzinfo=dt.UTC)
@@ -70,7 +74,7 @@ def _is_day(value: str) -> bool:
 
 
 class OrNone(click.ParamType):  # type: ignore[type-arg]
-    """What a type takes, or the word `none`, which is handed on as that word."""
+    """A parameter type that also accepts the word `none`, which it returns unchanged."""
 
     def __init__(self, kind: click.ParamType) -> None:  # type: ignore[type-arg]
         self._kind = kind
@@ -84,19 +88,19 @@ class OrNone(click.ParamType):  # type: ignore[type-arg]
 COUNT = click.IntRange(0, 2**53)
 DAYS = click.FloatRange(0, _MOST_DAYS, min_open=True)
 per_option = click.option(
-    "--per", type=click.Choice(WINDOWS), help="Window of the budget. [default of a new one: 1M]"
+    "--per", type=click.Choice(WINDOWS), help="Window of the budget. [default for a new one: 1M]"
 )
 
 calendar_option = click.option(
     "--calendar/--rolling",
     default=None,
-    help="Window of the budget by the calendar of UTC, or the time before now. [default of a new "
-    "one: rolling]",
+    help="Whether the budget's window is that of the UTC calendar, or rolling. [default for a "
+    "new one: rolling]",
 )
 
 
 def model_warnings(models: Iterable[str], settings: GatewaySettings, path: Path) -> None:
-    """Say on standard error which of a key's models nothing in the file is."""
+    """Warn on standard error about the key's models that match nothing in the file."""
     known = [*settings.models, *settings.aliases]
     for one in models:
         provider, slash, _ = one.partition("/")

@@ -30,23 +30,26 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[T]], *, id: str = "") -> T:
-    """What the work comes to. path: of the gateway's file, of which no secret is read. id: of the
-    key that it is about. Raises HeadraceError where there is no store, where the key stands in
-    the gateway's file, or what is wanted is not possible."""
+    """The result of `work` on the store of the gateway's file at `path`, from which no secret is
+    read.
+
+    id: the key that the work is about. Raises HeadraceError if there is no store, if the key is
+    defined in the gateway's file, or if the change is not possible.
+    """
     from headrace.gateway.building.accounts import groups_of, open_store
     from headrace.gateway.settings.read import read_settings
 
     access = read_settings(path).access
     if id in access.keys:
         raise ConfigError(
-            f"key {shown(id)} stands in {path} itself: change access.keys.{id} there and reload; "
-            "this command is for keys that `headrace gateway keys create` made"
+            f"key {shown(id)} is defined in {path} itself: change access.keys.{id} there and "
+            "reload; this command is for keys that `headrace gateway keys create` made"
         )
     named = access.store
     if named is None:
         raise ConfigError(
-            f"{path}: access.store is missing: it names the file that keys are kept in, "
-            "as `access: {store: gateway.db}`"
+            f"{path}: access.store is missing: it names the file in which keys are kept, as "
+            f"`access: {{store: gateway.db}}`"
         )
 
     async def run() -> T:
@@ -62,7 +65,7 @@ def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[T]], *, id: s
 
 
 def show_new(key_id: str, key: str, as_json: bool) -> None:
-    """The one time that it can be read."""
+    """Print the key, the only time that it can be read."""
     if as_json:
         click.echo(json.dumps({"id": key_id, "key": key}))
     else:

@@ -39,35 +39,35 @@ class Priority(click.ParamType):  # type: ignore[type-arg]  # no generic before 
             number = _MOST_PRIORITY + 1
         if not _LEAST_PRIORITY <= number <= _MOST_PRIORITY:
             self.fail(
-                f"{value!r} is none of {', '.join(_WORDS)}, and no whole number from "
+                f"{value!r} is neither one of {', '.join(_WORDS)} nor a whole number from "
                 f"{_LEAST_PRIORITY} to {_MOST_PRIORITY}", param, ctx,
             )  # fmt: skip
         return number
 
 
 def trait_options(*, edits: bool) -> Callable[[F], F]:
-    """edits: whether each can be taken away again, with the word `none`."""
-    more = ", in place of all those before; none: none" if edits else ""
-    away = "; none: as above the key" if edits else ""
+    """Options for a key's traits. edits: whether each can be removed again with the word `none`."""
+    more = ", instead of all the previous ones; none: none" if edits else ""
+    away = "; none: that of the level above" if edits else ""
 
     def kind(of: click.ParamType) -> click.ParamType:  # type: ignore[type-arg]
         return OrNone(of) if edits else of
 
     options = (
         click.option("--tag", "tags", multiple=True,
-                     help=f"A tag of it{more}. [may be repeated]"),
+                     help=f"A tag of the key{more}. [may be repeated]"),
         click.option("--guardrail", "guardrails", multiple=True,
-                     help=f"A guardrail of the file that holds for it{more}. [may be repeated]"),
+                     help=f"A guardrail of the file that applies to it{more}. [may be repeated]"),
         click.option("--priority", type=kind(Priority()),
-                     help=f"Who goes first where requests wait; of numbers the lower{away}."),
+                     help=f"Priority of its requests in queues; a lower number goes first{away}."),
         click.option("--data-collection", type=click.Choice(("allow", "deny")),
-                     help="deny: ask only providers known to leave data alone."),
+                     help="deny: use only providers known not to collect data."),
         click.option("--zero-retention/--no-zero-retention", default=None,
-                     help="Whether only providers that keep nothing are asked."),
+                     help="Whether only providers that retain nothing are used."),
         click.option("--region", "regions", multiple=True,
-                     help=f"Where its requests may be served{more}. [may be repeated]"),
+                     help=f"A region in which its requests may be served{more}. [may be repeated]"),
         click.option("--when-stores-are-down", type=kind(click.Choice(("open", "closed"))),
-                     help=f"Whether it is served while Redis cannot be reached{away}."),
+                     help=f"Whether requests are served while Redis cannot be reached{away}."),
     )  # fmt: skip
 
     def add(command: F) -> F:
@@ -79,7 +79,7 @@ def trait_options(*, edits: bool) -> Callable[[F], F]:
 
 
 def traits_given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are given, as `accounts.edit.with_traits` takes them. Raises UsageError."""
+    """The options that were given, as `accounts.edit.with_traits` takes them. Raises UsageError."""
     from headrace.gateway.accounts.edit import priority_of
 
     given: dict[str, Any] = {}
@@ -87,7 +87,9 @@ def traits_given(options: Mapping[str, Any]) -> dict[str, Any]:
         if values := options[name]:
             if TAKEN_AWAY in values and len(values) > 1:
                 option = name.removesuffix("s")
-                raise click.UsageError(f"--{option} none is none, so it goes with no other")
+                raise click.UsageError(
+                    f"--{option} none cannot be combined with another --{option}"
+                )
             nothing = None if name == "regions" else ()
             given[name] = nothing if TAKEN_AWAY in values else tuple(values)
     for name in ("data_collection", "zero_retention"):
@@ -102,7 +104,7 @@ def traits_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_traits(traits: Mapping[str, Any], settings: GatewaySettings, path: Path) -> None:
-    """Raises ConfigError for a guardrail that the file at `path` has not."""
+    """Raises ConfigError for a guardrail that the file at `path` does not have."""
     from headrace.gateway.accounts.edit import check_guardrails
 
     try:

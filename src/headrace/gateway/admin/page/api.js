@@ -38,7 +38,7 @@ async function send(method, path, { query, body, signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(
       0,
-      "The gateway cannot be reached. It may have ended; the page tries again.",
+      "The gateway cannot be reached. It may have stopped; the page tries again.",
       "unreachable",
     );
   }

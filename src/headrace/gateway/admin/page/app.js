@@ -85,7 +85,7 @@ function lock(message = "") {
         const given = input.value.trim();
         if (!/^[\x21-\x7e]+$/.test(given)) {
           said.textContent =
-            "A key has letters, digits and punctuation marks alone, without spaces.";
+            "A key has only letters, digits and punctuation marks, no spaces.";
           return;
         }
         key.set(given);
@@ -93,7 +93,7 @@ function lock(message = "") {
       },
     },
     h("h1", {}, "headrace gateway"),
-    field("Admin key", input, "What admin.key of the gateway's file says. It stays in this tab."),
+    field("Admin key", input, "The key that admin.key in the gateway's file names. It stays in this tab."),
     h("button", { class: "primary" }, "Open"),
     said,
   );

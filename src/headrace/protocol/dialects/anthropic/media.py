@@ -66,8 +66,8 @@ def write_media(part: Media, path: str, *, own: bool) -> dict[str, Any]:
     """
     if part.kind not in ("image", "document"):
         raise RequestError(
-            f"{path}: this provider takes no {part.kind}; send text, an image or a document, or "
-            "ask for a model that takes it",
+            f"{path}: this provider does not accept {part.kind}; send text, an image or a "
+            "document, or choose a model that accepts it",
             param=path,
             code="unsupported",
         )
@@ -83,8 +83,8 @@ def _source(part: Media, path: str, *, own: bool) -> dict[str, Any]:
     if part.file_id is not None:
         if not own:
             raise RequestError(
-                f"{path}: the file {shown(part.file_id)} is another vendor's, which this provider "
-                "cannot read; send its content as base64",
+                f"{path}: the file {shown(part.file_id)} is stored at another vendor, where "
+                "this provider cannot read it; send its content as base64",
                 param=path,
                 code="unsupported",
             )
@@ -97,7 +97,7 @@ def _source(part: Media, path: str, *, own: bool) -> dict[str, Any]:
     mime = "image/jpeg" if mime == "image/jpg" else mime
     if mime not in allowed and not own:
         raise RequestError(
-            f"{path}: {part.kind} of type {shown(mime)} is not taken by this provider; send "
+            f"{path}: this provider does not accept {part.kind} of type {shown(mime)}; send "
             f"{' or '.join(allowed)}",
             param=path,
             code="unsupported",
@@ -110,7 +110,8 @@ def _plain(data: str, path: str) -> str:
         return b64decode(data).decode()
     except (binascii.Error, ValueError):
         raise RequestError(
-            f"{path}: the document says it is text, but is not UTF-8 in base64; send it so",
+            f"{path}: the document is declared as text, but is not UTF-8 in base64; send it as "
+            "UTF-8 in base64",
             param=path,
         ) from None
 

@@ -33,7 +33,7 @@ def read_reply(body: bytes) -> ChatReply:
     try:
         message = decoded(body)
         if not isinstance(message, dict) or message.get("type") == "error":
-            raise DamagedReplyError("the reply is no message of Anthropic's")
+            raise DamagedReplyError("the reply is not an Anthropic message")
         return _reply(message)
     except RecursionError:
         raise DamagedReplyError("the reply is nested too deeply") from None
@@ -58,7 +58,7 @@ def read_token_count(body: bytes) -> int:
 def _reply(message: dict[str, Any]) -> ChatReply:
     content = message.get("content")
     if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-        raise DamagedReplyError("the reply's content is no list of blocks")
+        raise DamagedReplyError("the reply's content is not a list of blocks")
     usage = mapping(message.get("usage"))
     start = start_extra(usage)
     reason, stop_sequence = message.get("stop_reason"), message.get("stop_sequence")

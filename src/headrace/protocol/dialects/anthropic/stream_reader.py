@@ -137,7 +137,7 @@ class AnthropicStreamReader:
         except ValueError as error:
             raise DamagedReplyError(f"an event of the stream is not valid JSON: {error}") from None
         if not isinstance(value, dict):
-            raise DamagedReplyError("an event of the stream is no object")
+            raise DamagedReplyError("an event of the stream is not an object")
         kind = value.get("type", name)
         if kind == "error":
             self._fail_with(error_failure(value))
@@ -163,7 +163,7 @@ class AnthropicStreamReader:
 
     def _begin(self, value: dict[str, Any]) -> None:
         if self._began:
-            raise DamagedReplyError("the stream has two message_start")
+            raise DamagedReplyError("the stream has two message_start events")
         self._began = True
         message = mapping(value.get("message"))
         self._first_usage = mapping(message.get("usage"))
@@ -216,13 +216,13 @@ class AnthropicStreamReader:
     def _grow(self, value: dict[str, Any], characters: int) -> None:
         block = self._block
         if block is None or block.index != value.get("index"):
-            raise DamagedReplyError("a content_block_delta of the stream is of no open block")
+            raise DamagedReplyError("a content_block_delta of the stream belongs to no open block")
         delta = mapping(value.get("delta"))
         kind = text(delta.get("type"))
         if kind in _GROWTH and block.kind is not None:
             field, grows = _GROWTH[kind]
             if block.kind != grows:
-                raise DamagedReplyError(f"a {kind} of the stream is of another kind of block")
+                raise DamagedReplyError(f"a {kind} of the stream belongs to another kind of block")
             self._give(block, text(delta.get(field)))
             return
         self.has_data = True
@@ -231,7 +231,7 @@ class AnthropicStreamReader:
         if block.kind is None:
             _hold(block, delta)
         elif _HELD.get(kind, block.kind) != block.kind:
-            raise DamagedReplyError(f"a {kind} of the stream is of another kind of block")
+            raise DamagedReplyError(f"a {kind} of the stream belongs to another kind of block")
         elif kind == "signature_delta":
             block.signature.append(text(delta.get("signature")))
         elif kind == "citations_delta":
@@ -293,7 +293,8 @@ class AnthropicStreamReader:
     def _limit(self, characters: int) -> None:
         if characters > MAX_HELD_CHARACTERS:
             raise DamagedReplyError(
-                f"the stream has a block of more than {MAX_HELD_CHARACTERS} characters to hold"
+                f"the stream has a block of more than {MAX_HELD_CHARACTERS} characters that "
+                "would have to be held"
             )
 
     def _fail(self, kind: FailureKind, message: str) -> None:

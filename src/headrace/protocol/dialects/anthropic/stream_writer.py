@@ -185,7 +185,7 @@ class AnthropicStreamWriter:
     def _limit(self) -> None:
         if self._waiting_characters > MAX_WAITING_CHARACTERS:
             raise AnswerTooLongError(
-                f"tool calls beside one another exceed {MAX_WAITING_CHARACTERS} characters"
+                f"parallel tool calls exceed {MAX_WAITING_CHARACTERS} characters"
             )
 
     def _flush(self, block: _Block) -> bytes:

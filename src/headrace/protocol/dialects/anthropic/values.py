@@ -52,4 +52,4 @@ def rest(value: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
 def _unraw(value: object) -> Any:
     if isinstance(value, msgspec.Raw):
         return json.loads(bytes(value))
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -69,8 +69,8 @@ class BedrockEmbeddings:
             bodies, dropped = _titan(call, texts, model)
         else:
             raise RequestError(
-                f"model: {model} makes no embeddings that headrace can ask for on Bedrock; use a "
-                "model of amazon.titan-embed or cohere.embed",
+                f"model: {model} is not an embedding model that headrace supports on Bedrock; "
+                "use a model of amazon.titan-embed or cohere.embed",
                 param="model",
                 code="unsupported_model",
             )
@@ -110,7 +110,7 @@ def _texts(call: EmbeddingCall) -> list[str]:
         if not isinstance(one, str) or not one:
             what = "token ids" if one and not isinstance(one, str) else "an empty input"
             raise RequestError(
-                f"input[{number}]: Bedrock makes no embedding of {what}; send text",
+                f"input[{number}]: Bedrock does not embed {what}; send text",
                 param="input",
                 code="invalid_value",
             )

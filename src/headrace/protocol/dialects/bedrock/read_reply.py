@@ -55,11 +55,11 @@ def read_reply(body: bytes) -> ChatReply:
     try:
         reply = msgspec.json.decode(body)
     except NOT_JSON as error:
-        raise DamagedReplyError(f"the reply is no JSON: {error}") from None
+        raise DamagedReplyError(f"the reply is not JSON: {error}") from None
     message = _object(_object(reply, "the reply").get("output"), "output").get("message")
     content = _object(message, "output.message").get("content")
     if not isinstance(content, list):
-        raise DamagedReplyError("output.message.content is no list")
+        raise DamagedReplyError("output.message.content is not a list")
     reason = reply.get("stopReason")
     if isinstance(reason, str) and reason in MALFORMED:
         raise DamagedReplyError(f"the model's output was malformed (stopReason {reason})")
@@ -145,7 +145,7 @@ def from_base64(value: Any, where: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError, ValueError):
-        raise DamagedReplyError(f"{where} is no base64") from None
+        raise DamagedReplyError(f"{where} is not base64") from None
 
 
 def _thinking(fields: dict[str, Any]) -> Part | None:
@@ -182,12 +182,12 @@ def _cited(fields: dict[str, Any]) -> Text:
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DamagedReplyError(f"{where} is no object")
+        raise DamagedReplyError(f"{where} is not an object")
     return value
 
 
 def _string(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise DamagedReplyError(f"{name} is no text")
+        raise DamagedReplyError(f"{name} is not text")
     return value

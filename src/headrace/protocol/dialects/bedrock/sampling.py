@@ -26,7 +26,7 @@ def inference_config(
     """
     if call.max_tokens is not None and call.max_tokens < 1:
         raise RequestError(
-            f"max_tokens: {shown(call.max_tokens)} is not taken by Bedrock; it must be at least 1",
+            f"max_tokens: Bedrock does not accept {shown(call.max_tokens)}; send at least 1",
             param="max_tokens",
             code="invalid_value",
         )

@@ -101,7 +101,7 @@ class ConverseStreamReader:
 
     def _take_event(self, name: str, fields: Any) -> None:
         if not isinstance(fields, dict):
-            raise DamagedReplyError("it is no object")
+            raise DamagedReplyError("it is not an object")
         if not self._began:
             self._began = True
             self._events.append(Began(id="", model=""))
@@ -209,7 +209,7 @@ class _Blocks:
             return
         name, call_id = tool.get("name"), tool.get("toolUseId")
         if not isinstance(name, str) or not name or not isinstance(call_id, str):
-            raise DamagedReplyError("a tool's use has no name or no id")
+            raise DamagedReplyError("a toolUse has no name or no id")
         self._begin("tool_call", events, call_id, name)
 
     def grow(self, index: Any, delta: Any, events: list[Event]) -> None:
@@ -218,13 +218,13 @@ class _Blocks:
             self.close(events)
             self._index = index
         if not isinstance(delta, dict):
-            raise DamagedReplyError("delta is no object")
+            raise DamagedReplyError("delta is not an object")
         text = delta.get("text")
         tool, thought = delta.get("toolUse"), delta.get("reasoningContent")
         if isinstance(text, str):
             self._grow_text("text", text, events)
         elif text is not None:
-            raise DamagedReplyError("delta.text is no text")
+            raise DamagedReplyError("delta.text is not text")
         elif isinstance(tool, dict):
             self._grow_tool(tool.get("input"), events)
         elif isinstance(thought, dict):
@@ -246,12 +246,12 @@ class _Blocks:
 
     def _grow_tool(self, text: Any, events: list[Event]) -> None:
         if not isinstance(text, str):
-            raise DamagedReplyError("delta.toolUse.input is no text")
+            raise DamagedReplyError("delta.toolUse.input is not text")
         if self._held is not None and self._held.kind == "toolUse":
             self._hold(text)
             self._held.deltas.append(text)
         elif self._open != "tool_call":
-            raise DamagedReplyError("a tool's input comes before its name")
+            raise DamagedReplyError("a tool's input arrived before its name")
         elif text:
             events.append(PartGrew(choice=0, part=self._next_part - 1, text=text))
 

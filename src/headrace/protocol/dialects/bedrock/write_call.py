@@ -163,7 +163,7 @@ def _pass_on(call: ChatCall, family: Family, body: dict[str, Any], dropped: list
             dropped.append(f"extra.{name}")
         elif not isinstance(value, list if name.endswith("Paths") else dict):
             raise RequestError(
-                f"{name}: {shown(value)} is not of the form that Bedrock's API has for it",
+                f"{name}: {shown(value)} does not have the form that Bedrock's API requires",
                 param=name,
                 code="invalid_type",
             )

@@ -57,7 +57,7 @@ class MediaWriter:
 def _source(media: Media, at: str) -> dict[str, Any]:
     if media.data is not None:
         if not media.data:
-            raise _refused(media, at, "it has no bytes; leave it out")
+            raise _refused(media, at, "it has no bytes; omit it")
         return {"bytes": media.data}
     address = media.url or media.file_id or ""
     if address.startswith("s3://"):
@@ -68,8 +68,8 @@ def _source(media: Media, at: str) -> dict[str, Any]:
     raise _refused(
         media,
         at,
-        f"Bedrock fetches no {shown(address[:80])}; send the bytes as base64 (a data: URL) or an "
-        "s3:// address",
+        f"Bedrock does not fetch {shown(address[:80])}; send the bytes as base64 (a data: URL) "
+        "or an s3:// address",
     )
 
 
@@ -90,12 +90,12 @@ def _format(media: Media, at: str) -> str:
             if media.data.startswith(start):
                 return form
     known = ", ".join(dict.fromkeys(formats))
-    raise _refused(media, at, f"its type {shown(media.mime)} is none of {known}")
+    raise _refused(media, at, f"its type {shown(media.mime)} is not one of {known}")
 
 
 def _refused(media: Media, at: str, why: str) -> RequestError:
     return RequestError(
-        f"{at}: this {media.kind} cannot be given to Bedrock: {why}",
+        f"{at}: this {media.kind} cannot be sent to Bedrock: {why}",
         param=at,
         code="unsupported_media",
     )

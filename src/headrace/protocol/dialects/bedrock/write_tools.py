@@ -77,8 +77,8 @@ def _tools(call: ChatCall, family: Family, dropped: list[str]) -> list[dict[str,
 def _tool(tool: Tool, at: str, family: Family, dropped: list[str]) -> dict[str, Any]:
     if not _NAME.fullmatch(tool.name):
         raise RequestError(
-            f"{at}.name: {shown(tool.name)} is no name that Bedrock takes; use 1 to 64 letters, "
-            "digits, '_' or '-'",
+            f"{at}.name: Bedrock does not accept the name {shown(tool.name)}; use 1 to 64 "
+            "letters, digits, '_' or '-'",
             param=f"{at}.name",
             code="invalid_value",
         )

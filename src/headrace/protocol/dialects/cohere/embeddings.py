@@ -107,7 +107,7 @@ def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
         elif reply.embeddings.base64 is not None:
             vectors += [decoded(vector) for vector in reply.embeddings.base64]
         else:
-            raise DamagedReplyError("no embeddings of the type float or base64")
+            raise DamagedReplyError("no embeddings of type float or base64")
         billed = mapping(mapping(reply.meta).get("billed_units"))
         told = told_tokens(billed, "input_tokens", "image_tokens")
         counts.append(None if told is None else sum(told))
@@ -122,7 +122,7 @@ def _input_type(task: Any) -> str:
     known = _INPUT_TYPES.get(task.lower()) if isinstance(task, str) else None
     if known is None:
         raise RequestError(
-            f"task: {shown(task)} is none of Cohere's; say one of "
+            f"task: {shown(task)} is not one of Cohere's; send one of "
             f"{', '.join(sorted(set(_INPUT_TYPES.values())))}",
             param="task",
         )

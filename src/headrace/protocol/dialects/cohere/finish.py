@@ -29,7 +29,7 @@ def read_finish(reason: str, message: str = "") -> Finish | Failure:
     if not name:
         kind, words = "damaged", "Cohere did not say why it stopped"
     elif name.startswith("TIMEOUT"):
-        kind, words = "timeout", "Cohere stopped, as the answer took too long"
+        kind, words = "timeout", "Cohere stopped because the answer took too long"
     elif name.startswith("ERROR"):
         kind, words = "server", "Cohere gave up on the answer"
     else:

@@ -171,7 +171,7 @@ class CohereStreamReader:
         arguments = json_text(mapping(call.get("function")).get("arguments"))
         part = self._calls.get(index)
         if part is None:
-            raise DamagedReplyError(f"arguments came for tool call {index}, which is not open")
+            raise DamagedReplyError(f"arguments arrived for tool call {index}, which is not open")
         if arguments:
             events.append(PartGrew(choice=0, part=part, text=arguments))
 
@@ -194,7 +194,7 @@ class CohereStreamReader:
         self._citation_characters += characters
         if self._citation_characters > _MOST_CITATION_CHARACTERS:
             raise DamagedReplyError(
-                f"the citations exceed {_MOST_CITATION_CHARACTERS} characters together"
+                f"the citations together exceed {_MOST_CITATION_CHARACTERS} characters"
             )
         if citation:
             self._citations.append(citation)

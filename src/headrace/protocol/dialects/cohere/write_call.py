@@ -92,7 +92,7 @@ def _write_tools(
     if choice is not None and choice.kind in ("required", "one") and not tools:
         wanted = "a tool" if choice.name is None else f"the tool {shown(choice.name)}"
         raise RequestError(
-            f"tool_choice: {wanted} must be called, but tools holds none such; add it to tools",
+            f"tool_choice: {wanted} must be called, but tools does not contain it; add it to tools",
             param="tool_choice",
         )
     if not tools:

@@ -127,7 +127,9 @@ class MessageWriter:
             elif one.kind == "document":
                 blocks.append({"type": "document", "document": {"data": _document(one, path)}})
             else:
-                raise refused(one, path, "Cohere takes text and documents as results of tools")
+                raise refused(
+                    one, path, "Cohere accepts only text and documents as results of tools"
+                )
         return {"role": "tool", "tool_call_id": part.call_id, "content": _shortest(blocks)}
 
     def _opaque(self, part: Opaque, blocks: list[dict[str, Any]]) -> None:
@@ -148,7 +150,7 @@ def _shortest(blocks: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
 
 def _image(part: Media, path: str) -> dict[str, Any]:
     if part.kind != "image":
-        raise refused(part, path, "Cohere takes images and documents of text alone")
+        raise refused(part, path, "Cohere accepts only images and text documents")
     told = {"url": address(part, path, "Cohere")}
     if part.detail is not None:
         told["detail"] = part.detail

@@ -158,7 +158,7 @@ class AnswerReader:
     ) -> None:
         index = candidate.get("index", position)
         if not isinstance(index, int) or not 0 <= index < _MOST_CHOICES:
-            raise DamagedReplyError(f"candidates[{position}].index is no number of a choice")
+            raise DamagedReplyError(f"candidates[{position}].index is not the number of a choice")
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = _Choice(index)
@@ -169,7 +169,7 @@ class AnswerReader:
         start = len(events)
         for at, part in enumerate(parts):
             if not isinstance(part, dict):
-                raise DamagedReplyError(f"candidates[{position}].content.parts[{at}] is no part")
+                raise DamagedReplyError(f"candidates[{position}].content.parts[{at}] is not a part")
             self._take_part(events, choice, part, first=at == 0)
         reason = text(candidate.get("finishReason"))
         if reason and (reason != UNSAID or not choice.reason):
@@ -213,7 +213,9 @@ class AnswerReader:
     ) -> None:
         name, arguments = text(call.get("name")), call.get("args")
         if not name or not (arguments is None or isinstance(arguments, dict)):
-            raise DamagedReplyError("a functionCall has no name, or arguments that are no object")
+            raise DamagedReplyError(
+                "a functionCall has no name, or its arguments are not an object"
+            )
         call_id = text(call.get("id")) or self._new_id()
         choice.calls = True
         self._call_count += 1

@@ -139,7 +139,8 @@ class ContentsWriter:
         if not name:
             raise RequestError(
                 f"messages: a tool's result is for the call {shown(part.call_id)}, which no "
-                "message before it made; Gemini has to be told the function's name",
+                "earlier message made; Gemini needs the function's name, so send the call "
+                "before its result",
                 param="messages",
             )
         words = [one.text for one in part.content if isinstance(one, Text)]

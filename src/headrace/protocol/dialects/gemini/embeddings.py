@@ -113,13 +113,13 @@ def _texts(call: EmbeddingCall) -> list[str]:
     for at, one in enumerate(call.inputs):
         if not isinstance(one, str):
             raise RequestError(
-                f"input[{at}] is a list of token ids; Gemini embeds text only: send the text",
+                f"input[{at}] is a list of token ids; Gemini embeds only text: send the text",
                 param="input",
                 code="unsupported_input",
             )
         texts.append(one)
     if not texts:
-        raise RequestError("input is empty: send one text or more", param="input")
+        raise RequestError("input: is empty; send at least one text", param="input")
     return texts
 
 
@@ -187,7 +187,7 @@ def _vectors(reply: dict[str, Any]) -> tuple[list[Any], int | None]:
 
 def _packed(values: Any) -> bytes:
     if not isinstance(values, list) or not values:
-        raise DamagedReplyError("an embedding is no list of numbers")
+        raise DamagedReplyError("an embedding is not a list of numbers")
     return packed(values)
 
 

@@ -110,7 +110,7 @@ def failure_of(
         status = code
     details = objects(error.get("details"))
     reason = next((text(one["reason"]) for one in details if text(one.get("reason"))), "")
-    message = text(error.get("message")) or "the provider gave an error without a message"
+    message = text(error.get("message")) or "the provider returned an error without a message"
     known = {name.lower(): value for name, value in (headers or {}).items()}
     return Failure(
         kind=_kind(error, reason, message.lower(), details, status),

@@ -77,8 +77,8 @@ def _segment(name: str, what: str) -> str:
         or not _FORBIDDEN.isdisjoint(name)
     ):
         raise RequestError(
-            f"{what} {shown(name)} cannot be part of a Google address: give 1 to "
-            f"{_MOST_CHARACTERS} ASCII characters without spaces and any of "
+            f"{what} {shown(name)} cannot be part of a Google address: use 1 to "
+            f"{_MOST_CHARACTERS} ASCII characters, without spaces and without any of "
             f"{' '.join(sorted(_FORBIDDEN))}",
             param=what,
             code="invalid_model" if what == "model" else None,

@@ -123,8 +123,8 @@ class _Conversion:
         """What a $ref points to."""
         if not pointer.startswith("#") or (len(pointer) > 1 and pointer[1] != "/"):
             raise self.error(
-                f"$ref {shown(pointer)} is not a pointer into the schema itself "
-                "('#/$defs/...'): put the target there"
+                f"$ref {shown(pointer)} does not point into the schema itself ('#/$defs/...'): "
+                "put its target there"
             )
         found: Any = self._root
         for step in pointer.split("/")[1:]:

@@ -72,7 +72,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
 def read_embeddings(bodies: tuple[bytes, ...]) -> EmbeddingReply:
     """In the order of `index`, where the reply tells it, else as they come."""
     if len(bodies) != 1:
-        raise DamagedReplyError(f"one reply was expected, not {len(bodies)}")
+        raise DamagedReplyError(f"expected one reply, not {len(bodies)}")
     try:
         reply = _REPLY.decode(bodies[0])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

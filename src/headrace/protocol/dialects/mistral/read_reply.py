@@ -70,7 +70,7 @@ def _read_choice(index: int, choice: dict[str, Any], events: list[Event]) -> Non
     message = choice.get("message")
     reason = text(choice.get("finish_reason"))
     if not isinstance(message, dict) or not reason:
-        raise DamagedReplyError(f"choice {index} has no message, or does not say why it ended")
+        raise DamagedReplyError(f"choice {index} has no message or no finish_reason")
     finish = read_finish(reason)
     if isinstance(finish, Failure):
         raise DamagedReplyError(finish.message, finish)

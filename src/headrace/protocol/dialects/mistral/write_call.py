@@ -116,7 +116,7 @@ def _check_choice(
     if (choice.kind == "one" and not named) or (choice.kind == "required" and not any_written):
         wanted = "a tool" if choice.name is None else f"the tool {shown(choice.name)}"
         raise RequestError(
-            f"tool_choice: {wanted} must be called, but tools holds none such; add it to tools",
+            f"tool_choice: {wanted} must be called, but tools does not contain it; add it to tools",
             param="tool_choice",
         )
 

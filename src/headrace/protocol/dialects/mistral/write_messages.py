@@ -135,7 +135,7 @@ def _thoughts(part: Thinking) -> list[dict[str, Any]]:
 
 def _media(part: Media, path: str) -> dict[str, Any]:
     if part.kind == "video":
-        raise refused(part, path, "Mistral takes no video")
+        raise refused(part, path, "Mistral does not accept video")
     if part.file_id is not None:
         return {"type": "file", "file_id": part.file_id}
     if part.kind == "audio":

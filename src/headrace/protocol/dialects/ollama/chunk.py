@@ -81,7 +81,7 @@ def read_chunk(body: bytes) -> Chunk:
     try:
         return _CHUNK.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DamagedReplyError(f"not a chunk of Ollama's: {error}") from None
+        raise DamagedReplyError(f"not an Ollama chunk: {error}") from None
     except RecursionError:
         raise DamagedReplyError("a chunk is nested too deeply") from None
 
@@ -91,7 +91,7 @@ def read_done(body: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedReplyError(f"not a chunk of Ollama's: {error}") from None
+        raise DamagedReplyError(f"not an Ollama chunk: {error}") from None
     return found if isinstance(found, dict) else {}
 
 

@@ -36,7 +36,7 @@ def write_embeddings(call: EmbeddingCall, model: str) -> EmbeddingExchange:
     for number, one in enumerate(call.inputs):
         if not isinstance(one, str):
             raise RequestError(
-                f"input[{number}]: Ollama takes texts and no token ids; send text",
+                f"input[{number}]: Ollama embeds texts, not token ids; send text",
                 param=f"input[{number}]",
             )
         texts.append(one)
@@ -70,10 +70,12 @@ def _read(body: bytes) -> _Reply:
     try:
         reply = _REPLY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedReplyError(f"no embeddings of Ollama's: {error}") from None
+        raise DamagedReplyError(f"not an Ollama embedding reply: {error}") from None
     if reply.error is not None:
         failure = line_failure(reply.error)
-        raise DamagedReplyError(f"an error and no embeddings: {failure.message}", failure)
+        raise DamagedReplyError(
+            f"the reply is an error without embeddings: {failure.message}", failure
+        )
     if reply.embeddings is None:
         raise DamagedReplyError("the reply has no embeddings")
     return reply
@@ -90,7 +92,7 @@ def read_embedding_call(body: bytes) -> EmbeddingCall:
     fields = read_fields(body)
     model = fields.text("model")
     if not model:
-        raise fields.missing("model", "name the model to ask")
+        raise fields.missing("model", "name the model to use")
     inputs = _inputs(fields)
     dimensions = fields.integer("dimensions")
     extra = {name: value for name, value in fields.rest().items() if value is not None}

@@ -32,7 +32,7 @@ def read_images(message: Fields) -> tuple[Media, ...]:
         path = message.at(f"images[{number}]")
         if data[:6].lower().startswith(_ADDRESSES):
             raise RequestError(
-                f"{path}: {data[:40]!r} is an address; send the image's bytes as base64 alone",
+                f"{path}: {data[:40]!r} is an address; send only the image's bytes as base64",
                 param=path,
             )
         if not data or not data.isascii():
@@ -45,13 +45,12 @@ def write_image(part: Media, path: str) -> str:
     """Base64 of an image; raises RequestError for what Ollama cannot be given."""
     if part.kind != "image":
         raise RequestError(
-            f"{path}: Ollama takes images and no {part.kind}; leave it out or choose another "
-            "provider",
+            f"{path}: Ollama accepts images but no {part.kind}; omit it or choose another provider",
             param=path,
         )
     if part.data is None:
         raise RequestError(
-            f"{path}: Ollama fetches no images; send the image's bytes as base64",
+            f"{path}: Ollama does not fetch images; send the image's bytes as base64",
             param=path,
         )
     return part.data

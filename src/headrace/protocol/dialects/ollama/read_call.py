@@ -31,7 +31,7 @@ def read_call(body: bytes) -> ChatCall:
     fields = read_fields(body)
     model = fields.text("model")
     if not model:
-        raise fields.missing("model", "name the model to ask")
+        raise fields.missing("model", "name the model to use")
     instructions, messages = _conversation(fields.objects("messages"))
     return read_asked(fields, model, instructions, messages)
 

@@ -10,10 +10,10 @@ from headrace.protocol.neutral.part import Text
 
 # What only an Ollama server can do with a prompt; absent and empty are the same to it.
 _BEYOND_CHAT = {
-    "suffix": "it has chat alone, which cannot write what stands before a text",
-    "raw": "it has chat alone, and raw prompts are no turn of one",
-    "template": "it has chat alone, whose template is the model's own",
-    "context": "it has chat alone, and that context is an Ollama server's own",
+    "suffix": "it has only chat, which cannot fill in text before a suffix",
+    "raw": "it has only chat, and a raw prompt is not a chat turn",
+    "template": "it has only chat, which uses the model's own template",
+    "context": "it has only chat, and such a context belongs to an Ollama server",
 }
 
 
@@ -22,7 +22,7 @@ def read_generate(body: bytes) -> ChatCall:
     fields = read_fields(body)
     model = fields.text("model")
     if not model:
-        raise fields.missing("model", "name the model to ask")
+        raise fields.missing("model", "name the model to use")
     system, prompt = fields.text("system"), fields.text("prompt")
     images = read_images(fields)
     if not prompt and not images:

@@ -22,7 +22,9 @@ def read_reply(body: bytes) -> ChatReply:
     chunk = read_chunk(body)
     if chunk.error is not None:
         failure = line_failure(chunk.error)
-        raise DamagedReplyError(f"an error and no answer: {failure.message}", failure)
+        raise DamagedReplyError(
+            f"the reply is an error without an answer: {failure.message}", failure
+        )
     if chunk.done is not True:
         raise DamagedReplyError("the answer is not done")
     done = read_done(body)

@@ -114,7 +114,9 @@ class OllamaStreamWriter:
         if held is not None:
             self._held_characters += len(event.text) + _PIECE_CHARACTERS
             if self._held_characters > MAX_EVENT_BYTES:
-                raise AnswerTooLongError(f"more than {MAX_EVENT_BYTES} characters came for a part")
+                raise AnswerTooLongError(
+                    f"more than {MAX_EVENT_BYTES} characters arrived for one part"
+                )
             held.pieces.append(event.text)
             if held.began.kind == "tool_call":
                 return b""

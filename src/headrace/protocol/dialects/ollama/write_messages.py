@@ -96,8 +96,8 @@ class MessageWriter:
         arguments = arguments_object(part.arguments)
         if arguments is None:
             raise RequestError(
-                f"{path}: the arguments of the call of {part.name!r} are no JSON object, which "
-                "Ollama cannot be told; choose another provider or mend them",
+                f"{path}: the arguments of the call of {part.name!r} are not a JSON object, "
+                "which Ollama requires; correct them or choose another provider",
                 param=path,
             )
         function = {"index": number, "name": part.name, "arguments": arguments}

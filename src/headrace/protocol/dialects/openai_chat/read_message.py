@@ -281,7 +281,7 @@ def _read_result(message: dict[str, Any], at: str, called: dict[str, str]) -> Me
     if not call_id:
         field = "name" if message["role"] == "function" else "tool_call_id"
         raise RequestError(
-            f"{at}.{field}: there is no call that this is the result of; give the "
+            f"{at}.{field}: no earlier call matches this result; give the "
             + ("name of a function called before" if field == "name" else "call's id"),
             param=f"{at}.{field}",
         )

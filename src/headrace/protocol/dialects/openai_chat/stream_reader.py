@@ -184,7 +184,9 @@ class ChatStreamReader:
         if grown:
             self._kept_bytes += size
             if self._kept_bytes > _MOST_KEPT_BYTES:
-                raise DamagedStreamError(f"more than {_MOST_KEPT_BYTES} bytes wait for their end")
+                raise DamagedStreamError(
+                    f"more than {_MOST_KEPT_BYTES} bytes of fragments are waiting to be completed"
+                )
 
     def _begin(self, chunk: dict[str, Any], events: list[Event]) -> None:
         self._began = True

@@ -102,7 +102,7 @@ def _write_tools(
 ) -> None:
     if call.tools and "tools" not in variant.takes:
         raise RequestError(
-            f"tools: {variant.name} takes none; ask a model elsewhere or leave them out",
+            f"tools: {variant.name} does not support tools; omit them or choose a model elsewhere",
             param="tools",
         )
     tools: list[dict[str, Any]] = []

@@ -31,7 +31,7 @@ def read_reply(body: bytes) -> ChatReply:
     except NOT_JSON as error:
         raise DamagedReplyError(f"not JSON: {error}") from None
     if not isinstance(reply, dict):
-        raise DamagedReplyError("a JSON object was expected")
+        raise DamagedReplyError("expected a JSON object")
     failure = failure_in(reply)
     if failure is not None:
         raise DamagedReplyError(failure.message, failure)

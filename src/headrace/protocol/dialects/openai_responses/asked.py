@@ -25,7 +25,9 @@ def request_object(body: bytes) -> Holder:
     if not isinstance(value, dict):
         raise RequestError(f"the body must be a JSON object, not {shown(value)}")
     if too_deep(value, body):
-        raise RequestError(f"the body is nested more than {MAX_DEPTH} deep", code=TOO_COMPLEX)
+        raise RequestError(
+            f"the body is nested more than {MAX_DEPTH} levels deep", code=TOO_COMPLEX
+        )
     return value
 
 
@@ -77,7 +79,9 @@ def number(holder: Holder, name: str, most: float) -> float | None:
         raise wrong(name, "a number", value)
     if not (0 <= value <= most and math.isfinite(value)):
         raise RequestError(
-            f"{name}: {shown(value)} is outside of 0 to {most:g}", param=name, code="invalid_value"
+            f"{name}: {shown(value)} is not between 0 and {most:g}",
+            param=name,
+            code="invalid_value",
         )
     return value
 
@@ -93,7 +97,7 @@ def integer(holder: Holder, name: str, least: int, most: int = 2**48) -> int | N
         raise wrong(name, "an integer", value)
     if not least <= value <= most:
         raise RequestError(
-            f"{name}: {shown(value)} is outside of {least} to {most}",
+            f"{name}: {shown(value)} is not between {least} and {most}",
             param=name,
             code="invalid_value",
         )

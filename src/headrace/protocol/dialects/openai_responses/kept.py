@@ -35,5 +35,5 @@ class Kept:
             self._bytes += len(event.signature.value)
         if self._bytes > self._most_bytes:
             raise AnswerTooLongError(
-                f"the answer exceeds the {self._most_bytes:,} bytes that its last event can have"
+                f"the answer exceeds the {self._most_bytes:,} bytes that its last event may have"
             )

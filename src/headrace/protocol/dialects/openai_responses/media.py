@@ -122,7 +122,7 @@ def write_media(media: Media, at: str, *, takes_audio: bool, takes_ids: bool) ->
     """
     if media.file_id is not None and not takes_ids:
         raise RequestError(
-            f"{at}: the {media.kind} is a file that another vendor keeps; send its data or address",
+            f"{at}: the {media.kind} is a file stored at another vendor; send its data or address",
             param=at,
             code="unsupported_media",
         )

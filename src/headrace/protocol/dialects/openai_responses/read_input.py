@@ -86,7 +86,7 @@ class Input:
             return
         if role not in ("user", "system", "developer"):
             raise RequestError(
-                f"{at}role: {shown(role)} is none of user, assistant, system, developer",
+                f"{at}role: {shown(role)} is not one of user, assistant, system, developer",
                 param=f"{at}role",
                 code="invalid_value",
             )
@@ -214,8 +214,8 @@ def _tool_result(item: dict[str, Any], at: str) -> Message:
         if isinstance(one, Opaque):
             place = f"{at}output[{index}].type"
             raise RequestError(
-                f"{place}: {shown(one.value['content_part'].get('type'))} is none of input_text, "
-                "input_image, input_file",
+                f"{place}: {shown(one.value['content_part'].get('type'))} is not one of "
+                "input_text, input_image, input_file",
                 param=place,
                 code="invalid_value",
             )

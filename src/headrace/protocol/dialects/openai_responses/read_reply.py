@@ -54,7 +54,7 @@ def read_reply(body: bytes, origin: str) -> ChatReply:
         told = f"the response failed: {failure.message}"
         raise DamagedReplyError(told, failure, usage_of(response), tier)
     if not isinstance(response.get("output"), list):
-        told = "the reply has no list `output`; it is no response object"
+        told = "the reply has no `output` list; it is not a response object"
         raise DamagedReplyError(told, None, usage_of(response), tier)
     parts: list[Part] = []
     logprobs: list[dict[str, Any]] = []

@@ -91,7 +91,7 @@ class ResponsesStreamReader:
             self._fail("damaged", "an event of the provider's stream is not valid JSON")
             return
         if not isinstance(told, dict) or too_deep(told, event.data):
-            self._fail("damaged", "an event of the provider's stream is no plain JSON object")
+            self._fail("damaged", "an event of the provider's stream is not a plain JSON object")
             return
         kind = text(told.get("type")) or event.event
         handler = _HANDLERS.get(kind)
@@ -103,7 +103,7 @@ class ResponsesStreamReader:
             self.has_data = True
             self.has_media = self.has_media or kind in _MEDIA
         if self._items.too_many:
-            self._fail("damaged", "the provider's stream has more items than any answer")
+            self._fail("damaged", "the provider's stream has too many items")
 
     def _begin(self, told: dict[str, Any]) -> None:
         if self._began:

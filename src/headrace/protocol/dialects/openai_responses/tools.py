@@ -32,7 +32,7 @@ def read_tools(body: dict[str, Any]) -> tuple[Tool | HostedTool, ...]:
             found.append(HostedTool(DIALECT, tool))
             continue
         if "name" not in tool and isinstance(tool.get("function"), dict):
-            raise missing(f"{at}name", "this API wants it beside the type, not within `function`")
+            raise missing(f"{at}name", "this API expects it beside the type, not within `function`")
         found.append(
             Tool(
                 name=required_string(tool, "name", at),
@@ -53,7 +53,7 @@ def read_tool_choice(value: Any) -> ToolChoice | None:
         word = _WORDS.get(value)
         if word is None:
             raise RequestError(
-                f"tool_choice: {shown(value)} is none of auto, none, required and no object",
+                f"tool_choice: {shown(value)} is neither auto, none or required nor an object",
                 param="tool_choice",
                 code="invalid_value",
             )

@@ -200,8 +200,8 @@ class InputWriter:
                 self.items.append(part.value)
             elif isinstance(part, Media):
                 raise RequestError(
-                    f"{at}: {part.kind} of the model's own cannot be given back to a provider of "
-                    "OpenAI's Responses API; leave it out of the conversation",
+                    f"{at}: {part.kind} that the model produced cannot be sent back to a "
+                    "provider of OpenAI's Responses API; omit it from the conversation",
                     param=at,
                     code="unsupported_media",
                 )

@@ -83,10 +83,10 @@ def read_prediction(body: bytes) -> Prediction:
     try:
         prediction = _PREDICTION.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedReplyError(f"no prediction: {error}") from None
+        raise DamagedReplyError(f"not a prediction: {error}") from None
     id = prediction.id
     if not (0 < len(id) <= _ID_CHARACTERS and id.isascii() and id.replace("-", "").isalnum()):
-        raise DamagedReplyError("the prediction's id is none")
+        raise DamagedReplyError("the prediction has no valid id")
     return prediction
 
 

@@ -136,7 +136,9 @@ class ReplicateSteps:
 
     def _take_prediction(self, prediction: Prediction) -> list[Event]:
         if self._prediction is not None and prediction.id != self._prediction.id:
-            return self._fail_as("damaged", "another prediction came than was asked for")
+            return self._fail_as(
+                "damaged", "the reply is about another prediction than the one requested"
+            )
         is_new = self._prediction is None
         self._prediction = prediction
         self._poll_failures = 0

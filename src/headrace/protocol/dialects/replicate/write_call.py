@@ -112,7 +112,7 @@ def _is_version(text: str) -> bool:
 
 def _no_model(model: str) -> RequestError:
     return RequestError(
-        f'model: {shown(model)} is no model of Replicate\'s; name it "owner/name", '
+        f'model: {shown(model)} is not a Replicate model; name it "owner/name", '
         '"owner/name:version" or "deployments/owner/name"',
         param="model",
     )
@@ -139,7 +139,8 @@ def _prompt(call: ChatCall, dropped: dict[str, None]) -> dict[str, Any]:
         given["system_prompt"] = "\n\n".join(text.text for text in call.instructions)
     if len(images) > 1:
         raise RequestError(
-            f"messages: hold {len(images)} images; models on Replicate take one, so send one",
+            f"messages: hold {len(images)} images; models on Replicate accept one, so send only "
+            "one",
             param="messages",
         )
     if images:
@@ -170,8 +171,8 @@ def _text(message: Message, path: str, images: list[str], dropped: dict[str, Non
             dropped[f"messages.{part.dialect}"] = None
         elif not isinstance(part, Thinking):
             raise RequestError(
-                f"{path}: holds a tool's call or result, which models on Replicate have no words "
-                "for; choose another provider",
+                f"{path}: holds a tool call or result, which models on Replicate do not "
+                "support; choose another provider",
                 param=path,
             )
     return ("" if message.role == "assistant" else "\n\n").join(texts)
@@ -183,8 +184,8 @@ def _image(part: Media, path: str) -> str:
     if part.kind == "image" and part.data is not None:
         return f"data:{part.mime or 'application/octet-stream'};base64,{part.data}"
     raise RequestError(
-        f"{path}: holds media that models on Replicate cannot be given; send images by address or "
-        "as base64",
+        f"{path}: holds media that cannot be sent to models on Replicate; send images by "
+        "address or as base64",
         param=path,
     )
 

@@ -15,8 +15,8 @@ export function editKey(key, done) {
     const budgets = (before.length ? before : [undefined]).map(budgetFields);
     const limit = limitFields(Object.fromEntries(limits.map((one) => [one.limit_name, one.limit])));
     const ends = key.expires_ms
-      ? `It ends ${moment(key.expires_ms / 1000)}; empty leaves that.`
-      : "It never ends; empty leaves that.";
+      ? `It expires ${moment(key.expires_ms / 1000)}; leave empty to keep that.`
+      : "It never expires; leave empty to keep that.";
     const expires = number({ min: 0.01, step: "any" });
     const never = h("input", { type: "checkbox" });
     const endless = field("never ends", never);
@@ -44,7 +44,7 @@ export function editKey(key, done) {
       try {
         await patch(`keys/${encodeURIComponent(key.id)}`, wanted());
         close();
-        note("The key is changed.");
+        note("The key was changed.");
         done();
       } catch (error) {
         said.textContent = error.message;
@@ -57,14 +57,14 @@ export function editKey(key, done) {
       h(
         "div",
         { class: "fields" },
-        field("Label", label, "What people call it."),
+        field("Label", label, "A name for people."),
         may.field,
-        field("Ends after (days from now)", expires, ends),
+        field("Expires after (days from now)", expires, ends),
         key.expires_ms ? endless : "",
       ),
       h("h3", {}, "Budget"),
       budgets.map((one) => one.row),
-      h("p", { class: "quiet" }, "What was spent still counts; another window begins anew."),
+      h("p", { class: "quiet" }, "What was spent still counts; a budget with another window starts at zero."),
       h("h3", {}, "Limits"),
       limit.row,
       said,

@@ -14,9 +14,9 @@ const WINDOWS = [
   ["total", "in all"],
 ];
 const LIMITS = {
-  rpm: "Requests a minute",
-  tpm: "Tokens a minute",
-  concurrency: "Requests at once",
+  rpm: "Requests per minute",
+  tpm: "Tokens per minute",
+  concurrency: "Concurrent requests",
 };
 
 export const number = (attributes) =>
@@ -26,7 +26,7 @@ export const number = (attributes) =>
 export function models(given) {
   const input = h("input", { autocomplete: "off", placeholder: "all", value: given.join(", ") });
   return {
-    field: field("Models", input, "Names or patterns such as gpt-*, with commas."),
+    field: field("Models", input, "Names or patterns such as gpt-*, separated by commas."),
     names: () => input.value.split(/[\s,]+/).filter(Boolean),
   };
 }
@@ -46,7 +46,7 @@ export function budgetFields(before) {
         }
       : {};
   calendar.checked = Boolean(before && before.calendar);
-  const check = field("by the calendar (UTC)", calendar);
+  const check = field("calendar window (UTC)", calendar);
   check.classList.add("check");
   check.prepend(calendar);
   return {

@@ -8,9 +8,9 @@ import { newKey, showKey } from "./new_key.js";
 
 const REFRESH_MS = 5000;
 const LIMITS = {
-  rpm: "Requests a minute",
-  tpm: "Tokens a minute",
-  concurrency: "Requests at once",
+  rpm: "Requests per minute",
+  tpm: "Tokens per minute",
+  concurrency: "Concurrent requests",
   budget: "Budget",
 };
 
@@ -54,7 +54,7 @@ function state(key) {
   if (key.blocked) return h("span", { class: "mark bad" }, "Blocked");
   if (key.blocked_by) return h("span", { class: "mark bad" }, `Blocked by ${key.blocked_by}`);
   if (key.expires_ms && key.expires_ms <= Date.now())
-    return h("span", { class: "mark warn" }, "Ended");
+    return h("span", { class: "mark warn" }, "Expired");
   return h("span", { class: "mark good" }, "Active");
 }
 
@@ -68,7 +68,7 @@ function identity(key) {
     {},
     h("b", {}, key.label || key.id),
     h("small", { class: "block code" }, `${key.label ? key.id : ""}${ends}`),
-    key.source === "file" && h("small", { class: "block" }, "of the gateway's file"),
+    key.source === "file" && h("small", { class: "block" }, "in the gateway's file"),
   );
 }
 
@@ -108,7 +108,7 @@ export function keysView(root) {
       (close) => {
         const overlap = select(
           [
-            ["0", "ends at once"],
+            ["0", "stops working at once"],
             ["1", "works for 1 more day"],
             ["7", "works for 7 more days"],
             ["30", "works for 30 more days"],
@@ -135,8 +135,8 @@ export function keysView(root) {
               }
             },
           },
-          h("p", {}, "What was spent stays with it, and so do its limits."),
-          field("The key there is now", overlap),
+          h("p", {}, "Its spending and its limits stay."),
+          field("The current key", overlap),
           h(
             "div",
             { class: "row end" },
@@ -162,12 +162,12 @@ export function keysView(root) {
       { class: "row end" },
       key.blocked
         ? button("Unblock", () =>
-            act(() => post(`${path(key)}/unblock`), `${called(key)} is open again.`),
+            act(() => post(`${path(key)}/unblock`), `${called(key)} is unblocked.`),
           )
         : button("Block", () =>
             confirm(
               `Block ${called(key)}?`,
-              "Every request with it is refused from now on, until it is unblocked.",
+              "Every request with it is refused until it is unblocked.",
               "Block",
               () => act(() => post(`${path(key)}/block`), `${called(key)} is blocked.`),
             ),
@@ -218,7 +218,7 @@ export function keysView(root) {
         h(
           "p",
           { class: "hint" },
-          "This gateway asks clients for no key (access.require_key is false), so nothing is counted by key.",
+          "This gateway does not require keys of clients (access.require_key is false), so nothing is counted by key.",
         ),
       );
     if (!told.can_make)
@@ -226,22 +226,22 @@ export function keysView(root) {
         h(
           "p",
           { class: "hint" },
-          "Keys cannot be made here: access.store of the gateway's file names no file to keep them in.",
+          "Keys cannot be made here: access.store in the gateway's file is missing; it names the file to keep them in.",
         ),
       );
     if (rows.length)
       parts.push(h("div", { class: "card" }, table(columns, rows, { class: "stack keys" })));
     else if (search.value)
       parts.push(
-        empty("No key matches", `Nothing has “${search.value}” in its label, id or group.`),
+        empty("No key matches", `No key has “${search.value}” in its label, id or group.`),
       );
     else
       parts.push(
         empty(
           "No keys yet",
           told.can_make
-            ? "Make one for each application, with a budget if it shall have one."
-            : "Keys of the gateway's file are listed here.",
+            ? "Make one for each application, with a budget if needed."
+            : "Keys in the gateway's file are listed here.",
         ),
       );
     if (told.total > told.keys.length)
@@ -249,7 +249,7 @@ export function keysView(root) {
         h(
           "p",
           { class: "quiet" },
-          `${told.keys.length} of ${told.total} are shown; search for the others.`,
+          `${told.keys.length} of ${told.total} keys are shown; search for the others.`,
         ),
       );
     if (told.groups.length) {

@@ -123,7 +123,7 @@ export function logView(root, about) {
   const place = select(
     [
       ["names", "In names and failures"],
-      ["bodies", "In what was said"],
+      ["bodies", "In requests and answers"],
     ],
     "names",
     () => restart(),
@@ -176,7 +176,7 @@ export function logView(root, about) {
     if (lines.children.length) said.replaceChildren();
     else if (Object.values(query()).some(Boolean))
       said.replaceChildren(empty("No request matches", "Try fewer words, or another outcome."));
-    else said.replaceChildren(empty("No requests yet", "Each appears here as it ends."));
+    else said.replaceChildren(empty("No requests yet", "Each appears here when it ends."));
   }
 
   function add(line, lost) {
@@ -188,7 +188,7 @@ export function logView(root, about) {
           h(
             "td",
             { colspan: COLUMNS.length, class: "quiet" },
-            `${count(lost)} lines came too fast for this page; they are in the ledger.`,
+            `${count(lost)} lines arrived too fast for this page; they are in the ledger.`,
           ),
         ),
       );
@@ -232,7 +232,7 @@ export function logView(root, about) {
           h(
             "p",
             { class: "hint" },
-            "No ledger is kept: these are the last requests in memory, and they are gone at the next start.",
+            "No ledger is kept: these are the last requests in memory, and they are lost at the next start.",
           ),
         );
     } catch (error) {
@@ -243,7 +243,7 @@ export function logView(root, about) {
 
   async function listen(signal) {
     if (inBodies()) {
-      live.textContent = "Not live while what was said is searched";
+      live.textContent = "Not live while requests and answers are searched";
       live.className = "live";
       return;
     }
@@ -263,7 +263,7 @@ export function logView(root, about) {
         }
       } catch (error) {
         if (signal.aborted || error.status === 401) return;
-        live.textContent = "Not connected; it is tried again";
+        live.textContent = "Not connected; trying again";
         live.className = "live";
       }
       await new Promise((resolve) => {

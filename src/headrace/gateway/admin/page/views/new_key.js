@@ -54,10 +54,10 @@ export function newKey(told, done) {
       h(
         "div",
         { class: "fields" },
-        field("Label", label, "What people call it."),
-        field("Belongs to", parent, "Its limits and budgets count, too."),
+        field("Label", label, "A name for people."),
+        field("Belongs to", parent, "Its limits and budgets count too."),
         may.field,
-        field("Ends after (days)", expires),
+        field("Expires after (days)", expires),
       ),
       h("h3", {}, "Budget"),
       budget.row,
@@ -90,14 +90,14 @@ export function showKey(made) {
               await navigator.clipboard.writeText(made.key);
               note("Copied.");
             } catch {
-              note("The browser does not allow it here; it is selected for Ctrl+C.", "warn");
+              note("The browser does not allow copying here; the key is selected for Ctrl+C.", "warn");
             }
           },
         },
         "Copy",
       );
       return [
-        h("p", {}, "It is shown this once: the gateway keeps only a digest of it."),
+        h("p", {}, "It is shown only this once: the gateway keeps only a digest of it."),
         h("div", { class: "row" }, shown, copy),
         h("p", { class: "quiet" }, "Id: ", h("span", { class: "code" }, made.id)),
         h(

@@ -185,7 +185,7 @@ export function overviewView(root, about) {
           tiles(told.totals),
           empty(
             "No requests in this time",
-            "As soon as a client asks for a model, what it took is shown here. The playground asks one, too.",
+            "Requests appear here as soon as a client sends one. Those of the playground count too.",
           ),
         );
       body.querySelectorAll("details").forEach((one, at) => {

@@ -37,7 +37,7 @@ function turn(at, redraw) {
       kept.turns[at][0] = who.value;
     },
   );
-  who.setAttribute("aria-label", `Who says message ${at + 1}`);
+  who.setAttribute("aria-label", `Role of message ${at + 1}`);
   input.setAttribute("aria-label", `Message ${at + 1}`);
   const drop =
     kept.turns.length > 1 &&
@@ -127,7 +127,7 @@ function parameters() {
   if (kept.more.trim()) {
     const more = JSON.parse(kept.more);
     if (more === null || typeof more !== "object" || Array.isArray(more))
-      throw new SyntaxError("an object is expected");
+      throw new SyntaxError("expected an object");
     Object.assign(found, more);
   }
   return found;
@@ -143,7 +143,7 @@ export function playgroundView(root) {
     h(
       "p",
       { class: "quiet wide" },
-      "Choose models, write a message, and send it. Answers appear here beside each other; they cost what they cost, on the account “admin”.",
+      "Choose models, write a message, and send it. Answers appear here side by side; they are billed as usual, to the account “admin”.",
     ),
   );
   const add = h("input", {
@@ -181,7 +181,7 @@ export function playgroundView(root) {
     const model = name.trim();
     if (!model) return;
     if (kept.models.length >= MOST_MODELS) {
-      note(`${MOST_MODELS} models fit beside each other.`, "warn");
+      note(`${MOST_MODELS} models fit side by side.`, "warn");
       return;
     }
     kept.models.push(model);

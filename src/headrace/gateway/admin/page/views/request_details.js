@@ -7,7 +7,7 @@ const USAGE = [
   ["input_tokens", "Input tokens"],
   ["cache_read_tokens", "Cached input tokens"],
   ["cache_write_tokens", "Written to the cache"],
-  ["cache_write_1h_tokens", "Written to it for 1 h"],
+  ["cache_write_1h_tokens", "Written to the cache for 1 h"],
   ["input_audio_tokens", "Audio input tokens"],
   ["output_tokens", "Output tokens"],
   ["reasoning_tokens", "Reasoning tokens"],
@@ -16,16 +16,16 @@ const USAGE = [
 ];
 const WITHOUT = {
   settings: "The gateway's file leaves bodies out of the request log.",
-  client: "The client asked for its bodies not to be kept.",
-  zero_retention: "Its key keeps nothing (zero_retention).",
+  client: "The client asked that its bodies not be kept.",
+  zero_retention: "Its key allows no retention (zero_retention).",
   unreadable: "Its bodies could not be read.",
 };
 const BESIDES = {
-  hedge: "A second try beside the first",
+  hedge: "A second attempt beside the first",
   judge: "A judgement",
   router: "A choice of model",
-  stage: "A stage before",
-  shadow: "A copy, answered to nobody",
+  stage: "An earlier stage",
+  shadow: "A shadow copy; its answer is discarded",
 };
 
 const facts = (pairs) =>
@@ -42,7 +42,7 @@ function attempts(entry) {
     return h(
       "p",
       { class: "quiet" },
-      entry.cache ? "Answered from the cache: nobody was asked." : "No target was asked.",
+      entry.cache ? "Answered from the cache: no target was used." : "No target was tried.",
     );
   const end = Math.max(
     entry.total_ms,
@@ -83,7 +83,7 @@ function attempts(entry) {
 function usage(line) {
   const { entry } = line;
   if (!entry.usage) return h("p", { class: "quiet" }, "No tokens were counted.");
-  const about = entry.usage_from === "estimated" ? " (estimated: the provider did not say)" : "";
+  const about = entry.usage_from === "estimated" ? " (estimated: the provider did not report it)" : "";
   return facts([
     ...USAGE.map(([name, words]) => [words, entry.usage[name] ? count(entry.usage[name]) : null]),
     [
@@ -112,7 +112,7 @@ function body(title, kept) {
   const more = [
     kept.cut && `the beginning of ${count(kept.bytes)} bytes`,
     kept.redacted && `${count(kept.redacted)} values replaced`,
-    kept.assembled && "put together from a stream",
+    kept.assembled && "assembled from a stream",
   ]
     .filter(Boolean)
     .join(", ");
@@ -126,9 +126,9 @@ function body(title, kept) {
 
 function bodies(told) {
   if (!told.keeps_bodies)
-    return h("p", { class: "quiet" }, "What was said is not kept: the gateway has no request log.");
+    return h("p", { class: "quiet" }, "Requests and answers are not kept: the gateway has no request log.");
   if (!told.record)
-    return h("p", { class: "quiet" }, "The request log has nothing of this id (any more, or yet).");
+    return h("p", { class: "quiet" }, "The request log has nothing with this id (any more, or yet).");
   if (told.record.without_bodies)
     return h(
       "p",
@@ -152,22 +152,22 @@ function one(line, labels) {
       ["When", moment(entry.at_s)],
       ["Outcome", h("span", { class: `mark ${kind}` }, `${words}, HTTP ${entry.status}`)],
       ["Model", entry.model],
-      ["Target", entry.target || "nobody answered"],
-      ["Account", account || "nobody's"],
+      ["Target", entry.target || "none answered"],
+      ["Account", account || "none"],
       ["Tags", entry.tags && entry.tags.join(", ")],
-      ["Side of the test", entry.variant],
+      ["Variant of the test", entry.variant],
       ["API", `${entry.dialect}, ${entry.operation}${entry.stream ? ", streamed" : ""}`],
       ["Ended with", entry.finish],
       ["From the cache", entry.cache && "yes"],
     ]),
     entry.error && h("p", { class: "said bad" }, entry.error),
-    h("h3", {}, "What was tried"),
+    h("h3", {}, "Attempts"),
     attempts(entry),
     h("h3", {}, "Times"),
     facts([
       ["First token", entry.stream ? ms(entry.first_token_ms) : null],
       ["Total", ms(entry.total_ms)],
-      ["Gateway's part of it", ms(entry.overhead_us / 1000)],
+      ["Of which in the gateway", ms(entry.overhead_us / 1000)],
     ]),
     h("h3", {}, "Tokens and cost"),
     usage(line),
@@ -191,6 +191,6 @@ export const requestDetails = (told, labels) =>
   [
     ...told.lines.flatMap((line) => one(line, labels)),
     ...feedback(told.feedback),
-    h("h3", {}, "What was said"),
+    h("h3", {}, "Request and answer"),
     bodies(told),
   ].filter(Boolean);

@@ -6,11 +6,11 @@ import { count, price, seconds } from "../format.js";
 
 const REFRESH_MS = 4000;
 const STRATEGIES = {
-  weighted: "by chance, in proportion to weight",
+  weighted: "at random, in proportion to weight",
   ordered: "the first of the list",
   least_busy: "the one with the fewest requests",
-  latency: "the quickest to a first token",
-  throughput: "the most tokens a second",
+  latency: "the fastest to a first token",
+  throughput: "the most tokens per second",
   price: "the cheapest",
 };
 const EXAMPLE = (model) =>
@@ -30,14 +30,14 @@ function health(one, workers) {
     return h(
       "span",
       { class: "mark bad" },
-      `Left alone${many}${one.for_s ? `, ${seconds(one.for_s)} more` : ""}`,
+      `Not used${many}${one.for_s ? `, ${seconds(one.for_s)} more` : ""}`,
     );
   if (one.breaker === "probing") return h("span", { class: "mark warn" }, `On trial${many}`);
   if (!one.usable)
     return h(
       "span",
       { class: "mark bad" },
-      `Its keys rest${one.for_s ? `, ${seconds(one.for_s)} more` : ""}`,
+      `Its keys are resting${one.for_s ? `, ${seconds(one.for_s)} more` : ""}`,
     );
   return h("span", { class: "mark good" }, "In use");
 }
@@ -88,7 +88,7 @@ function model(one, workers, setBreaker) {
             onclick: () =>
               confirm(
                 `Take ${target.target} out?`,
-                "It gets no requests until you put it back, or until the gateway's file is read anew. Those under way go on.",
+                "It gets no requests until you put it back or the gateway's file is reloaded. Running requests continue.",
                 "Take out",
                 () => setBreaker(target.target, "open"),
               ),
@@ -164,7 +164,7 @@ function keys(one) {
     return `${one.keys} in use`;
   }
   return [
-    h("span", { class: "mark warn" }, `${one.resting_keys} of ${one.keys} rest`),
+    h("span", { class: "mark warn" }, `${one.resting_keys} of ${one.keys} resting`),
     one.refused.map((why) => h("small", { class: "block said-failure" }, why)),
   ];
 }
@@ -210,15 +210,15 @@ function decision(told) {
           ),
         ),
       )
-    : h("p", { class: "bad" }, "Nobody would be asked.");
+    : h("p", { class: "bad" }, "No target would be tried.");
   return [
     told.note ? h("p", { class: "bad" }, told.note) : "",
     choice(told),
-    h("h3", {}, hangs ? "May be asked, as the answers are" : "Asked in this order"),
+    h("h3", {}, hangs ? "May be tried, depending on the answers" : "Tried in this order"),
     asked,
     told.left_out.length
       ? [
-          h("h3", {}, "Not asked"),
+          h("h3", {}, "Not tried"),
           h(
             "ul",
             { class: "candidates" },
@@ -258,7 +258,7 @@ function explaining() {
             h(
               "p",
               { class: "bad" },
-              error instanceof SyntaxError ? `This is no JSON: ${error.message}` : error.message,
+              error instanceof SyntaxError ? `This is not JSON: ${error.message}` : error.message,
             ),
           );
         }
@@ -268,7 +268,7 @@ function explaining() {
       "div",
       { class: "card-head" },
       h("h2", {}, "Explain a request"),
-      h("small", {}, "Who would be asked now, in which order and why. Nothing is sent."),
+      h("small", {}, "Which targets would be tried now, in which order and why. Nothing is sent."),
     ),
     h(
       "div",
@@ -311,7 +311,7 @@ export function routesView(root) {
       const told = await get("routes");
       if (ended) return;
       const running = told.workers > 1 ? `, ${told.workers} processes` : "";
-      summary.textContent = `${count(told.in_flight)} requests under way${running}`;
+      summary.textContent = `${count(told.in_flight)} requests running${running}`;
       const focused = document.activeElement?.getAttribute("aria-label");
       body.replaceChildren(
         ...(told.models.length
@@ -319,7 +319,7 @@ export function routesView(root) {
           : [
               empty(
                 "No models",
-                "The gateway's file names none; clients reach providers as provider/model.",
+                "The gateway's file names no models; clients reach providers as provider/model.",
               ),
             ]),
         providers(told),

@@ -5,11 +5,11 @@ import { failure, h } from "../dom.js";
 
 function outcome(told) {
   if (!told.changed.length)
-    return h("p", { class: "hint good" }, "The file was read. Nothing in it is different; secrets were read anew.");
+    return h("p", { class: "hint good" }, "The file was reloaded. Nothing in it has changed; secrets were read again.");
   return h(
     "div",
     { class: "hint good" },
-    h("p", {}, "The file was read, and is in force. Changed:"),
+    h("p", {}, "The file was reloaded and is in force. Changed:"),
     h(
       "ul",
       {},
@@ -18,7 +18,7 @@ function outcome(told) {
           "li",
           {},
           h("span", { class: "code" }, one),
-          told.at_next_start.includes(one) ? " (taken at the next start)" : "",
+          told.at_next_start.includes(one) ? " (takes effect at the next start)" : "",
         ),
       ),
     ),
@@ -65,7 +65,7 @@ export function settingsView(root, about) {
             h(
               "div",
               { class: "hint bad", role: "alert" },
-              h("p", {}, "The file is not right, so the settings before it go on:"),
+              h("p", {}, "The file is not valid, so the previous settings stay in force:"),
               h("p", { class: "code" }, error.message),
             ),
           );
@@ -73,7 +73,7 @@ export function settingsView(root, about) {
         reload.disabled = false;
       },
     },
-    "Read the file anew",
+    "Reload the file",
   );
   root.append(
     h(
@@ -87,7 +87,7 @@ export function settingsView(root, about) {
     h(
       "p",
       { class: "quiet" },
-      "In force now, with defaults. Secrets that stand in the file are not shown; references such as env:NAME are.",
+      "In force now, with defaults. Secrets written into the file are not shown; references such as env:NAME are.",
     ),
     body,
   );
