@@ -278,11 +278,11 @@ def contradictions_page() -> str:
         "",
         f"The catalog began with five documents. On {len(known.contradictions)} subjects they",
         "disagree: with each other, with themselves, with the thing itself, or with arithmetic.",
-        "Here is what each says, what headrace goes by, and why. `headrace catalog show C19` adds",
-        "the facts that one is about; every figure of `headrace plan explain` that such a fact is",
-        "an input of names it. This page is generated: `make docs`.",
+        "Here is what each states, what headrace goes by, and why. `headrace catalog show C19`",
+        "lists the facts that a contradiction is about; `headrace plan explain` names it beside",
+        "every figure computed from such a fact. This page is generated: `make docs`.",
         "",
-        _row(["id", "subject", "said", "used", "why"]),
+        _row(["id", "subject", "stated", "used", "why"]),
         "|---" * 5 + "|",
     ]
     for one in known.contradictions.values():

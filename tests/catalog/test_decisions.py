@@ -129,12 +129,12 @@ def test_one_answer_can_be_overridden(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('takes."start.a" = ["vllm"]\n', "", "'start.a' has one of leads_to and takes"),
-        ('because."start.a" = "so"\n', "", "'start.a' ends and has no reason"),
+        ('takes."start.a" = ["vllm"]\n', "", "'start.a' needs exactly one of leads_to and takes"),
+        ('because."start.a" = "so"\n', "", "'start.a' ends without a reason"),
         ('leads_to."start.b" = "more"', 'leads_to."start.b" = "none"', "led to by 0 options"),
         ('leads_to."start.b" = "more"', 'leads_to."start.b" = "start"', "led to by"),
-        ('nodes.more = "And then?"\n', "", "is of no node"),
-        ('options."more.c" = "the rest"\n', "", "takes 'more.c' is of no option"),
+        ('nodes.more = "And then?"\n', "", "belongs to no node"),
+        ('options."more.c" = "the rest"\n', "", "takes 'more.c' belongs to no option"),
         ("task=code|agent", "task", "write it as"),
         ('nodes.start = "Which?"\nnodes.more = "And then?"\n', "", "has no node"),
         ('topic = "runtime"', 'topic = "colour"', "one of runtime, gateway"),

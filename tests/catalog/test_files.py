@@ -34,9 +34,9 @@ def fault(path: Path, text: str, *, head: str = DEFAULTS + SOURCE, kind: str = "
         ('memory_bytes = "80 furlongs"', "memory_bytes: '80 furlongs': write a number"),
         ("memory_bytes = -1", "memory_bytes: -1:"),
         ("memory_bytes = 1.5", "memory_bytes: 1.5:"),
-        ('category = "toaster"', "category: 'toaster': one of gpu, soc"),
+        ('category = "toaster"', "category: 'toaster': write one of gpu, soc"),
         ('unified_memory = "yes"', "unified_memory: 'yes':"),
-        ('memory_bytes = { value = 5, unit = "GB" }', "leave it out and write it in the value"),
+        ('memory_bytes = { value = 5, unit = "GB" }', "omit it and write the unit in the value"),
         ("memory_bytes = { vale = 5 }", "unknown key 'vale'; did you mean 'value'?"),
         ('memory_bytes = { unit = "byte" }', "has no value"),
         ("figures.speed = 3", 'has no unit; give it one, e.g. unit = "x"'),
@@ -46,13 +46,16 @@ def fault(path: Path, text: str, *, head: str = DEFAULTS + SOURCE, kind: str = "
         ('power_w = { value = 5, as_of = "yesterday" }', "write it as 2026-03-01"),
         ("power_w = { value = 5, as_of = 5 }", "is not a date"),
         ('power_w = { value = 5, source = "mnie" }', "no source 'mnie'; did you mean 'mine'?"),
-        ('power_w = { value = 5, confidence = "sure" }', "one of exact, high, medium, low, claim"),
+        (
+            'power_w = { value = 5, confidence = "sure" }',
+            "one of exact, high, medium, low, claim",
+        ),
         ('power_w = { value = 5, disputed_by = ["C99"] }', "no contradiction 'C99'"),
         ('power_w = { value = 5, disputed_by = "C01" }', "write a list of ids"),
-        ("power_w = { value = 5, note = 3 }", "note 3: write a text"),
+        ("power_w = { value = 5, note = 3 }", "note 3: write a string"),
         ("power_w = inf", "power_w"),
         ("power_w = nan", "power_w"),
-        ("aliases = 3", "aliases a list of texts"),
+        ("aliases = 3", "aliases a list of strings"),
     ],
 )
 def test_faults_of_a_row(tmp_path: Path, line: str, told: str) -> None:
@@ -66,7 +69,10 @@ def test_faults_of_a_row(tmp_path: Path, line: str, told: str) -> None:
     [
         (SOURCE, "has no source"),
         ('[defaults]\nsource = "mine"\nconfidence = "high"\n' + SOURCE, "has no as_of"),
-        ('[defaults]\nsource = "mine"\nas_of = 2026-03-01\n' + SOURCE, "confidence None: one of"),
+        (
+            '[defaults]\nsource = "mine"\nas_of = 2026-03-01\n' + SOURCE,
+            "confidence None: write one",
+        ),
     ],
 )
 def test_what_every_fact_needs(tmp_path: Path, head: str, told: str) -> None:

@@ -40,10 +40,10 @@ def build_row(
         if field.required and name not in facts:
             raise CatalogError(f"{last.where}: has no {name}, which every {last.kind} needs")
     if "name" not in named:
-        raise CatalogError(f"{last.where}: has no name; give it the one people know it by")
+        raise CatalogError(f"{last.where}: has no name; give it the name people know")
     aliases = named.get("aliases", [])
     if not isinstance(named["name"], str) or not _texts(aliases):
-        raise CatalogError(f"{last.where}: name is a text, aliases a list of texts")
+        raise CatalogError(f"{last.where}: name is a string, aliases a list of strings")
     return KINDS[last.kind](
         id=last.id,
         name=named["name"],
@@ -68,42 +68,42 @@ def _facts(written: Written, sources: set[str], disputes: set[str]) -> dict[str,
     """The facts of one row in one file, by path."""
     facts: dict[str, Fact] = {}
     fields = fields_of(written.kind)
-    for key, said in written.table.items():
+    for key, value in written.table.items():
         if key in ROW_KEYS | DEFAULT_KEYS:
             continue
         field = fields.get(key)
         if field is None:
             names = [*fields, *ROW_KEYS, *DEFAULT_KEYS]
-            quoted = "; an id with a dot is written in quotes" if isinstance(said, dict) else ""
+            quoted = "; an id with a dot is written in quotes" if isinstance(value, dict) else ""
             raise CatalogError(f"{written.where}: unknown key {key!r}; {hint(key, names)}{quoted}")
-        for path, one in _entries(written, field, said):
-            facts[path] = _fact(written, field, path, one, sources, disputes)
+        for path, entry in _entries(written, field, value):
+            facts[path] = _fact(written, field, path, entry, sources, disputes)
     return facts
 
 
-def _entries(written: Written, field: Field, said: object) -> Iterator[tuple[str, object]]:
+def _entries(written: Written, field: Field, value: object) -> Iterator[tuple[str, object]]:
     if not field.keyed:
-        yield field.name, said
+        yield field.name, value
         return
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         raise CatalogError(
-            f"{written.where}, {field.name}: {shown(said)}: it holds several values by name; "
+            f"{written.where}, {field.name}: {shown(value)}: it holds several values by name; "
             f"write {field.name}.NAME = …"
         )
-    for key, one in said.items():
-        yield f"{field.name}.{key}", one
+    for key, entry in value.items():
+        yield f"{field.name}.{key}", entry
 
 
 def _fact(
     written: Written,
     field: Field,
     path: str,
-    said: object,
+    entry: object,
     sources: set[str],
     disputes: set[str],
 ) -> Fact:
     where = f"{written.where}, {path}"
-    table: dict[str, Any] = said if isinstance(said, dict) else {"value": said}
+    table: dict[str, Any] = entry if isinstance(entry, dict) else {"value": entry}
     for key in table:
         if key not in FACT_KEYS:
             raise CatalogError(f"{where}: unknown key {key!r}; {hint(key, FACT_KEYS)}")
@@ -115,10 +115,11 @@ def _fact(
     disputed = table.get("disputed_by", [])
     if not _texts(disputed):
         raise CatalogError(f"{where}: disputed_by: {shown(disputed)}: write a list of ids")
-    for one in disputed:
-        if one not in disputes:
+    for contradiction in disputed:
+        if contradiction not in disputes:
             raise CatalogError(
-                f"{where}: disputed_by: no contradiction {one!r}; {hint(one, sorted(disputes))}"
+                f"{where}: disputed_by: no contradiction {contradiction!r}; "
+                f"{hint(contradiction, sorted(disputes))}"
             )
     return Fact(
         value=_value(where, field, table["value"], unit),
@@ -141,8 +142,8 @@ def _unit(where: str, field: Field, table: Mapping[str, Any]) -> str:
         raise CatalogError(f"{where}: unknown unit {shown(unit)}; {hint(str(unit), every)}")
     if field.unit is not None and unit != field.unit:
         raise CatalogError(
-            f"{where}: unit {unit!r}: the field is in {field.unit or 'no unit'}; leave it out and "
-            "write it in the value"
+            f"{where}: unit {unit!r}: the field is in {field.unit or 'no unit'}; omit it and write "
+            "the unit in the value"
         )
     return unit
 
@@ -176,52 +177,54 @@ def _as_of(where: str, given: Mapping[str, Any]) -> dt.date:
 
 
 def _confidence(where: str, given: Mapping[str, Any]) -> Confidence:
-    said = given.get("confidence")
-    names = [one.value for one in Confidence]
-    if said not in names:
-        raise CatalogError(f"{where}: confidence {shown(said)}: one of {', '.join(names)}")
-    return Confidence(said)
+    confidence = given.get("confidence")
+    names = [known.value for known in Confidence]
+    if confidence not in names:
+        raise CatalogError(
+            f"{where}: confidence {shown(confidence)}: write one of {', '.join(names)}"
+        )
+    return Confidence(confidence)
 
 
 def _note(where: str, table: Mapping[str, Any]) -> str:
     note = table.get("note", "")
     if not isinstance(note, str):
-        raise CatalogError(f"{where}: note {shown(note)}: write a text")
+        raise CatalogError(f"{where}: note {shown(note)}: write a string")
     return note
 
 
-def _value(where: str, field: Field, said: object, unit: str) -> Value:
-    """What the file says, as the type of the field; quantities in its unit."""
+def _value(where: str, field: Field, given: object, unit: str) -> Value:
+    """What the file gives, as the type of the field; quantities in its unit."""
     try:
         if field.span:
-            return _span(field, said)
-        plain = said
-        if isinstance(said, str) and field.unit:
-            number = parse_quantity(said, field.unit)
+            return _span(field, given)
+        plain = given
+        if isinstance(given, str) and field.unit:
+            number = parse_quantity(given, field.unit)
             plain = round(number) if field.whole else number
-        elif isinstance(said, dt.date):
-            plain = as_date(said).isoformat()
+        elif isinstance(given, dt.date):
+            plain = as_date(given).isoformat()
         if field.choices and plain not in field.choices:
-            raise ValueError(f"one of {', '.join(field.choices)}")
+            raise ValueError(f"write one of {', '.join(field.choices)}")
         value: Value = msgspec.convert(plain, field.type)
     except ValueError as error:  # msgspec's ValidationError is one
-        raise CatalogError(f"{where}: {shown(said)}: {error} (unit: {unit or 'none'})") from error
+        raise CatalogError(f"{where}: {shown(given)}: {error} (unit: {unit or 'none'})") from error
     if isinstance(value, float) and not math.isfinite(value):
-        raise CatalogError(f"{where}: {value}: write a number that is finite")
+        raise CatalogError(f"{where}: {value}: write a finite number")
     return value
 
 
-def _span(field: Field, said: object) -> Span:
-    if isinstance(said, str) and field.unit:
+def _span(field: Field, given: object) -> Span:
+    if isinstance(given, str) and field.unit:
         try:
-            number = parse_quantity(said, field.unit)
+            number = parse_quantity(given, field.unit)
         except ValueError:
-            return parse_span(said)
+            return parse_span(given)
         return Span(number, number)
-    if isinstance(said, list) and field.unit and all(isinstance(one, str) for one in said):
-        return parse_span([parse_quantity(one, field.unit) for one in said])
-    return parse_span(said)
+    if isinstance(given, list) and field.unit and all(isinstance(part, str) for part in given):
+        return parse_span([parse_quantity(part, field.unit) for part in given])
+    return parse_span(given)
 
 
 def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

@@ -134,10 +134,12 @@ class Catalog:
         shipped = read_catalog_file(self._data / origin, origin).contradictions
         added = ([c for f in files for c in f.contradictions] for files in self._added)
         register = _by_id([shipped, *added])
-        for one in register.values():
-            for statement in one.statements:
+        for contradiction in register.values():
+            for statement in contradiction.statements:
                 if statement.source not in self.sources:
-                    raise CatalogError(f"contradiction {one.id}: no source {statement.source!r}")
+                    raise CatalogError(
+                        f"contradiction {contradiction.id}: no source {statement.source!r}"
+                    )
         return register
 
     @cached_property
@@ -157,7 +159,7 @@ class Catalog:
         if found:
             ids = ", ".join(f"{row.id} ({kind})" for kind, row in found)
             raise CatalogError(f"{name!r} may be {ids}; give the id")
-        close = near(name, [one for kind in KINDS for one in self.table(kind).names()], 5)
+        close = near(name, [name for kind in KINDS for name in self.table(kind).names()], 5)
         meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise CatalogError(
             f"no {name!r} in the catalog{meant}; `headrace catalog list --filter TEXT` searches"
@@ -187,8 +189,8 @@ class Catalog:
             days = ", ".join(sorted(price.effective_from.isoformat() for price in known))
             raise CatalogError(f"no price of {model} at {provider} on {on}; there are from: {days}")
         sellers = sorted({price.provider for price in self.prices_of(model)})
-        told = f"; it has prices at {', '.join(sellers)}" if sellers else ""
-        raise CatalogError(f"no price of {model!r} at {provider!r} in the catalog{told}")
+        sold_at = f"; it has prices at {', '.join(sellers)}" if sellers else ""
+        raise CatalogError(f"no price of {model!r} at {provider!r} in the catalog{sold_at}")
 
     def disputed_rows(self, contradiction: str) -> list[tuple[str, str, str]]:
         """Kind, id and field of every fact that names a contradiction."""

@@ -10,22 +10,22 @@ import msgspec
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one source says, in our words. source: id of a Source."""
+    """What a source says, in our words."""
 
     source: str
+    """Id of a Source."""
     says: str
 
 
 class Contradiction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One disagreement, of sources with each other, with themselves, or with arithmetic.
-
-    used: the figure or rule that this project goes by. why: what decided it. carried_by: tests,
-    commands or pages that carry it beside the facts that name it.
-    """
+    """A disagreement of sources with each other, with themselves, or with arithmetic."""
 
     id: str
     subject: str
     statements: tuple[Statement, ...]
     used: str
+    """The figure or rule that this project goes by."""
     why: str
+    """What decided it."""
     carried_by: tuple[str, ...] = ()
+    """Tests, commands or pages that carry it beside the facts that name it."""

@@ -1,4 +1,4 @@
-"""What one catalog says otherwise than another, and which prices changed between two days."""
+"""Where two catalogs differ, and which prices changed between two days."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.fact import Fact
 from headrace.catalog.rows import KINDS, Price, Row
 
-# What a dated row says of its own dates is not a change of price.
+# The dates of a dated row are not a change of price.
 _OF_THE_ROW = frozenset({"provider", "model", "effective_from", "effective_to", "in_use"})
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One fact that is not the same. old, new: None where a side does not have it.
-
-    row: the id, or "provider model" where prices of two days are compared. of_row: whether the row
-    as a whole is new or gone, or is on both sides.
-    """
+    """A fact that differs between two catalogs, or a price between two days."""
 
     kind: str
     row: str
+    """The id, or "provider model" where prices of two days are compared."""
     field: str
     old: Fact | None
+    """None where the old side does not have it."""
     new: Fact | None
+    """None where the new side does not have it."""
     of_row: Literal["new", "gone", "both"] = "both"
+    """Whether the row as a whole is new or gone, or is on both sides."""
 
     @property
     def of_value(self) -> bool:
@@ -57,9 +57,9 @@ def price_differences(catalog: Catalog, old: dt.date, new: dt.date) -> list[Diff
             product = catalog.provider_id(price.provider), catalog.model_id(price.model)
             sold.setdefault(product, []).append(price)
     return [
-        one
+        difference
         for (provider, model), prices in sold.items()
-        for one in _of_rows(
+        for difference in _of_rows(
             "price",
             f"{provider} {model}",
             _in_force(prices, old),

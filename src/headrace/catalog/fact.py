@@ -28,35 +28,34 @@ class Confidence(enum.StrEnum):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A document, table or file that facts refer to by `id`.
-
-    date: of the document, or of the state that was read. url: empty where it has none.
-    """
+    """A document, table or file that facts refer to by `id`."""
 
     id: str
     title: str
     date: dt.date
+    """Of the document, or of the state that was read."""
     url: str = ""
+    """Empty where it has none."""
     publisher: str = ""
     note: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """One value with all that is needed to trust it, or not to.
-
-    value: in `unit`. source: id of a Source. as_of: the day for which the value is stated.
-    disputed_by: ids of contradictions in which sources disagree about it. origin: the file it was
-    read from, relative to the catalog's data for what ships, else the path.
-    """
+    """A value with all that is needed to trust it, or not to."""
 
     value: Value
+    """In `unit`."""
     unit: str
     source: str
+    """Id of a Source."""
     as_of: dt.date
+    """The day for which the value is stated."""
     confidence: Confidence
     disputed_by: tuple[str, ...] = ()
+    """Ids of contradictions in which sources disagree about it."""
     note: str = ""
     origin: str = ""
+    """The file it was read from, relative to the catalog's data for what ships, else the path."""
 
     def says_the_same(self, other: Fact) -> bool:
         """Whether both differ in nothing but the file they are in."""

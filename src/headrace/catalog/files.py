@@ -29,13 +29,15 @@ MAX_FILE_BYTES = 16 * 2**20
 
 
 class Written(NamedTuple):
-    """One row as a file has it. defaults: of its file."""
+    """A row as a file has it."""
 
     kind: str
     id: str
     table: Mapping[str, Any]
     defaults: Mapping[str, Any]
+    """Of its file."""
     origin: str
+    """What errors call the file."""
 
     @property
     def where(self) -> str:

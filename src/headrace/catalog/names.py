@@ -19,13 +19,13 @@ def near(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
     names = sorted(set(known))
     wanted = plain(name)
-    inside = [one for one in names if wanted and wanted in plain(one)]
+    inside = [known_name for known_name in names if wanted and wanted in plain(known_name)]
     close = difflib.get_close_matches(wanted, names, n=count, cutoff=0.5)
     return list(dict.fromkeys([*sorted(inside, key=len), *close]))[:count]
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """What an error about an unknown name adds: the nearest one, or all that there are."""
+    """What an error about an unknown name adds: the nearest, or all that exist."""
     names = list(known)
     found = near(name, names, 1)
     if found:

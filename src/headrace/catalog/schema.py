@@ -11,7 +11,7 @@ import msgspec
 from headrace.catalog.rows import KINDS, Row
 from headrace.catalog.span import Span
 
-# Told of a row itself, not as facts.
+# Of a row itself; they are not facts.
 ROW_KEYS = frozenset({"id", "name", "aliases"})
 # Of all facts of a row, where they do not say it themselves.
 DEFAULT_KEYS = frozenset({"source", "as_of", "confidence"})
@@ -19,22 +19,23 @@ FACT_KEYS = frozenset({"value", "unit", "disputed_by", "note"}) | DEFAULT_KEYS
 
 
 class Field(NamedTuple):
-    """One field of a kind of row.
-
-    type: of a value, as msgspec converts to it. unit: None where each fact states its own; "" where
-    there is none. keyed: whether the field holds several values by name. span: whether values are
-    Spans. whole: whether a number is counted, so that 130.6 GiB is rounded. choices: the words it
-    may be; none where it is free. required: whether a row must have it.
-    """
+    """A field of a kind of row."""
 
     name: str
     type: Any
+    """Of a value, as msgspec converts to it."""
     unit: str | None
+    """None where each fact states its own; "" where there is none."""
     keyed: bool
+    """Whether the field holds several values by name."""
     span: bool
+    """Whether values are Spans."""
     whole: bool
+    """Whether a number is counted, so that 130.6 GiB is rounded."""
     choices: tuple[str, ...]
+    """The words it may be; none where it is free."""
     required: bool
+    """Whether a row must have it."""
 
 
 @cache
@@ -70,6 +71,6 @@ def _field(field: msgspec.structs.FieldInfo, hint: Any) -> Field:
 
 def _without_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
-        [inner] = [one for one in get_args(hint) if one is not type(None)]
+        [inner] = [part for part in get_args(hint) if part is not type(None)]
         return inner
     return hint

@@ -17,7 +17,7 @@ _ONE_END = re.compile(rf"(up to|from)\s+({_NUMBER})")
 
 
 class Span(msgspec.Struct, frozen=True):
-    """From `low` to `high`, both included; None is an end that is not known."""
+    """A range from `low` to `high`, both included; None is an end that is not known."""
 
     low: float | None
     high: float | None

@@ -22,7 +22,7 @@ class Table(Generic[R]):
         self._rows = {row.id: row for row in rows}
         self._by_name: dict[str, R] = {}
         for row in self._rows.values():
-            for name in {plain(one) for one in (row.id, row.name, *row.aliases)}:
+            for name in {plain(text) for text in (row.id, row.name, *row.aliases)}:
                 other = self._by_name.setdefault(name, row)
                 if other is not row:
                     raise CatalogError(

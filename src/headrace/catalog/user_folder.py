@@ -1,4 +1,4 @@
-"""Where people keep rows of their own: `headrace/catalog` under $XDG_CONFIG_HOME (~/.config)."""
+"""Where people keep their own rows: `headrace/catalog` under $XDG_CONFIG_HOME (~/.config)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def user_folder(environ: Mapping[str, str]) -> Path:
 
 
 def folders(environ: Mapping[str, str], named: tuple[str, ...]) -> tuple[Path, ...]:
-    """The folders that override what ships: the user's own where it is there, then `named`.
+    """The folders that override what ships: the user's own where it exists, then `named`.
 
-    Raises ConfigError for one without a name.
+    Raises ConfigError for an empty name.
     """
-    for one in named:
-        if not one.strip():
-            raise ConfigError("--catalog '' names no folder; write ./ for the one you are in")
+    for folder in named:
+        if not folder.strip():
+            raise ConfigError("--catalog '' is empty; give a folder, ./ for the current one")
     own = user_folder(environ)
-    return (*((own,) if own.is_dir() else ()), *(Path(one).expanduser() for one in named))
+    return (*((own,) if own.is_dir() else ()), *(Path(folder).expanduser() for folder in named))

@@ -48,12 +48,12 @@ _TIER = re.compile(r"(.+)_above_(\d+)k_tokens")
 
 
 def read_litellm(content: bytes) -> ImportedRows:
-    """The rows of LiteLLM's table. Raises CatalogError where it is not one."""
+    """The rows of LiteLLM's table. Raises CatalogError for anything else."""
     try:
         table = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CatalogError(f"not LiteLLM's table: not valid JSON: {error}") from error
-    if not isinstance(table, dict) or not any(_is_model(one) for one in table.values()):
+    if not isinstance(table, dict) or not any(_is_model(entry) for entry in table.values()):
         raise CatalogError(
             "not LiteLLM's table: expected an object of models, as in "
             "model_prices_and_context_window.json"
@@ -118,7 +118,7 @@ def _row(key: str, entry: Mapping[str, Any], unknown: Counter[str]) -> ImportedP
 
 
 def _factors(entry: Mapping[str, Any], unknown: Counter[str]) -> dict[str, Number]:
-    """Service tiers as factors of the list price, where input and output have the same one."""
+    """Service tiers as factors of the list price, where input and output have the same."""
     found: dict[str, Number] = {}
     for suffix, field in _FACTORS.items():
         ratios = set()

@@ -151,12 +151,12 @@ def _row(model: _Model, cost: Mapping[str, Any], unknown: Counter[str]) -> Impor
 
 
 def _tier(tier: object, above: dict[str, dict[int, Number]], unknown: Counter[str]) -> None:
-    told = tier.get("tier") if isinstance(tier, dict) else None
-    size = told.get("size") if isinstance(told, dict) else None
-    if not isinstance(tier, dict) or not isinstance(told, dict) or not isinstance(size, int):
+    limit = tier.get("tier") if isinstance(tier, dict) else None
+    size = limit.get("size") if isinstance(limit, dict) else None
+    if not isinstance(tier, dict) or not isinstance(limit, dict) or not isinstance(size, int):
         unknown["cost.tiers (without a size)"] += 1
-    elif told.get("type", "context") != "context":
-        unknown[f"cost.tiers of type {told['type']!r}"] += 1
+    elif limit.get("type", "context") != "context":
+        unknown[f"cost.tiers of type {limit['type']!r}"] += 1
     else:
         prices = {name: value for name, value in tier.items() if name != "tier"}
         _prices_above(size, prices, above, unknown)

@@ -37,25 +37,26 @@ _PROVIDERS = {
 
 
 class ImportedPrice(NamedTuple):
-    """One row to be. prices: by field of a price row; above: by field and boundary in tokens."""
+    """A price row that an import makes."""
 
     id: str
     name: str
     provider: str
     model: str
     prices: Mapping[str, Number]
+    """By field of a price row."""
     above: Mapping[str, Mapping[int, Number]]
+    """By field and boundary in tokens."""
 
 
 class ImportedRows(NamedTuple):
-    """unknown: fields about prices that have no place here, with how many rows had them.
-
-    skipped: rows that were left out, counted by reason.
-    """
+    """What an import found, and what it had to omit."""
 
     rows: list[ImportedPrice]
     unknown: Counter[str]
+    """Fields about prices that have no place here, with how many rows had them."""
     skipped: Counter[str]
+    """Rows that were left out, counted by reason."""
 
 
 def slug(text: str) -> str:

@@ -19,13 +19,12 @@ Topic = Literal["runtime", "gateway", "quantization", "hardware", "model", "host
 
 
 class Condition(NamedTuple):
-    """One thing that is known of a plan, as `task=code|agent` is written.
-
-    field: what it is about. values: of which it is one.
-    """
+    """A condition on what is known of a plan, written as `task=code|agent`."""
 
     field: str
+    """What it is about."""
     values: tuple[str, ...]
+    """Values of which it is one."""
 
     def holds(self, answers: Mapping[str, str]) -> bool:
         """Whether `answers` has the field with one of the values."""
@@ -33,29 +32,32 @@ class Condition(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One answer to the question of a node.
-
-    id: "node.option". label: the answer in words. leads_to: the node asked next; None at an end.
-    takes: ids of catalog rows to take, where it ends. because: the reason. when: conditions, all of
-    which must hold for a program to give this answer; without any, only people can give it.
-    disputed_by: ids of contradictions about what it takes.
-    """
+    """An answer to the question of a node."""
 
     id: str
+    """Written "node.option"."""
     label: str
+    """The answer in words."""
     leads_to: str | None
+    """The node asked next; None at an end."""
     takes: tuple[str, ...]
+    """Ids of catalog rows to take, at an end."""
     because: str
+    """The reason."""
     when: tuple[Condition, ...]
+    """Conditions, all of which must hold for a program to give this answer; without any, only
+    people can give it.
+    """
     disputed_by: tuple[str, ...]
+    """Ids of contradictions about what it takes."""
 
     def holds(self, answers: Mapping[str, str]) -> bool:
         """Whether it is the answer, as far as a program can know."""
-        return bool(self.when) and all(one.holds(answers) for one in self.when)
+        return bool(self.when) and all(condition.holds(answers) for condition in self.when)
 
 
 class Node(NamedTuple):
-    """One question with its answers, in their order."""
+    """A question with its answers, in their order."""
 
     id: str
     question: str
@@ -63,25 +65,28 @@ class Node(NamedTuple):
 
 
 class Decision(Row, frozen=True, kw_only=True):
-    """One decision tree.
-
-    about: what is decided. nodes: questions by node, the first asked first. options: answers by
-    "node.option". leads_to: the next node; takes: ids of rows, of any kind; an option has one of
-    the two. because: why it takes those. when: conditions under which a program gives the answer,
-    as "task=code|agent, private=yes"; these are this project's reading of the label.
-    """
+    """A decision tree, written flat. An option leads to a node or takes rows, never both."""
 
     topic: Topic
     about: str
+    """What is decided."""
     nodes: dict[str, str] = msgspec.field(default_factory=dict)
+    """Questions by node, the first asked first."""
     options: dict[str, str] = msgspec.field(default_factory=dict)
+    """Answers by "node.option"."""
     leads_to: dict[str, str] = msgspec.field(default_factory=dict)
+    """The next node, by option."""
     takes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Ids of rows of any kind, by option."""
     because: dict[str, str] = msgspec.field(default_factory=dict)
+    """Why it takes those, by option."""
     when: dict[str, str] = msgspec.field(default_factory=dict)
+    """Conditions under which a program gives the answer, as "task=code|agent, private=yes", by
+    option; they are this project's reading of the label.
+    """
 
     def __post_init__(self) -> None:
-        """Raises CatalogError where it is no tree."""
+        """Raises CatalogError where it is not a tree."""
         for fault in _faults(self):
             raise CatalogError(f"decision {self.id!r}: {fault}")
 
@@ -92,7 +97,7 @@ class Decision(Row, frozen=True, kw_only=True):
             node: Node(
                 node,
                 question,
-                tuple(_option(self, one) for one in self.options if _node(one) == node),
+                tuple(_option(self, name) for name in self.options if _node(name) == node),
             )
             for node, question in self.nodes.items()
         }
@@ -112,7 +117,7 @@ class Decision(Row, frozen=True, kw_only=True):
 
         answers: by field of the conditions, as {"task": "code"}.
         """
-        return tuple(path for path in self.paths if all(one.holds(answers) for one in path))
+        return tuple(path for path in self.paths if all(option.holds(answers) for option in path))
 
 
 def _node(option: str) -> str:
@@ -142,12 +147,12 @@ def _paths(
             yield from _paths(tree, option.leads_to, (*taken, option))
 
 
-def _conditions(said: str) -> tuple[Condition, ...]:
+def _conditions(text: str) -> tuple[Condition, ...]:
     found = []
-    for one in filter(None, (part.strip() for part in said.split(","))):
-        field, equals, values = one.partition("=")
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        field, equals, values = part.partition("=")
         if not (field and equals and values):
-            raise CatalogError(f'condition {one!r}: write it as "task=code|agent"')
+            raise CatalogError(f'condition {part!r}: write it as "task=code|agent"')
         found.append(Condition(field.strip(), tuple(each.strip() for each in values.split("|"))))
     return tuple(found)
 
@@ -159,11 +164,11 @@ def _faults(decision: Decision) -> Iterator[str]:
     options, nodes = decision.options, decision.nodes
     for name in options:
         if _node(name) not in nodes or not name.partition(".")[2]:
-            yield f"option {name!r} is of no node; there are: {', '.join(nodes)}"
+            yield f"option {name!r} belongs to no node; the nodes are: {', '.join(nodes)}"
         if (name in decision.leads_to) == (name in decision.takes):
-            yield f"option {name!r} has one of leads_to and takes"
+            yield f"option {name!r} needs exactly one of leads_to and takes"
         if name in decision.takes and name not in decision.because:
-            yield f"option {name!r} ends and has no reason; write because.{name!r}"
+            yield f"option {name!r} ends without a reason; write because.{name!r}"
         try:
             _conditions(decision.when.get(name, ""))
         except CatalogError as error:
@@ -171,7 +176,7 @@ def _faults(decision: Decision) -> Iterator[str]:
     for field in ("leads_to", "takes", "because", "when"):
         for name in getattr(decision, field):
             if name not in options:
-                yield f"{field} {name!r} is of no option"
+                yield f"{field} {name!r} belongs to no option"
     led_to = list(decision.leads_to.values())
     root = next(iter(nodes), "")
     for node in nodes:

@@ -24,14 +24,10 @@ Category = Literal["gpu", "soc", "tpu", "accelerator", "npu", "machine", "rack",
 
 
 class Hardware(Row, frozen=True, kw_only=True):
-    """One device, or a machine of `count` devices `made_of` another row.
+    """A device, or a machine of `count` devices `made_of` another row.
 
-    memory_bytes: as sold; usable_memory_bytes: what a program can have of it.
-    dense_*_flops: peaks of one device without sparsity, FLOP/s (or integer operations/s);
-    dense_fp16_flops where there is none in bf16, or it differs from that.
-    link_bytes_per_s: to the other devices of the machine, per device and per direction;
-    network_bytes_per_s: to other machines, the same. price_usd_per_hour: rented, per device, by
-    vendor. achievable_bandwidth_share: of the peak, as kernels reach it.
+    Peaks (dense_*_flops) are of one device without sparsity, in FLOP/s or integer
+    operations/s. Links are per device and per direction.
     """
 
     vendor: str | None = None
@@ -42,16 +38,20 @@ class Hardware(Row, frozen=True, kw_only=True):
     count: Count | None = None
     memory_type: str | None = None
     memory_bytes: Bytes | None = None
+    """As sold."""
     usable_memory_bytes: Bytes | None = None
+    """What a program can have of it."""
     unified_memory: bool | None = None
     bandwidth_bytes_per_s: BytesPerSecond | None = None
     achievable_bandwidth_share: Share | None = None
+    """Of the peak, as kernels reach it."""
     sram_bytes: Bytes | None = None
     sram_bandwidth_bytes_per_s: BytesPerSecond | None = None
     slow_memory_bytes: Bytes | None = None
     dense_fp32_flops: FlopsPerSecond | None = None
     dense_bf16_flops: FlopsPerSecond | None = None
     dense_fp16_flops: FlopsPerSecond | None = None
+    """Where there is none in bf16, or it differs from that."""
     dense_fp8_flops: FlopsPerSecond | None = None
     dense_int8_flops: FlopsPerSecond | None = None
     dense_fp4_flops: FlopsPerSecond | None = None
@@ -59,15 +59,18 @@ class Hardware(Row, frozen=True, kw_only=True):
     compute_capability: str | None = None
     link: str | None = None
     link_bytes_per_s: BytesPerSecond | None = None
+    """To the other devices of the machine."""
     link_latency_s: Seconds | None = None
     pcie_bytes_per_s: BytesPerSecond | None = None
     network: str | None = None
     network_bytes_per_s: BytesPerSecond | None = None
+    """To other machines."""
     devices_per_machine: Count | None = None
     devices_per_rack: Count | None = None
     runtime_reserve_bytes: Bytes | None = None
     power_w: Watts | None = None
     price_usd_per_hour: dict[str, UsdPerHourSpan] = msgspec.field(default_factory=dict)
+    """Rented, per device, by vendor."""
     price_usd: dict[str, UsdSpan] = msgspec.field(default_factory=dict)
     largest_q4_model: str | None = None
     best_for: str | None = None

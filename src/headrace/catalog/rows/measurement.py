@@ -16,11 +16,7 @@ from headrace.catalog.rows.row import (
 
 
 class Measurement(Row, frozen=True, kw_only=True):
-    """One published result. Model, hardware, runtime, provider and quantization are ids of rows.
-
-    output_tokens_per_s: of one request after its first token; system_tokens_per_s: of all.
-    plausible: what a roofline or the catalog says of it; absent where nothing speaks against it.
-    """
+    """A published result. Model, hardware, runtime, provider and quantization are ids of rows."""
 
     model: str | None = None
     hardware: str | None = None
@@ -34,8 +30,11 @@ class Measurement(Row, frozen=True, kw_only=True):
     ttft_s: SecondsSpan | None = None
     tpot_s: SecondsSpan | None = None
     output_tokens_per_s: TokensPerSecond | None = None
+    """Of one request after its first token."""
     system_tokens_per_s: TokensPerSecond | None = None
+    """Of all requests together."""
     requests_per_s: RequestsPerSecond | None = None
     conditions: str | None = None
     plausible: str | None = None
+    """What a roofline or the catalog says of it; absent where nothing speaks against it."""
     figures: dict[str, Figure] = msgspec.field(default_factory=dict)

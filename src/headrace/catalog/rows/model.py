@@ -13,22 +13,7 @@ Attention = Literal["mha", "gqa", "mqa", "mla", "state-space", "hybrid", "undisc
 
 
 class Model(Row, frozen=True, kw_only=True):
-    """A model, open or behind an API.
-
-    active_parameters: that a token meets; those of a dense model are all. attention: how keys and
-    values are held; "hybrid" has layers of several kinds, told by the counts of layers.
-    num_layers: blocks with a mixer; of hybrids, the kinds add up to it.
-    sliding_window_tokens: of the `sliding_layers`; all layers where that count is absent.
-    context_tokens: without stretching; extended_context_tokens: with the method in `extension`.
-    expert_layers: blocks with experts. moe_intermediate_size: of one routed expert.
-    checkpoints: by kind of weights, the maker's repository on the hub with the model tuned to
-    follow instructions; none of a model that is published untuned. remote_code: whether
-    runtimes have to be told to trust the checkpoint's own code. made_for: tasks, where it is no
-    generalist.
-    routed_expert_hidden_size: of what routed experts take and give, where it is not hidden_size.
-    kv_lora_rank and the qk and v sizes: of latent attention (MLA), which keeps
-    kv_lora_rank + qk_rope_head_dim values per token and layer.
-    """
+    """A model, open or behind an API."""
 
     developer: str | None = None
     family: str | None = None
@@ -36,14 +21,24 @@ class Model(Row, frozen=True, kw_only=True):
     licence: str | None = None
     open_weights: bool | None = None
     checkpoints: dict[str, str] = msgspec.field(default_factory=dict)
+    """By kind of weights, the maker's repository on the hub with the model tuned to follow
+    instructions; none of a model that is published untuned.
+    """
     remote_code: bool | None = None
+    """Whether runtimes need a setting that lets them run the checkpoint's own code."""
     made_for: tuple[str, ...] = ()
+    """Tasks; empty for a generalist."""
     released: dt.date | None = None
     modalities: tuple[str, ...] = ()
     total_parameters: Parameters | None = None
     active_parameters: Parameters | None = None
+    """Those that one token meets; of a dense model all."""
     attention: Attention | None = None
+    """How keys and values are held; "hybrid" has layers of several kinds, which the counts of
+    layers below tell apart.
+    """
     num_layers: Count | None = None
+    """Blocks with a mixer; of hybrids, the kinds add up to it."""
     hidden_size: Count | None = None
     num_attention_heads: Count | None = None
     num_kv_heads: Count | None = None
@@ -53,23 +48,32 @@ class Model(Row, frozen=True, kw_only=True):
     vocabulary_tokens: Tokens | None = None
     tied_embeddings: bool | None = None
     context_tokens: Tokens | None = None
+    """Without stretching."""
     extended_context_tokens: Tokens | None = None
+    """With the method in `extension`."""
     extension: str | None = None
     max_output_tokens: Tokens | None = None
     num_experts: Count | None = None
     experts_per_token: Count | None = None
     shared_experts: Count | None = None
     moe_intermediate_size: Count | None = None
+    """Of one routed expert."""
     shared_expert_intermediate_size: Count | None = None
     routed_expert_hidden_size: Count | None = None
+    """Width of what routed experts take and give, where it is not hidden_size."""
     expert_layers: Count | None = None
+    """Blocks with experts."""
     routing: str | None = None
     kv_lora_rank: Count | None = None
+    """Of latent attention (MLA), which keeps kv_lora_rank + qk_rope_head_dim values per token and
+    layer.
+    """
     q_lora_rank: Count | None = None
     qk_rope_head_dim: Count | None = None
     qk_nope_head_dim: Count | None = None
     index_topk_tokens: Tokens | None = None
     sliding_window_tokens: Tokens | None = None
+    """Of the `sliding_layers`; of all layers where that count is absent."""
     sliding_layers: Count | None = None
     chunked_attention_tokens: Tokens | None = None
     full_attention_layers: Count | None = None

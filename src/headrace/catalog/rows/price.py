@@ -29,19 +29,20 @@ class Rates(msgspec.Struct, frozen=True):
 class Price(Row, frozen=True, kw_only=True):
     """What `provider` charges for `model` from `effective_from` on, until `effective_to`.
 
-    provider, model: ids or aliases of rows, or names that no row has. `*_above`: by the length of
-    the prompt in tokens above which they hold ("200000"). model_at_provider: what requests call it.
-    batch_factor, flex_factor and priority_factor: of the prices above, for work that may wait,
-    waits longer, or goes first.
-    in_use: false for what another source says of a price that is not the one to bill with.
+    Fields that end in `_above` are keyed by the length of the prompt in tokens above which they
+    hold ("200000"). Factors are of the prices above.
     """
 
     provider: str
+    """Id or alias of a row, or a name that no row has."""
     model: str
+    """Id or alias of a row, or a name that no row has."""
     model_at_provider: str | None = None
+    """What requests call it."""
     effective_from: dt.date
     effective_to: dt.date | None = None
     in_use: bool = True
+    """False for what another source states of a price that is not the one to bill with."""
     input_usd_per_million_tokens: UsdPerMillionTokens | None = None
     output_usd_per_million_tokens: UsdPerMillionTokens | None = None
     cache_read_usd_per_million_tokens: UsdPerMillionTokens | None = None
@@ -56,8 +57,11 @@ class Price(Row, frozen=True, kw_only=True):
     cache_write_5m_usd_per_million_tokens_above: Tiers = msgspec.field(default_factory=dict)
     cache_write_1h_usd_per_million_tokens_above: Tiers = msgspec.field(default_factory=dict)
     batch_factor: Share | None = None
+    """For work that may wait."""
     flex_factor: Share | None = None
+    """For work that waits longer."""
     priority_factor: Factor | None = None
+    """For work that goes first."""
     cache_minimum_tokens: Tokens | None = None
     context_tokens: Tokens | None = None
     max_output_tokens: Tokens | None = None

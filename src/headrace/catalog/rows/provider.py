@@ -29,28 +29,27 @@ Tier = Literal["frontier", "value", "infrastructure", "speed", "enterprise"]
 
 
 class Provider(Row, frozen=True, kw_only=True):
-    """Who sells or routes, and on which terms.
-
-    batch_discount_share: off the list price for work that may wait. cache_read_share and
-    cache_write_factor: of the input price, where no price row says it for the model. dialect: what
-    its chat API speaks, variant: which of the OpenAI-compatible kinds, where it is one.
-    completions, responses: whether it has OpenAI's older completions, and its Responses API, beside
-    chat.
-    key_variable: of the environment, as its own tools read the key. auth: how the key is sent;
-    "aws" is a signature or a bearer key, "google" an access token of Google Cloud. base_url: where
-    its API begins; names in braces are for people to fill in.
-    """
+    """A seller of tokens or GPU hours, or a gateway, and its terms."""
 
     category: Category | None = None
     tier: Tier | None = None
     base_url: str | None = None
+    """Where its API begins; names in braces are for people to fill in."""
     api: str | None = None
     dialect: Dialect | None = None
+    """What its chat API speaks."""
     variant: str | None = None
+    """Which of the OpenAI-compatible kinds, where it is one."""
     completions: bool | None = None
+    """Whether it has OpenAI's older completions beside chat."""
     responses: bool | None = None
+    """Whether it has OpenAI's Responses API beside chat."""
     key_variable: str | None = None
+    """Of the environment, as its own tools read the key."""
     auth: Auth | None = None
+    """How the key is sent; "aws" is a signature or a bearer key, "google" an access token of Google
+    Cloud.
+    """
     self_hosted: bool | None = None
     models: tuple[str, ...] = ()
     regions: Count | None = None
@@ -60,8 +59,11 @@ class Provider(Row, frozen=True, kw_only=True):
     free_tier: str | None = None
     input_price_range: UsdPerMillionTokensSpan | None = None
     batch_discount_share: Share | None = None
+    """Off the list price for work that may wait."""
     cache_read_share: Share | None = None
+    """Of the input price, where no price row states it for the model."""
     cache_write_factor: Factor | None = None
+    """Of the input price, where no price row states it for the model."""
     hardware: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     best_for: str | None = None

@@ -45,17 +45,17 @@ _NO_FACTS: Mapping[str, Fact] = MappingProxyType({})
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is known about.
-
-    id: a slug, unique in the catalog. aliases: other names it is found by. facts: what is behind
-    each field, by its name; by `name.key` where a field holds several, as
-    `price_usd_per_hour.runpod`.
-    """
+    """A thing that facts are known about."""
 
     id: str
+    """A slug, unique in the catalog."""
     name: str
     aliases: tuple[str, ...] = ()
+    """Other names it is found by."""
     facts: Mapping[str, Fact] = _NO_FACTS
+    """What is behind each field, by its name; by `name.key` where a field holds several values, as
+    `price_usd_per_hour.runpod`.
+    """
 
     def fact(self, field: str) -> Fact:
         """The fact behind a field; raises CatalogError naming the nearest where there is none."""
@@ -69,4 +69,4 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def disputed_by(self) -> tuple[str, ...]:
         """Ids of the contradictions that any of the facts is part of, in order."""
-        return tuple(sorted({one for fact in self.facts.values() for one in fact.disputed_by}))
+        return tuple(sorted({id for fact in self.facts.values() for id in fact.disputed_by}))

@@ -13,16 +13,17 @@ Subject = Literal["model", "quantization", "runtime", "hardware", "provider", "p
 
 
 class Rule(Row, frozen=True, kw_only=True):
-    """One rule. The program that applies it finds it by its id.
-
-    strength: hard rules an option out, soft only marks it and ranks it lower. of: what it looks at.
-    says: what has to be so. remedy: what to do where it is not. limits: figures it goes by, by
-    name. values: words it goes by.
-    """
+    """A rule of `plan recommend`; the program that applies it finds it by its id."""
 
     strength: Strength
+    """A hard rule excludes an option, a soft one marks it and ranks it lower."""
     of: Subject
+    """What it looks at."""
     says: str
+    """What has to hold."""
     remedy: str
+    """What to do where it does not."""
     limits: dict[str, Figure] = msgspec.field(default_factory=dict)
+    """Figures it goes by, by name."""
     values: tuple[str, ...] = ()
+    """Words it goes by."""

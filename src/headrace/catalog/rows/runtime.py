@@ -12,12 +12,7 @@ Category = Literal["server", "local", "library", "edge", "orchestrator", "manage
 
 
 class Runtime(Row, frozen=True, kw_only=True):
-    """A program, what it reads and how it spreads a model over devices.
-
-    parallelism: of "tensor", "pipeline", "expert", "data", "sequence", "layer-split", "rpc".
-    most_sequences: that a server decodes together at most, whatever is asked of it.
-    serve_command: how a server is started today, with {model} for the model.
-    """
+    """A program that runs or serves models."""
 
     developer: str | None = None
     category: Category | None = None
@@ -27,12 +22,17 @@ class Runtime(Row, frozen=True, kw_only=True):
     formats: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     parallelism: tuple[str, ...] = ()
+    """How it spreads a model over devices: of "tensor", "pipeline", "expert", "data", "sequence",
+    "layer-split", "rpc".
+    """
     features: tuple[str, ...] = ()
     multi_gpu: str | None = None
     concurrency: str | None = None
     most_sequences: Count | None = None
+    """The most that a server decodes together, whatever its settings."""
     setup: str | None = None
     serve_command: str | None = None
+    """How a server is started today, with {model} for the model."""
     best_for: str | None = None
     not_for: str | None = None
     figures: dict[str, Figure] = msgspec.field(default_factory=dict)

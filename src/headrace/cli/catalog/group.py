@@ -44,7 +44,7 @@ def list_rows(kind: str | None, text: str, folders: tuple[str, ...], as_json: bo
     """List the rows of KIND, or of all kinds.
 
     A price is by provider and model; measurement is what others published, constant what belongs
-    to no row. A mark after the id says that sources disagree; `headrace catalog show ID` tells.
+    to no row. A mark after the id says that sources disagree; `headrace catalog show ID` says how.
 
     \b
     headrace catalog list
@@ -55,17 +55,17 @@ def list_rows(kind: str | None, text: str, folders: tuple[str, ...], as_json: bo
 
     known = _catalog(folders)
     kinds = [kind] if kind else KINDS
-    found = {one: known.table(one).search(text) for one in kinds}
+    found = {name: known.table(name).search(text) for name in kinds}
     if as_json:
-        for one, rows in found.items():
+        for name, rows in found.items():
             for row in rows:
-                click.echo(row_json(one, row))
+                click.echo(row_json(name, row))
         return
     if not any(found.values()):
         from headrace.errors import CatalogError
 
-        raise CatalogError(f"no {kind or 'row'} has {text!r}; leave out a word or the kind")
-    print_rows({one: rows for one, rows in found.items() if rows})
+        raise CatalogError(f"no {kind or 'row'} matches {text!r}; omit a word or the kind")
+    print_rows({name: rows for name, rows in found.items() if rows})
 
 
 @catalog.command()
@@ -73,7 +73,7 @@ def list_rows(kind: str | None, text: str, folders: tuple[str, ...], as_json: bo
 @_FOLDERS
 @_JSON
 def show(name: str, folders: tuple[str, ...], as_json: bool) -> None:
-    """Tell all facts of the row NAME (an id or an alias), with source, date and disputes.
+    """Show all facts of the row NAME (an id or an alias), with source, date and disputes.
 
     The id of a contradiction (C19) works too.
 
@@ -109,10 +109,10 @@ def diff(
     kind: str | None,
     as_json: bool,
 ) -> None:
-    """Tell what changes against what ships.
+    """Show what differs from what ships.
 
-    Without a folder it is your own that is compared, with one that one, and two are compared with
-    each other. With --from and --to it is the prices of two days, of what ships and all folders.
+    Without FOLDERS your own folder is compared with what ships; one folder is compared with what
+    ships, two with each other. --from and --to compare the prices of two days, in all folders.
 
     \b
     headrace catalog diff
@@ -124,14 +124,16 @@ def diff(
     from headrace.cli.catalog.tables import print_differences
 
     if (old_day is None) != (new_day is None):
-        raise click.UsageError("--from and --to go together")
+        raise click.UsageError("--from and --to go together; give both or neither")
     if old_day is not None and new_day is not None:
         if kind not in (None, "price"):
-            raise click.UsageError(f"only prices are dated; --kind {kind} has no days to compare")
+            raise click.UsageError(
+                f"only prices are dated; omit --kind {kind}, or give --kind price"
+            )
         found = price_differences(_catalog(folders), _day(old_day), _day(new_day))
     else:
         if len(folders) > 2:
-            raise click.UsageError("two folders can be compared, not more")
+            raise click.UsageError("at most two folders can be compared")
         first = Catalog.load(folders[:-1])
         second = Catalog.load(folders[-1:]) if folders else _catalog(())
         found = differences(first, second, [kind] if kind else KINDS)
@@ -192,7 +194,9 @@ def coverage(
 @click.argument("table", type=click.Choice(["litellm", "models.dev"]))
 @click.argument("file", type=click.Path())
 @click.option("--output", type=click.Path(), help="File to write. [default: in your own folder]")
-@click.option("--provider", "providers", multiple=True, help="Only of this one. [may be repeated]")
+@click.option(
+    "--provider", "providers", multiple=True, help="Only prices of this provider. [may be repeated]"
+)
 @click.option("--as-of", "day", metavar="DATE", help="The table's day. [default: today]")
 @_JSON
 def import_prices(
@@ -206,8 +210,8 @@ def import_prices(
     """Write prices of LiteLLM's or models.dev's table FILE as rows that override what ships.
 
     FILE is LiteLLM's model_prices_and_context_window.json; of models.dev its api.json, or its
-    repository as a folder or a .tar.gz. What the table says of prices and has no place here is
-    told.
+    repository as a folder or a .tar.gz. Fields about prices that have no place
+    here are reported.
 
     \b
     headrace catalog import litellm model_prices_and_context_window.json
@@ -222,7 +226,7 @@ def import_prices(
 
 
 def _catalog(named: tuple[str, ...]) -> Catalog:
-    """What ships with the user's own folder and those that are named."""
+    """What ships, overridden by the user's own folder and those named."""
     from headrace.catalog import Catalog
     from headrace.catalog.user_folder import folders
 
@@ -235,4 +239,4 @@ def _day(text: str) -> dt.date:
     try:
         return dt.date.fromisoformat(text)
     except ValueError as error:
-        raise click.UsageError(f"{text!r} is not a day; write it as 2026-03-01") from error
+        raise click.UsageError(f"{text!r} is not a date; write it as 2026-03-01") from error

@@ -1,4 +1,4 @@
-"""`headrace catalog import`: the file is read, rows are written, losses are told."""
+"""`headrace catalog import`: the file is read, rows are written, losses are reported."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def run_import(
 
     found = _read(table, Path(file).expanduser())
     if providers:
-        wanted = {provider_id(one) for one in providers}
+        wanted = {provider_id(name) for name in providers}
         kept = [row for row in found.rows if row.provider in wanted]
         if not kept:
             there = sorted({row.provider for row in found.rows})
             raise CatalogError(
-                f"{file}: nothing of {', '.join(providers)}; {hint(providers[0], there)}"
+                f"{file}: no prices of {', '.join(providers)}; {hint(providers[0], there)}"
             )
         found = found._replace(rows=kept)
     title, url = _TITLES[table]
@@ -72,7 +72,7 @@ def _read(table: str, path: Path) -> ImportedRows:
 
 
 def _write(path: Path, text: str) -> None:
-    """As a whole or not at all: a half of a file would be a fault in the user's catalog."""
+    """As a whole or not at all: half a file would be a fault in the user's catalog."""
     from headrace.atomic_file import atomic_file
 
     try:
@@ -103,4 +103,4 @@ def _report(found: ImportedRows, path: Path, as_json: bool) -> None:
         click.echo(f"left out {count}: {reason}", err=True)
     if found.unknown:
         fields = ", ".join(f"{name} ({count})" for name, count in found.unknown.most_common())
-        click.echo(f"fields about prices that have no place here: {fields}", err=True)
+        click.echo(f"fields about prices that the catalog has no place for: {fields}", err=True)

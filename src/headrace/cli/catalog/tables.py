@@ -54,14 +54,14 @@ _OF_WHOLE_ROWS = {kind: {field for _, field in columns} for kind, columns in _CO
 
 def row_json(kind: str, row: Row, known: Catalog | None = None) -> str:
     """One row with all its facts; with `known`, also what it is disputed by and its sources."""
-    said: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "kind": kind, "id": row.id, "name": row.name, "aliases": row.aliases,
         "facts": {path: msgspec.to_builtins(fact) for path, fact in row.facts.items()},
     }  # fmt: skip
     if known is not None:
-        said["disputes"] = [known.contradictions[one] for one in row.disputed_by]
-        said["sources"] = [known.sources[one] for one in _sources(row)]
-    return msgspec.json.encode(said).decode()
+        entry["disputes"] = [known.contradictions[name] for name in row.disputed_by]
+        entry["sources"] = [known.sources[name] for name in _sources(row)]
+    return msgspec.json.encode(entry).decode()
 
 
 def print_rows(found: Mapping[str, Sequence[Row]]) -> None:
@@ -77,7 +77,7 @@ def print_rows(found: Mapping[str, Sequence[Row]]) -> None:
             )
         console.print(table)
     if any(row.disputed_by for rows in found.values() for row in rows):
-        console.print("* sources disagree; `headrace catalog show ID` tells how")
+        console.print("* sources disagree; `headrace catalog show ID` says how")
 
 
 def print_row(known: Catalog, kind: str, row: Row) -> None:
@@ -93,9 +93,11 @@ def print_row(known: Catalog, kind: str, row: Row) -> None:
         console.print(_facts(row, number, console))
     noted = [(path, fact.note) for path, fact in row.facts.items() if fact.note]
     print_lines(console, "Notes", [f"{path}: {note}" for path, note in noted])
-    disputes = [known.contradictions[one] for one in row.disputed_by]
-    print_lines(console, "Disputed", [f"{one.id} {one.subject}: {one.used} ({one.why})"
-                                 for one in disputes])  # fmt: skip
+    disputes = [known.contradictions[name] for name in row.disputed_by]
+    disputed = [
+        f"{dispute.id} {dispute.subject}: {dispute.used} ({dispute.why})" for dispute in disputes
+    ]
+    print_lines(console, "Disputed", disputed)
     cited = [known.sources[source] for source in sources]
     print_lines(console, "Sources", [
         f"{number[source.id]} {source.title}, {source.date.isoformat()} ({source.id})"
@@ -114,63 +116,68 @@ def _facts(row: Row, number: Mapping[str, str], console: Console) -> Table:
     return table
 
 
-def print_contradiction(known: Catalog, one: Contradiction, as_json: bool) -> None:
-    """One contradiction and the facts that carry it."""
-    carried = known.disputed_rows(one.id)
+def print_contradiction(known: Catalog, dispute: Contradiction, as_json: bool) -> None:
+    """A contradiction and the facts that carry it."""
+    carried = known.disputed_rows(dispute.id)
     if as_json:
         rows = [{"kind": kind, "id": row, "field": field} for kind, row, field in carried]
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(one), "rows": rows}))
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(dispute), "rows": rows}))
         return
     console = new_console()
-    console.print(visible(f"{one.id} {one.subject}"))
-    said = [f"{known.sources[s.source].title}: {s.says}" for s in one.statements]
-    print_lines(console, "Said", said)
-    print_lines(console, "Used here", [one.used])
-    print_lines(console, "Because", [one.why])
+    console.print(visible(f"{dispute.id} {dispute.subject}"))
+    statements = [f"{known.sources[s.source].title}: {s.says}" for s in dispute.statements]
+    print_lines(console, "Stated", statements)
+    print_lines(console, "Used here", [dispute.used])
+    print_lines(console, "Because", [dispute.why])
     facts = [f"{kind} {row}, {field}" for kind, row, field in carried]
-    print_lines(console, "Carried by", [*facts, *one.carried_by])
+    print_lines(console, "Carried by", [*facts, *dispute.carried_by])
 
 
 def print_contradictions(known: Catalog, text: str, as_json: bool) -> None:
     """The register, or what of it has every word of `text`."""
     words = [plain(word) for word in text.split()]
     found = [
-        one
-        for one in known.contradictions.values()
-        if all(word in plain(f"{one.id} {one.subject} {one.used} {one.why}") for word in words)
+        dispute
+        for dispute in known.contradictions.values()
+        if all(
+            word in plain(f"{dispute.id} {dispute.subject} {dispute.used} {dispute.why}")
+            for word in words
+        )
     ]
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
     if not found:
-        raise CatalogError(f"no contradiction has {text!r}; leave out a word")
-    table = new_table(None, "id", "subject", "said", "used here")
-    for one in found:
-        said = "; ".join(f"{statement.source}: {statement.says}" for statement in one.statements)
-        table.add_row(one.id, visible(one.subject), visible(said), visible(one.used))
+        raise CatalogError(f"no contradiction matches {text!r}; omit a word")
+    table = new_table(None, "id", "subject", "stated", "used here")
+    for dispute in found:
+        stated = "; ".join(f"{each.source}: {each.says}" for each in dispute.statements)
+        table.add_row(dispute.id, visible(dispute.subject), visible(stated), visible(dispute.used))
     new_console().print(table)
 
 
 def print_differences(found: Sequence[Difference], as_json: bool) -> None:
-    """What differs; only sources and dates of values that are the same are told in one line."""
+    """What differs; equal values with other sources or dates are counted in one line."""
     if as_json:
-        click.echo(msgspec.json.encode([msgspec.to_builtins(one) for one in found]))
+        click.echo(msgspec.json.encode([msgspec.to_builtins(difference) for difference in found]))
         return
-    values = [one for one in found if one.of_value]
+    values = [difference for difference in found if difference.of_value]
     if values:
         console = new_console()
         table = new_table(None, "row", "fact", "old", "new")
-        for one in values:
-            if one.of_row == "both" or one.field in _OF_WHOLE_ROWS[one.kind]:
-                whole = "" if one.of_row == "both" else f" ({one.of_row})"
+        for value in values:
+            if value.of_row == "both" or value.field in _OF_WHOLE_ROWS[value.kind]:
+                whole = "" if value.of_row == "both" else f" ({value.of_row})"
                 table.add_row(
-                    visible(one.row) + whole, _broken(visible(one.field), console),
-                    visible(shown_value(one.old)), visible(shown_value(one.new)),
+                    visible(value.row) + whole, _broken(visible(value.field), console),
+                    visible(shown_value(value.old)), visible(shown_value(value.new)),
                 )  # fmt: skip
         console.print(table)
     rest = len(found) - len(values)
     if rest:
-        click.echo(f"{rest} values are the same and have another source, date or note; see --json")
+        click.echo(
+            f"{rest} values are the same with another source, date or note; --json lists them"
+        )
     if not found:
         click.echo("no difference")
 
