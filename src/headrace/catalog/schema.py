@@ -25,7 +25,7 @@ class Field(NamedTuple):
     type: Any
     """Of a value, as msgspec converts to it."""
     unit: str | None
-    """None where each fact states its own; "" where there is none."""
+    """None where each fact states its own; "" for a number without unit."""
     keyed: bool
     """Whether the field holds several values by name."""
     span: bool

@@ -39,7 +39,7 @@ class Option(NamedTuple):
     label: str
     """The answer in words."""
     leads_to: str | None
-    """The node asked next; None at an end."""
+    """The next node; None at an end."""
     takes: tuple[str, ...]
     """Ids of catalog rows to take, at an end."""
     because: str
@@ -71,7 +71,7 @@ class Decision(Row, frozen=True, kw_only=True):
     about: str
     """What is decided."""
     nodes: dict[str, str] = msgspec.field(default_factory=dict)
-    """Questions by node, the first asked first."""
+    """Questions by node, in the order in which they come."""
     options: dict[str, str] = msgspec.field(default_factory=dict)
     """Answers by "node.option"."""
     leads_to: dict[str, str] = msgspec.field(default_factory=dict)
