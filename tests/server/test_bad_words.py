@@ -8,19 +8,30 @@ import pytest
 
 from headrace.errors import RequestError
 from headrace.server.bad_words import bad_word_ids
+from headrace.text import Tokenizer
 from tests.text.assets import vocabulary
 
 WORDS = ["bad", "Paris", "xylophone", "größe", "水", "don't", "two words", "42", "e\u0301"]
-VOCABULARIES = ["gpt-2 files", "llama3 ranks", "gpt-4o", "llama2 model", "gpt-neox json"]
+# Of ranks merges are made, which takes seconds for 100,000 tokens and more.
+VOCABULARIES = [
+    "gpt-2 files",
+    pytest.param("llama3 ranks", marks=pytest.mark.matrix),
+    pytest.param("gpt-4o", marks=pytest.mark.matrix),
+    "llama2 model",
+    "gpt-neox json",
+]
 
 
 def holds(ids: list[int], sequences: tuple[tuple[int, ...], ...]) -> bool:
     return any(tuple(ids[at : at + len(one)]) == one for one in sequences for at in range(len(ids)))
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
-def test_a_word_is_found_at_the_beginning_and_after_a_space(shared_assets: Path, name: str) -> None:
-    tokenizer = vocabulary(shared_assets, name)
+@pytest.fixture(scope="module", params=VOCABULARIES)
+def tokenizer(shared_assets: Path, request: pytest.FixtureRequest) -> Tokenizer:
+    return vocabulary(shared_assets, request.param)
+
+
+def test_a_word_is_found_at_the_beginning_and_after_a_space(tokenizer: Tokenizer) -> None:
     for word in WORDS:
         sequences = bad_word_ids([word], tokenizer)
         assert all(sequences)
@@ -34,26 +45,26 @@ def test_a_word_is_found_at_the_beginning_and_after_a_space(shared_assets: Path,
         assert not holds(tokenizer.encode("say good", add_special_tokens=False), sequences)
 
 
-def test_a_space_may_change_the_number_of_tokens(shared_assets: Path) -> None:
+@pytest.fixture(scope="module")
+def gpt_2(shared_assets: Path) -> Tokenizer:
+    return vocabulary(shared_assets, "gpt-2 files")
+
+
+def test_a_space_may_change_the_number_of_tokens(gpt_2: Tokenizer) -> None:
     """vLLM keeps the second way of writing a word only where both have as many tokens."""
-    tokenizer = vocabulary(shared_assets, "gpt-2 files")
-    lengths = {word: [len(one) for one in bad_word_ids([word], tokenizer)] for word in WORDS}
+    lengths = {word: [len(one) for one in bad_word_ids([word], gpt_2)] for word in WORDS}
     assert any(len(set(counts)) == 2 for counts in lengths.values()), lengths
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
-def test_leading_space_does_not_matter_and_nothing_comes_twice(
-    shared_assets: Path, name: str
-) -> None:
-    tokenizer = vocabulary(shared_assets, name)
+def test_leading_space_does_not_matter_and_nothing_comes_twice(tokenizer: Tokenizer) -> None:
     once = bad_word_ids(["word"], tokenizer)
     assert bad_word_ids([" word", "word", "\nword"], tokenizer) == once
     assert len(set(once)) == len(once)
 
 
 @pytest.mark.parametrize("word", ["", " ", "\t \n"])
-def test_a_word_without_tokens_is_refused(shared_assets: Path, word: str) -> None:
+def test_a_word_without_tokens_is_refused(gpt_2: Tokenizer, word: str) -> None:
     with pytest.raises(RequestError) as caught:
-        bad_word_ids(["fine", word], vocabulary(shared_assets, "gpt-2 files"))
+        bad_word_ids(["fine", word], gpt_2)
     assert caught.value.param == "bad_words[1]"
     assert repr(word) in str(caught.value)

@@ -16,8 +16,9 @@ CLIENT_KEY = "hr-client-key-of-the-file-0123456789"
 MASTER_KEY = "hr-master-key-of-the-file-9876543210"
 METRICS_KEY = "hr-metrics-key-of-the-file-1029384756"
 ADMIN_KEY = "admin-key-of-the-file-55667788990011"
+# A short key: it is read for each file, and one of 2,048 bits takes seven times as long.
 PEM = (
-    rsa.generate_private_key(65537, 2048)
+    rsa.generate_private_key(65537, 1024)
     .private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -25,7 +25,7 @@ from tests.protocol.dialects.cohere.samples import (
 from tests.protocol.neutral.cassettes import Exchange
 from tests.protocol.neutral.streams import assert_grammar, read_stream
 
-pytestmark = pytest.mark.usefixtures("recordings")
+pytestmark = pytest.mark.usefixtures("recordings", "api_descriptions")
 
 _FINISHES = {
     "COMPLETE": "stop",

@@ -28,6 +28,8 @@ from headrace.protocol.neutral.part import (
 from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.cohere.samples import call, written
 
+pytestmark = pytest.mark.usefixtures("api_descriptions")
+
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 
 

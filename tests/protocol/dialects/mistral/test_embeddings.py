@@ -17,6 +17,8 @@ from headrace.protocol.neutral.usage import TokenUsage
 from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.mistral.samples import embeddings
 
+pytestmark = pytest.mark.usefixtures("api_descriptions")
+
 
 def call(*texts: str, dialect: str = "openai-chat", **fields: Any) -> EmbeddingCall:
     return EmbeddingCall(dialect=dialect, model="m", inputs=texts or ("a",), **fields)

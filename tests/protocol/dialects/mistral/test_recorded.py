@@ -32,7 +32,7 @@ from tests.protocol.dialects.mistral.samples import (
 from tests.protocol.neutral.cassettes import Exchange
 from tests.protocol.neutral.streams import assert_grammar, read_stream
 
-pytestmark = pytest.mark.usefixtures("recordings")
+pytestmark = pytest.mark.usefixtures("recordings", "api_descriptions")
 
 _CHOICES = {"any": "required", "required": "required", "none": "none", "auto": "auto"}
 

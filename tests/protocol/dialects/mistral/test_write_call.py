@@ -21,6 +21,8 @@ from headrace.protocol.neutral.part import CacheMark, Text
 from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.mistral.samples import TIME, WEATHER, call, written
 
+pytestmark = pytest.mark.usefixtures("api_descriptions")
+
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 

@@ -26,6 +26,8 @@ from headrace.protocol.neutral.part import (
 from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.mistral.samples import call, reply, written
 
+pytestmark = pytest.mark.usefixtures("api_descriptions")
+
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 USER = Message(role="user", parts=(Text(text="Go on."),))
 

@@ -22,7 +22,7 @@ from tests.protocol.dialects.openai_responses.samples import told
 from tests.protocol.neutral.cassettes import Exchange, exchanges
 from tests.protocol.neutral.streams import assert_grammar, read_at_every_cut, read_stream
 
-pytestmark = pytest.mark.usefixtures("recordings")
+pytestmark = pytest.mark.usefixtures("recordings", "api_descriptions")
 
 SOURCES = (
     ("pydantic-ai.tar.gz", "responses"),

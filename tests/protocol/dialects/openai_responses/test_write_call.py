@@ -30,6 +30,8 @@ from headrace.protocol.neutral.part import (
 from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.openai_responses.samples import foreign, read, said, written
 
+pytestmark = pytest.mark.usefixtures("api_descriptions")
+
 OPENAI = Signature("openai", "gAAA")
 
 
