@@ -158,6 +158,7 @@ def coverage_page() -> str:
         "# Coverage of the background documents",
         "",
         summary(coverage.items),
+        "Of them, " + _technical_summary(coverage),
         "",
         "The catalog began with five documents on serving language models. Every section, table,",
         "table row, formula, block of code, decision tree, checklist item and pitfall of them, and",
@@ -170,9 +171,8 @@ def coverage_page() -> str:
         "",
         "An open model *runs* when its config as published is read and every part of its",
         "architecture is computed; what ran here are small models of that architecture. A provider",
-        "or a gateway *runs* when the gateway here speaks to it, tested with recorded traffic or",
-        "with its description; from here no provider was ever called. A technique whose claimed",
-        "gain is not measured here runs in part.",
+        "*runs* when the gateway here is tested with recorded traffic of it; no provider was ever",
+        "called from here. A technique whose claimed gain is not measured here runs in part.",
         "",
         "`headrace catalog coverage --does part` lists items with what is missing, `--topic` and",
         "`--document` list others, `--json` has everything. What runs may only grow: a test holds",
@@ -218,6 +218,19 @@ def coverage_page() -> str:
         "",
     ]
     return "\n".join([*lines, *_rejected(coverage)]) + "\n"
+
+
+def _technical_summary(coverage: Coverage) -> str:
+    """The counts of items whose rows are techniques, storage kinds or open models."""
+    known = Catalog.load()
+    rows = {row.id for row in (*known.techniques, *known.quantizations)}
+    rows |= {row.id for row in known.models if row.num_layers is not None}
+    counts = count_does(item for item in coverage.items if rows.intersection(item.rows))
+    return (
+        f"{sum(counts.values())} are about a technique, a storage kind or an open model: "
+        f"{counts['runs']} run, {counts['part']} run in part, {counts['plans']} are planned, "
+        f"{counts['knows']} only known."
+    )
 
 
 def _document_name(document: Document) -> str:

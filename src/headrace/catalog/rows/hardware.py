@@ -51,7 +51,7 @@ class Hardware(Row, frozen=True, kw_only=True):
     dense_fp32_flops: FlopsPerSecond | None = None
     dense_bf16_flops: FlopsPerSecond | None = None
     dense_fp16_flops: FlopsPerSecond | None = None
-    """Given where it differs from bf16, or bf16 is not known."""
+    """Given where it differs from bf16, or there is no bf16 peak."""
     dense_fp8_flops: FlopsPerSecond | None = None
     dense_int8_flops: FlopsPerSecond | None = None
     dense_fp4_flops: FlopsPerSecond | None = None
