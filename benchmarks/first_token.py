@@ -4,8 +4,9 @@
     python benchmarks/first_token.py MODEL.gguf --peer LLAMA_SERVER  # beside llama-server
 
 Every run is a fresh process; the file is in the page cache (it is read once before). With a peer
-the two take turns: A B A B. Prints median, least and most of each time, in seconds, and for
-headrace the phases of the load as the engine reports them.
+the two take turns: A B A B. Prints median, least and most of each time, in seconds, the peak
+memory of all processes together (VmHWM, mapped files included), and for headrace the phases of the
+load as the engine reports them.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from process_memory import children
+
 POLL_S = 0.005
 LIMIT_S = 120.0
 
 
 class Run(NamedTuple):
-    """Seconds from the command to readiness and to the first token's arrival."""
+    """Seconds from the command to readiness and to the first token's arrival; memory by then."""
 
     ready_s: float
     first_token_s: float
+    peak_bytes: int
     phases_s: dict[str, float]
 
 
@@ -71,6 +75,13 @@ def _first_token(port: int) -> None:
     raise RuntimeError("the stream ended without a token")
 
 
+def _peak_bytes(pid: int) -> int:
+    """The most that a process and its children have had in memory, each by itself."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    own = int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    return own + sum(_peak_bytes(child) for child in children(pid))
+
+
 def measure(command: list[str], port: int, *, phases: bool) -> Run:
     """One fresh process: its times."""
     start = time.perf_counter()
@@ -83,7 +94,7 @@ def measure(command: list[str], port: int, *, phases: bool) -> Run:
         found: dict[str, float] = {}
         if phases and process.stdout is not None:
             found = json.loads(process.stdout.readline())["phases_s"]
-        return Run(ready - start, first - start, found)
+        return Run(ready - start, first - start, _peak_bytes(process.pid), found)
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -125,10 +136,12 @@ def main() -> None:
     if options.json:
         print(json.dumps(result))
         return
-    print(f"{'server':14} {'ready s':>20} {'first token s':>20}   ({options.runs} runs each)")
+    print(f"{options.runs} runs each")
+    print(f"{'server':14} {'ready s':>20} {'first token s':>20} {'peak GB':>8}")
     for name, them in runs.items():
         ready, first = ([run[i] for run in them] for i in (0, 1))
-        print(f"{name:14} {_summary(ready):>20} {_summary(first):>20}")
+        peak_gb = max(run.peak_bytes for run in them) / 1e9
+        print(f"{name:14} {_summary(ready):>20} {_summary(first):>20} {peak_gb:8.2f}")
     for phase in runs["headrace"][0].phases_s:
         values = [run.phases_s[phase] for run in runs["headrace"]]
         print(f"  {phase:12} {_summary(values)}")
