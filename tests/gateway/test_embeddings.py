@@ -129,7 +129,7 @@ async def test_what_fails_is_told() -> None:
         assert not other.requests
     config = settings(("anthropic", "http://127.0.0.1:9"))
     told = await ask(gateway(config, []).app, BODY, path="/v1/embeddings")
-    assert told.status == 400 and "none of its targets makes embeddings" in told.body.decode()
+    assert told.status == 400 and "none of its targets supports embeddings" in told.body.decode()
     for body in (b"", b"[]", json.dumps({"model": "vectors"}).encode(), b'{"input": "x"}'):
         assert (await ask(gateway(config, []).app, body, path="/v1/embeddings")).status == 400
     told = await ask(gateway(config, []).app, {**BODY, "model": "no"}, path="/v1/embeddings")

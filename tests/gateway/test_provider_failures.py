@@ -275,7 +275,7 @@ async def test_every_target_is_asked_once_where_the_file_does_not_say_how_often(
         config["retries"]["attempts"] = 4
         told = await chat(gateway(config, []).app)
     assert told.status == 502
-    assert "3 more not asked, as `retries.attempts` ends it after 4" in _message(told)
+    assert "3 more not tried, as `retries.attempts` is 4" in _message(told)
 
 
 async def test_keys_of_one_target_leave_attempts_for_the_others() -> None:

@@ -43,7 +43,7 @@ def test_a_body_without_a_model_is_of_the_one_on_the_command_line(config: Path, 
     assert told.exit_code == 0, told.output
     choice = json.loads(told.stdout)["choice"]
     assert choice["model"] is not None and choice["said"][0].startswith(f"{model}: ")
-    assert "which a body with messages tells" not in told.output
+    assert "which needs a body with messages" not in told.output
     other = json.loads(explain(config, model, {**PROVE, "model": "another"}).stdout)
     assert other["choice"] == choice
 
@@ -59,7 +59,7 @@ def test_a_body_that_cannot_be_read_is_told(config: Path) -> None:
     assert "messages" in told.stderr
     assert "note" not in explain(config, "chat", PROVE).stderr
     bare = explain(config, "auto", {})
-    assert "auto: by rules, which a body with messages tells" in bare.stdout and not bare.stderr
+    assert "auto: by rules, which needs a body with messages" in bare.stdout and not bare.stderr
 
 
 def test_it_is_explained_for_a_key(tmp_path: Path) -> None:

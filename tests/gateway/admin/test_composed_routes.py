@@ -52,7 +52,9 @@ async def test_what_would_be_chosen_is_said_and_stages_are_in_their_order(tmp_pa
             told = await explained(house, model, "hi")
             assert targets(told) == ["a/small", "a/strong"]
             assert told["choice"]["model"] is None
-            assert "small -> strong; an answer is told if rules hold" in told["choice"]["said"][0]
+            assert (
+                "small -> strong; an answer is accepted if rules hold" in told["choice"]["said"][0]
+            )
         proved = await explained(house, "auto", "prove it")
         assert proved["choice"]["said"] == ["auto: rule 1 (matches) -> strong"]
         assert (proved["choice"]["model"], targets(proved)) == ("strong", ["a/strong"])

@@ -111,17 +111,17 @@ async def test_a_refusal_shows_the_code_and_nothing_that_was_sent() -> None:
         identity = identity_of_file(service_account(f"{google.origin}/t"), "x", lambda: NOW_S)
         with pytest.raises(UpstreamError) as caught:
             await identity.ask()
-    assert str(caught.value) == "Google gave none (status 400, invalid_grant)"
+    assert str(caught.value) == "Google issued no token (status 400, invalid_grant)"
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no JSON of Google's credentials"),
-        ("[1]", "no JSON of Google's credentials"),
-        (service_account("https://x", type="external_account"), "service_account and"),
+        ("", "not Google credentials in JSON"),
+        ("[1]", "not Google credentials in JSON"),
+        (service_account("https://x", type="external_account"), "use a service_account"),
         (service_account("https://x", client_email=None), "client_email and private_key"),
-        (service_account("https://x", private_key="-----BEGIN"), "no RSA key in PEM form"),
+        (service_account("https://x", private_key="-----BEGIN"), "is not an RSA key in PEM format"),
         (json.dumps({"type": "authorized_user", "client_secret": PEM}), "refresh_token"),
     ],
 )

@@ -111,8 +111,8 @@ def test_old_readings_are_not_used() -> None:
     assert fleet.first((), now_s=1004.9) == "b/m"
     drawn = {fleet.scored((), now_s=1005.1)[0] for _ in range(50)}
     assert drawn == {
-        ("a/m", "about 0 tokens of the prompt there; no fresh metrics, 0 requests at it"),
-        ("b/m", "about 0 tokens of the prompt there; no fresh metrics, 0 requests at it"),
+        ("a/m", "about 0 tokens of the prompt there; no fresh metrics, serving 0 requests"),
+        ("b/m", "about 0 tokens of the prompt there; no fresh metrics, serving 0 requests"),
     }
 
 

@@ -122,8 +122,8 @@ async def test_what_cannot_be_read_is_said_once_and_nothing_stops(
             await built.pollers.read_all()
             await built.pollers.read_all()
         assert len(caplog.records) == 2
-        assert "GET /metrics is answered with 404" in caplog.text
-        assert "do not say how many requests" in caplog.text
+        assert "GET /metrics returned status 404" in caplog.text
+        assert "lack the numbers of" in caplog.text
         assert (await ask(built.app, body("x"))).status == 200
         one.status = 200
         await built.pollers.read_all()

@@ -140,7 +140,7 @@ def test_a_queue_that_is_full_refuses_but_for_who_is_more_urgent() -> None:
         refused = await busy.ask("low", "fourth")
         assert refused.status == 503
         assert refused.headers["retry-after"] == "1"
-        assert "2 requests wait for a turn already" in refused.json["error"]["message"]
+        assert "the queue is full with 2 requests" in refused.json["error"]["message"]
         urgent = busy.ask("high", "fifth")
         displaced = await waits[1]
         assert displaced.status == 503
@@ -162,7 +162,7 @@ def test_who_waits_too_long_is_refused() -> None:
         await busy.at_provider(1)
         late = await busy.ask("high", "second")
         assert late.status == 503
-        assert "as many requests as it may have for 0.05 s" in late.json["error"]["message"]
+        assert "at its limit of concurrent requests for 0.05 s" in late.json["error"]["message"]
         busy.answer_one()
         assert (await first).status == 200
         assert busy.turns.waiting == 0

@@ -47,7 +47,7 @@ def test_a_time_at_the_beginning_is_found_with_its_price() -> None:
     # 6,000 characters are about 1,500 tokens, each 2.7 dollars a million dearer than read again.
     assert found.tokens == pytest.approx(len(RULES) / 4, abs=3)
     assert found.usd_per_1000_requests == pytest.approx(found.tokens * 2.7e-6 * 1000)
-    assert "at the end" in found.advice and found.application.startswith("It is 15:00. Answer")
+    assert "to the end" in found.advice and found.application.startswith("It is 15:00. Answer")
 
 
 def test_what_is_too_short_to_be_kept_or_already_at_the_end_is_no_finding() -> None:
@@ -159,7 +159,7 @@ def test_files_are_read_line_by_line(tmp_path: Path) -> None:
     assert len(list(prompts_of_file(path, 10))) == 2
     assert len(list(prompts_of_file(path, 1))) == 1
     path.write_text(lines[0] + "\n{", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"requests\.jsonl:2: is no JSON"):
+    with pytest.raises(ConfigError, match=r"requests\.jsonl:2: not JSON"):
         list(prompts_of_file(path, 10))
     with pytest.raises(ConfigError, match="--file"):
         list(prompts_of_file(tmp_path / "none", 10))

@@ -36,8 +36,8 @@ def test_names_of_models(name: str) -> None:
     [
         (LONG, f"has {len(LONG)} characters; at most {MOST_CHARACTERS} are allowed"),
         ("p/m ", "blanks"), (" p/m", "blanks"), ("p/m\n", "blanks"), ("\u00a0p/m", "blanks"),
-        ("p/m\u200b", "cannot be seen"), ("p/\x00m", "cannot be seen"), ("p/../m", "(..)"),
-        ("..", "(..)"), ("p/m/..", "(..)"),
+        ("p/m\u200b", "invisible"), ("p/\x00m", "invisible"), ("p/../m", "`..`"),
+        ("..", "`..`"), ("p/m/..", "`..`"),
     ],
 )  # fmt: skip
 def test_what_is_no_name(name: str, says: str) -> None:

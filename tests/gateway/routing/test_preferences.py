@@ -94,7 +94,7 @@ def test_max_price(most: dict[str, float], expected: list[str]) -> None:
     ask = asking(provider={"max_price": most}, input_tokens=1000, most_output_tokens=1000)
     decision = one.decide(ask, 0.0)
     assert names(decision) == expected
-    assert "its price is not known" in left_out(decision)["unknown/m"]
+    assert "its price is unknown" in left_out(decision)["unknown/m"]
     if "dear/m" not in expected and "prompt" in most:
         assert left_out(decision)["dear/m"] == "$5/M prompt tokens are more than max_price's $2"
 
@@ -122,7 +122,7 @@ def test_data_policies_hold_only_where_they_are_known() -> None:
         decision = one.decide(ask, 0.0)
         assert names(decision) == ["good/m", "leaves/m"]
         assert "(providers.keeps.keeps_data)" in left_out(decision)["keeps/m"]
-        assert "write `providers.silent.keeps_data: false`" in left_out(decision)["silent/m"]
+        assert "set `providers.silent.keeps_data: false`" in left_out(decision)["silent/m"]
     assert len(names(one.decide(asking(provider={"data_collection": "allow"}), 0.0))) == 4
 
 
@@ -132,8 +132,8 @@ def test_regions() -> None:
     decision = one.decide(asking(regions=("eu", "ch")), 0.0)
     assert names(decision) == ["eu/m"]
     assert left_out(decision) == {
-        "us/m": "its region, us, is not one of those allowed",
-        "a/m": "its region, unknown, is not one of those allowed",
+        "us/m": "its region, us, is not an allowed one",
+        "a/m": "its region, unknown, is not an allowed one",
     }
     assert names(one.decide(asking(regions=()), 0.0)) == []
 
@@ -148,7 +148,7 @@ def test_what_is_too_long_by_estimate_goes_last_and_surely_is_left_out() -> None
     assert names(one.decide(ask, 0.0)) == ["a/m", "b/m"]
     decision = one.decide(ask._replace(input_tokens=3001), 0.0)
     assert names(decision) == ["b/m", "a/m"] and not decision.left_out
-    said = "last, as about 4,001 tokens are asked for and it takes 4,000"
+    said = "last, as the request needs about 4,001 tokens and it takes 4,000"
     assert decision.candidates[1].reasons[0] == said
     # The first of the words is behind no blank.
     fits = query_from_body(prompt_of("river " * 4001), "m")

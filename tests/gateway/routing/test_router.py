@@ -80,8 +80,8 @@ def test_what_is_left_alone_says_why_and_for_how_long() -> None:
     decision = one.decide(asking(), 101.0)
     assert names(decision) == ["a/m"]
     assert left_out(decision) == {
-        "broken/m": "left alone for 3.0 s: server 502",
-        "full/m": "1 requests are at it, as many as it may have",
+        "broken/m": "paused for 3.0 s: server 502",
+        "full/m": "it is serving 1 requests, as many as allowed",
         "tired/m": "all keys of tired rest for 8.0 s, since m was refused: rate_limit 429",
     }
     for_s = {found.target: found.for_s for found in decision.left_out}

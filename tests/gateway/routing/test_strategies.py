@@ -71,7 +71,7 @@ def test_least_busy_counts_requests_for_their_weight() -> None:
     one = router(route("m", busy, idle, large, strategy="least_busy"))
     decision = one.decide(asking(), 0.0)
     assert names(decision) == ["large/m", "idle/m", "busy/m"]
-    assert "least_busy: 3 requests at it" in decision.candidates[2].reasons
+    assert "least_busy: serving 3 requests" in decision.candidates[2].reasons
 
 
 def test_latency_takes_the_better_of_two_drawn() -> None:
@@ -112,7 +112,7 @@ def test_price_of_this_request() -> None:
     assert names(found) == ["in/m", "out/m", "unknown/m"]
     assert found.candidates[0].reasons == ("price: about $0.011000",)
     assert found.candidates[0].score == 11_000_000
-    assert found.candidates[2].reasons == ("price: no price known",)
+    assert found.candidates[2].reasons == ("price: price unknown",)
     found = one.decide(asking(input_tokens=100, most_output_tokens=1000), 0.0)
     assert names(found) == ["out/m", "in/m", "unknown/m"]
 

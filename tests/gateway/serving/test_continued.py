@@ -159,7 +159,7 @@ async def test_who_was_not_asked_may_have_it() -> None:
     told = await asked_after_a_restart(24, retries={"attempts": 1})
     assert {answer.status for answer in told} == {200, 404}
     missed = next(answer for answer in told if answer.status == 404)
-    assert "1 more not asked" in missed.json["error"]["message"]
+    assert "1 more not tried" in missed.json["error"]["message"]
 
 
 async def test_one_that_nobody_has_is_the_clients_own_fault() -> None:

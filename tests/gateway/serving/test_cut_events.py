@@ -147,7 +147,7 @@ async def test_an_event_that_does_not_end_ends_the_stream(monkeypatch: pytest.Mo
     told, entry = await heard(
         "/v1/chat/completions", "openai-chat", sends(SPOKEN, b"data: {"), usage=True
     )
-    assert values(told)[-1]["error"]["message"] == "an event of the stream does not come to its end"
+    assert values(told)[-1]["error"]["message"] == "an event of the stream does not end"
     assert entry.outcome == "cut"
 
 

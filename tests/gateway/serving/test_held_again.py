@@ -176,7 +176,7 @@ async def test_a_limit_that_ends_it_is_told_with_its_wait(path: str, body: dict[
         assert told.status == 504 and not well.requests
     said = told.json["error"]["message"]
     assert "cheap/cheap: timeout" in said
-    assert "nobody else was asked" in said and "tpm of 5000 tokens" in said
+    assert "no other target was tried" in said and "tpm of 5000 tokens" in said
     assert 1 <= int(told.headers["retry-after"]) <= 61
     assert entries[0].outcome == "failed" and "tpm of 5000" in entries[0].error
 

@@ -188,7 +188,7 @@ async def test_beginnings_without_end_are_no_answer_to_translate() -> None:
     blocks = [block(at, type="text", text="") for at in range(3_000)]
     begins = sends(event("message_start", message=MESSAGE), *blocks, 0.3, *MESSAGE_END)
     told, entry, _ = await heard("openai-chat", "anthropic", begins)
-    assert told.status == 502 and "no content in them" in told.json["error"]["message"]
+    assert told.status == 502 and "of a stream without content" in told.json["error"]["message"]
     assert entry.outcome == "failed"
 
 

@@ -71,7 +71,7 @@ def test_the_other_side_stands_in() -> None:
     order = three.order(Who(user="u"))
     assert [one.variant.name for one in order] == ["c", "a", "b"]
     assert order[0].reason == "variant c: 1 of 1 by user"
-    assert "stands in for c" in order[1].reason
+    assert "replaces c" in order[1].reason
 
 
 def test_a_header_is_followed_only_of_those_who_may_choose() -> None:

@@ -1,1 +1,1 @@
-"""Answers that were given before, given again to the same request."""
+"""Replies that were given before, sent again for the same request."""

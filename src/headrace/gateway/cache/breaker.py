@@ -1,18 +1,21 @@
-"""What is left alone for a while once it failed, so that no request waits for it in vain."""
+"""A circuit breaker: what fails is left alone for a while, so that no request waits in vain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# One lost call may be a moment's; three in a row are not.
+# A single failure may pass; three in a row do not.
 _MOST_FAILURES = 3
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 30.0
 
 
 class Breaker:
-    """Closed until three calls in a row fail; open then for a second, and twice as long after each
-    trial that fails, at most 30 seconds. clock_s: a monotonic clock."""
+    """A circuit breaker for calls, counted by `clock_s`, a monotonic clock.
+
+    It opens after three failures in a row for a second, then twice as long after each trial that
+    fails, at most 30 seconds.
+    """
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
@@ -22,8 +25,8 @@ class Breaker:
         self._is_tried = False
 
     def lets_through(self) -> bool:
-        """Whether a call may be made; it has to be followed by `succeeded`, `failed` or
-        `did_not_count`. Once a rest is over one call at a time is a trial."""
+        """Whether a call may be made; `succeeded`, `failed` or `did_not_count` has to follow. After
+        a rest, one call at a time is a trial."""
         if self._rest_s == 0.0:
             return True
         if self._is_tried or self._clock_s() < self._open_until_s:
@@ -32,7 +35,7 @@ class Breaker:
         return True
 
     def succeeded(self) -> bool:
-        """Whether it was open until now."""
+        """Record a success; return whether the breaker was open."""
         was_open = self._rest_s > 0.0
         self._failures = 0
         self._rest_s = 0.0
@@ -40,18 +43,18 @@ class Breaker:
         return was_open
 
     def failed(self) -> bool:
-        """Whether it opens by this one."""
+        """Record a failure; return whether it opens the breaker."""
         self._failures += 1
         was_trial, self._is_tried = self._is_tried, False
         if self._rest_s == 0.0 and self._failures < _MOST_FAILURES:
             return False
         if self._rest_s > 0.0 and not was_trial:
-            return False  # a call from before it opened
+            return False  # a call begun before it opened
         was_open = self._rest_s > 0.0
         self._rest_s = min(2 * self._rest_s or _FIRST_REST_S, _LONGEST_REST_S)
         self._open_until_s = self._clock_s() + self._rest_s
         return not was_open
 
     def did_not_count(self) -> None:
-        """The call was given up for reasons of its own."""
+        """Record a call that was given up for other reasons."""
         self._is_tried = False

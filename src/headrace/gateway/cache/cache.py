@@ -1,8 +1,8 @@
-"""The exact cache: a request that was answered before gets the same answer, and nobody is asked.
+"""The exact cache: a request that was answered before gets the same answer from here.
 
-It is asked once a request is known to be right and before anything is held back for it. Behind it,
-where the file has them on, are requests under way (`flights.py`) and questions that mean the same
-(`semantic/`).
+It is looked up once a request is known to be valid and before a budget is held for it. Two further
+look-ups follow if they are configured: requests under way (`flights.py`) and questions of the same
+meaning (`semantic/`).
 """
 
 from __future__ import annotations
@@ -33,30 +33,37 @@ CacheState = Literal["hit", "miss", "bypass", "store-off"]
 
 @dataclass(kw_only=True, slots=True)
 class Visit:
-    """One request at the cache. state: "miss" until something is found, "bypass" if the client
-    wants nothing from it, "store-off" if the rules do not keep such answers. key: None without
-    one to keep by or to find. reads: whether it may be answered from it. question: None for what is
-    not looked up by its meaning; look_up: once it is."""
+    """One request's use of the cache."""
 
     state: CacheState
+    """"miss" until something is found, "bypass" if the client wants nothing from the cache,
+    "store-off" if such answers are not kept."""
     key: bytes | None = None
+    """None if the answer is neither looked up nor kept."""
     reads: bool = False
+    """Whether it may be answered from the cache."""
     max_age_s: float | None = None
     ttl_s: float = 0.0
     question: Question | None = None
+    """None if it is not looked up by its meaning."""
     look_up: LookUp | None = None
+    """The look-up of the question, once it has begun."""
 
 
 class Alike(NamedTuple):
-    """The answer to a question that means the same. similarity: cosine."""
+    """The answer to a question of the same meaning."""
 
     kept: Kept
     similarity: float
+    """Cosine."""
 
 
 class ResponseCache:
-    """wall_s: Unix time, by which answers age. flights: None where requests under way do not wait
-    for each other. semantic: None where only the same request is the same."""
+    """A cache of replies, by request.
+
+    `wall_s` is Unix time, by which answers age. `flights` is None if requests under way do not wait
+    for each other; `semantic` is None if questions are not compared by meaning.
+    """
 
     def __init__(
         self,
@@ -73,7 +80,7 @@ class ResponseCache:
         self.semantic = semantic
 
     def visit(self, incoming: Incoming, ask: RoutingQuery, router: Router) -> Visit:
-        """What is done for a request. Raises RequestError for a `cache` that cannot be read."""
+        """How the cache treats a request. Raises RequestError if its `cache` field is invalid."""
         routes = [_names(router, name) for name in ask.wanted.models]
         asked = (ask.wanted.models[0], routes[0][0])
         if not any(fnmatchcase(name, glob) for name in asked for glob in self._settings.models):
@@ -82,7 +89,7 @@ class ResponseCache:
         if not wish.stores:
             return Visit(state="bypass")
         off = Visit(state="store-off")
-        # Where nobody may keep a client's data, the gateway does not either.
+        # If providers may not keep a client's data, the gateway does not either.
         if ask.no_retention or ask.wanted.preferences.zdr:
             return off
         fields = fields_of(incoming.body.body)
@@ -114,31 +121,31 @@ class ResponseCache:
         )
 
     async def find(self, visit: Visit) -> Kept | None:
-        """An answer to the same request that is young enough."""
+        """A recent enough answer to the same request."""
         if visit.key is None or not visit.reads:
             return None
         return await self.at(visit.key, visit)
 
     async def at(self, key: bytes, visit: Visit) -> Kept | None:
-        """The answer under a key, if it is young enough for the request."""
+        """The answer under a key, if it is recent enough for the request."""
         now_s = self._wall_s()
         data = await self._store.get(key, now_s)
         kept = None if data is None else read(data)
         if kept is None:
             return None
-        # The settings may have changed since it was put into a file.
+        # The settings may have changed since it was stored.
         if kept.age_s(now_s) >= self._settings.ttl_s:
             return None
         return kept if self.is_young(kept, visit) else None
 
     def is_young(self, kept: Kept, visit: Visit) -> bool:
-        """Whether it is as young as the client wants it."""
+        """Whether it is as recent as the client requires."""
         return visit.max_age_s is None or kept.age_s(self._wall_s()) <= visit.max_age_s
 
     async def find_alike(
         self, visit: Visit, caller: Caller | None, request_id: str
     ) -> Alike | None:
-        """The answer to a question that means the same; the question is embedded for it."""
+        """The answer to a question of the same meaning; embeds the question."""
         semantic = self.semantic
         if semantic is None or visit.question is None or not visit.reads:
             return None
@@ -156,7 +163,7 @@ class ResponseCache:
         return Alike(kept, near.similarity)
 
     def keep(self, visit: Visit, kept: Kept) -> None:
-        """Give it to the same request from now on."""
+        """Store an answer for the same request from now on."""
         data = None if visit.key is None else written(kept)
         if visit.key is None or data is None or len(data) > self._settings.most_answer_bytes:
             return
@@ -166,15 +173,16 @@ class ResponseCache:
             self.semantic.keep(visit.look_up, visit.key, now_s=kept.at_s, expires_s=expires_s)
 
     def close(self) -> None:
-        """Let go of the store; afterwards nothing is found."""
+        """Close the store; nothing is found afterwards."""
         self._store.close()
         if self.semantic is not None:
             self.semantic.close()
 
 
 def _may_be_embedded(ask: RoutingQuery, incoming: Incoming) -> bool:
-    """Not where the client says who may see its data: the embedder is another provider. Not where
-    the provider is to do something: another wording may want another thing done."""
+    """Whether a question may be embedded. It may not if the client restricts who sees its data, as
+    the embedder is another provider, nor if the request has side effects at the provider, which
+    depend on its exact wording."""
     preferences = ask.wanted.preferences
     if preferences.only or preferences.ignore or preferences.data_collection == "deny":
         return False
@@ -182,8 +190,8 @@ def _may_be_embedded(ask: RoutingQuery, incoming: Incoming) -> bool:
 
 
 def _names(router: Router, model: str) -> tuple[str, ...]:
-    """A model and who serves it: what is kept is not given once that has changed."""
+    """A model and its targets: an answer is not reused once these have changed."""
     route = router.route(model)
     if route is None:
         return (model,)
-    return (route.name, *(one.name for one in route.targets), *route.fallbacks)
+    return (route.name, *(target.name for target in route.targets), *route.fallbacks)

@@ -1,7 +1,7 @@
-"""Identical requests under way: the first asks, the others wait for its answer.
+"""Identical requests under way: the first is sent, the others wait for its answer.
 
-A flight ends with an answer that all its waiters are given, or without one: then the waiter that
-came first takes it over and asks itself, and the others wait for that one.
+A flight ends with an answer that all its waiters get, or without one: then the first waiter takes
+over and sends its request, and the others wait for that.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import deque
 
 from headrace.gateway.cache.kept import Kept
 
-# Beyond them a request asks for itself: nobody waits in a queue without end.
+# Beyond these limits a request is sent on its own: queues are bounded.
 _MOST_FLIGHTS = 10_000
 _MOST_WAITERS = 1_000
-# Who saw so many fail before it does not wait for another one.
+# After so many failures waiters no longer wait for another attempt.
 _MOST_TRIES = 3
 
 
 class Flight:
-    """One request that is being answered. Whoever has it has to `land` it, whatever happens."""
+    """One request that is being answered. Its holder has to `land` it, whatever happens."""
 
     def __init__(self, flights: Flights, key: bytes, tries: int = 1) -> None:
         self._flights = flights
@@ -29,15 +29,15 @@ class Flight:
         self._has_landed = False
 
     def land(self, kept: Kept | None) -> None:
-        """Give the answer to all who wait; without one the next of them asks. Doing it twice does
-        nothing."""
+        """Give the answer to all waiters; without one the next waiter takes over. A second call
+        does nothing."""
         if not self._has_landed:
             self._has_landed = True
             self._flights.landed(self, kept)
 
 
 class Flights:
-    """By the key of the exact cache, so that who shares a flight would share an answer."""
+    """Requests under way by exact cache key, so that those that share one may share an answer."""
 
     def __init__(self, most_wait_s: float) -> None:
         self._most_wait_s = most_wait_s
@@ -47,8 +47,8 @@ class Flights:
         return len(self._by_key)
 
     async def join(self, key: bytes) -> Kept | Flight | None:
-        """The answer of the one that is under way; or a flight, if the caller is now who asks; or
-        None where it asks and nobody waits for it."""
+        """The answer of the request under way; or a flight, if the caller is the one to send it; or
+        None if the caller sends its own request and no other waits for it."""
         flight = self._by_key.get(key)
         if flight is None:
             if len(self._by_key) >= _MOST_FLIGHTS:
@@ -66,14 +66,14 @@ class Flights:
         except BaseException as error:
             handed = waiter.result() if waiter.done() and not waiter.cancelled() else None
             if isinstance(handed, Flight):
-                handed.land(None)  # in the very moment in which it went: the next one takes it
+                handed.land(None)  # it was handed over in that very moment: the next takes it
             if isinstance(error, TimeoutError):
                 return None
             raise
 
     def landed(self, flight: Flight, kept: Kept | None) -> None:
         """See Flight.land."""
-        waiting = deque(one for one in flight.waiters if not one.done())
+        waiting = deque(waiter for waiter in flight.waiters if not waiter.done())
         flight.waiters.clear()
         if kept is None and waiting and flight.tries < _MOST_TRIES:
             following = Flight(self, flight.key, flight.tries + 1)
@@ -83,5 +83,5 @@ class Flights:
             first.set_result(following)
             return
         del self._by_key[flight.key]
-        for one in waiting:
-            one.set_result(kept)
+        for waiter in waiting:
+            waiter.set_result(kept)

@@ -1,4 +1,4 @@
-"""An answer as it is kept: in neutral form, so that any dialect can be told it."""
+"""A cached answer: in neutral form, so that it can be sent in any dialect."""
 
 from __future__ import annotations
 
@@ -19,41 +19,43 @@ from headrace.protocol.neutral.reply import ChatReply, Choice, Finish
 from headrace.protocol.neutral.usage import TokenUsage
 
 MOST_BYTES = 8 * 2**20
-"""Of one answer. A long text has 100 kB; beyond this are pictures and recordings."""
+"""Limit of one answer. A long text has 100 kB; larger ones are pictures and recordings."""
 
 _KEPT_FINISHES = ("stop", "tool_calls", "length")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """at_s: Unix time at which it was whole. model: the route's name. ignored: parameters that the
-    target could not be told."""
+    """A cached answer."""
 
     reply: ChatReply
     at_s: float
+    """Unix time at which it was complete."""
     model: str
+    """The route's name."""
     target: str
     provider: str
     ignored: tuple[str, ...] = ()
+    """Parameters that the target does not support."""
 
     def age_s(self, now_s: float) -> float:
-        """0 where a clock went back."""
+        """Its age; 0 if the clock went back."""
         return max(0.0, now_s - self.at_s)
 
 
 def is_worth_keeping(reply: ChatReply) -> bool:
-    """Whether it is whole and the model's own answer, and a stream can tell all of it.
+    """Whether it is complete, the model's own answer, and can be streamed in full.
 
-    Not so: what a filter ended, what goes on (Anthropic's pause), log probabilities of an answer
-    without text.
+    Excluded are answers ended by a filter, answers to be continued (Anthropic's pause), and log
+    probabilities of an answer without text.
     """
     return (
         bool(reply.choices)
-        and all(one.finish in _KEPT_FINISHES for one in reply.choices)
+        and all(choice.finish in _KEPT_FINISHES for choice in reply.choices)
         and collected(reply.dialect, replayed(reply)).choices == reply.choices
     )
 
 
-# Parts have no tag of their own; here each is told by the one around it.
+# Parts have no tag of their own; these structs add one.
 class _Text(msgspec.Struct, tag="text", frozen=True):
     part: Text
 
@@ -125,10 +127,12 @@ _CANNOT_WRITE = (
 
 
 def written(kept: Kept) -> bytes | None:
-    """As JSON; None for what is too large, or would not be the same once it is read."""
+    """The answer as JSON; None if it is too large or would not survive reading."""
     reply = kept.reply
     try:
-        choices = tuple(_Choice(parts=_tagged(one), **_but(one, "parts")) for one in reply.choices)
+        choices = tuple(
+            _Choice(parts=_tagged(choice), **_but(choice, "parts")) for choice in reply.choices
+        )
         file = _File(reply=_Reply(choices=choices, **_but(reply, "choices")), **_but(kept, "reply"))
         data = msgspec.json.encode(file)
     except _CANNOT_WRITE:
@@ -137,14 +141,14 @@ def written(kept: Kept) -> bytes | None:
 
 
 def read(data: bytes) -> Kept | None:
-    """None for bytes that `written` did not give."""
+    """The answer in bytes from `written`; None for other bytes."""
     try:
         file = _DECODER.decode(data)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
     choices = tuple(
-        Choice(parts=tuple(each.part for each in one.parts), **_but(one, "parts"))
-        for one in file.reply.choices
+        Choice(parts=tuple(part.part for part in choice.parts), **_but(choice, "parts"))
+        for choice in file.reply.choices
     )
     reply = ChatReply(choices=choices, **_but(file.reply, "choices"))
     return Kept(reply=reply, **_but(file, "reply"))
@@ -155,5 +159,5 @@ def _tagged(choice: Choice) -> tuple[_Tagged, ...]:
 
 
 def _but(of: msgspec.Struct, left_out: str) -> dict[str, Any]:
-    """A struct's fields, but for one."""
+    """A struct's fields without one of them."""
     return {name: getattr(of, name) for name in of.__struct_fields__ if name != left_out}

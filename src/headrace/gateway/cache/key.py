@@ -1,7 +1,7 @@
-"""What makes two requests the same: a digest over all that may change their answer.
+"""The key of a request in the exact cache: a digest of all that may change its answer.
 
-The whole body counts but for fields that cannot change it, so that what nobody here knows makes
-another key. The order of names and white space do not count. Words to the gateway do: `provider`,
+The whole body counts except for fields that cannot change the answer, so unknown fields change the
+key. The order of names and white space do not count. Fields meant for the gateway do: `provider`,
 `models` and `route` choose who answers.
 """
 
@@ -17,47 +17,49 @@ import msgspec
 from headrace.gateway.cache.wish import FIELD
 from headrace.protocol.once import once
 
-# In all keys: what is kept in another form than this one's is never found.
+# Part of every key, so that entries of another format are never found.
 _VERSION = 1
-# Whether and how it is streamed, and for whom a provider counts it. Answers are kept whole.
+# Whether and how it is streamed, and whom a provider counts it for. Answers are kept whole.
 _CANNOT_MATTER = ("stream", "stream_options", "user", "metadata", FIELD)
-# What lies at the provider under such a name may be another thing each time.
+# What such a name refers to at the provider may change from one request to the next.
 _STATE = ("conversation", "container", "background")
-# Decoding holds up everybody else.
+# Decoding blocks all other requests.
 _MOST_BODY_BYTES = 8 * 2**20
 
 
 class Around(NamedTuple):
-    """Of a request, what is not in its body. routes: each model asked for, with its targets.
-    headers: those that are passed on. rules: what the caller's data policy demands."""
+    """The part of a cache key that is not in the body."""
 
     tenant: tuple[str, ...]
     namespace: str
     dialect: str
     routes: Sequence[Sequence[str]]
+    """Each requested model with its targets."""
     headers: Sequence[tuple[str, str]]
+    """Headers that are passed on."""
     rules: tuple[object, ...]
+    """Demands of the caller's data policy."""
 
 
 def fields_of(body: bytes) -> dict[str, Any] | None:
-    """A body's values; None for one that is too large, or that readers may understand differently.
+    """A body's fields; None if it is too large, or readers may interpret it differently.
 
-    Of a name that is there twice, one reader takes the first value and another the last: an answer
-    to the one must not be kept as an answer to the other.
+    Of a duplicate name one reader takes the first value and another the last: an answer to the one
+    must not be kept as an answer to the other.
     """
     if len(body) > _MOST_BODY_BYTES:
         return None
     try:
-        found = json.loads(body.decode(), object_pairs_hook=once)
+        fields = json.loads(body.decode(), object_pairs_hook=once)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
 def is_repeatable(fields: dict[str, Any]) -> bool:
-    """Whether the same request is meant to have the same answer: temperature 0, or a seed.
+    """Whether a repeated request should get the same answer: temperature 0, or a seed.
 
-    Ollama's clients say either in `options`.
+    Ollama's clients set either in `options`.
     """
     options = fields.get("options")
     for given in (fields, options if isinstance(options, dict) else {}):
@@ -71,12 +73,12 @@ def is_repeatable(fields: dict[str, Any]) -> bool:
 
 
 def has_state(fields: dict[str, Any]) -> bool:
-    """Whether the answer hangs on what a provider keeps, or is only begun by it."""
+    """Whether the answer depends on state at the provider, or comes later."""
     return any(fields.get(name) not in (None, False) for name in _STATE)
 
 
 def key_of(fields: dict[str, Any], around: Around) -> bytes | None:
-    """32 bytes of SHA-256; None for values that have no one form in JSON."""
+    """A SHA-256 digest; None for values without a canonical form in JSON."""
     counted = {name: value for name, value in fields.items() if name not in _CANNOT_MATTER}
     try:
         text = msgspec.json.encode((_VERSION, *around, counted), order="deterministic")

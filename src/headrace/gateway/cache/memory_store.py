@@ -1,11 +1,11 @@
-"""Answers in memory, of this process alone."""
+"""Answers in memory, for one process."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import NamedTuple
 
-# A key, an entry and their places in the table; measured on CPython 3.12.
+# A key, an entry and their table slots; measured on CPython 3.12.
 _BESIDE_BYTES = 320
 
 
@@ -15,7 +15,7 @@ class _Entry(NamedTuple):
 
 
 class MemoryStore:
-    """A CacheStore. When most_bytes are full, those that were asked for longest ago go."""
+    """A CacheStore in memory. Beyond most_bytes the least recently used entries are dropped."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

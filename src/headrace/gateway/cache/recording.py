@@ -1,4 +1,4 @@
-"""A tally that keeps the answer it counts, to be told again."""
+"""A tally that also records the answer it counts, for the cache."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from headrace.protocol.neutral.collect import Collector
 from headrace.protocol.neutral.event import CompletePart, Event, PartGrew
 from headrace.protocol.neutral.reply import ChatReply
 
-# A token's log probabilities, with the alternatives that are mostly asked for.
+# A token's log probabilities with the usual number of alternatives.
 _LOGPROB_BYTES = 100
 
 
 class RecordingTally(Tally):
-    """dialect: of the provider. What grows beyond what is kept of one answer is let go of."""
+    """A tally that records an answer in `dialect`; one that is too large to keep is dropped."""
 
     keeps_all = True
 
@@ -44,7 +44,7 @@ class RecordingTally(Tally):
 
     @property
     def reply(self) -> ChatReply | None:
-        """What may be told again; None for what was cut, refused, damaged or too large."""
+        """The answer to keep; None if it was cut off, refused, damaged or too large."""
         if not self.ended or self.failure is not None:
             return None
         whole = self._whole
@@ -54,7 +54,7 @@ class RecordingTally(Tally):
 
 
 def _size(event: Event) -> int:
-    """About, in bytes of JSON."""
+    """Its approximate size in bytes of JSON."""
     if isinstance(event, PartGrew):
         return len(event.text) + _LOGPROB_BYTES * len(event.logprobs or ())
     if isinstance(event, CompletePart):

@@ -1,8 +1,8 @@
 """Answers in Redis or Valkey, shared by all gateways that use it.
 
-Whatever goes wrong is a miss: a call that takes longer than its bound, a server that is gone, a
-value that is too large. A server that fails is left alone for a while, so that requests do not wait
-for it one after another. Names of keys are hashes and tell nothing; values lie there as they are.
+Every failure is a miss: a call over its time limit, a server that is down, a value that is too
+large. A server that fails is left alone for a while, so that requests do not wait for it one after
+another. Key names are hashes and reveal nothing; values are stored as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_WAIT_S = 0.05
 """A local Redis answers in well under a millisecond, one in another zone in a few."""
 
-_WRITE_S = 1.0  # nobody waits for it
+_WRITE_S = 1.0  # no request waits for it
 _CONNECTIONS = 32
 _MOST_WRITING = 64
 _MOST_WRITING_BYTES = 32 * 2**20
@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 
 def client_of(url: str) -> Any:
-    """A client to "redis://[user:password@]host:port/number", "rediss://" or "unix://".
+    """A client for "redis://[user:password@]host:port/number", "rediss://" or "unix://".
 
-    Connects at the first call. ConfigError where the redis package is not installed or the URL is
-    none; its password is in no error.
+    Connects on its first call. Raises ConfigError if the redis package is not installed or the URL
+    is invalid; the message does not contain its password.
     """
     try:
         from redis import asyncio as library
@@ -55,14 +55,14 @@ def client_of(url: str) -> Any:
         )
     except ValueError as error:
         raise ConfigError(
-            "cache.redis: the URL is none; it should look like redis://localhost:6379/0"
+            "cache.redis: the URL is invalid; it should look like redis://localhost:6379/0"
         ) from error
     return library.Redis(connection_pool=pool)
 
 
 class RedisStore:
-    """A CacheStore. What is full is Redis' own matter (`maxmemory`, `maxmemory-policy`), and so is
-    the end of what expires. most_value_bytes: what is larger is neither kept nor read.
+    """A CacheStore in Redis. Eviction and expiry are left to Redis (`maxmemory`,
+    `maxmemory-policy`). Values larger than most_value_bytes are neither stored nor read.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class RedisStore:
         return f"RedisStore(prefix={self._prefix!r})"
 
     async def get(self, key: bytes, now_s: float) -> bytes | None:
-        """See CacheStore; Redis' own clock says what has expired."""
+        """See CacheStore; Redis' own clock decides what has expired."""
         name = self._name(key)
-        # One byte more than there may be tells what is too large without reading all of it.
-        found = await self._bounded(
+        # One byte more than allowed shows that it is too large without reading all of it.
+        value = await self._bounded(
             lambda: self._client.getrange(name, 0, self._most_value_bytes), self._most_wait_s
         )
-        if not isinstance(found, bytes) or not 0 < len(found) <= self._most_value_bytes:
+        if not isinstance(value, bytes) or not 0 < len(value) <= self._most_value_bytes:
             return None
-        return found
+        return value
 
     def put(self, key: bytes, value: bytes, *, now_s: float, expires_s: float) -> None:
-        """See CacheStore. What more than the bound on writes under way holds is not kept."""
+        """See CacheStore. Beyond the limits on writes under way nothing is stored."""
         size = len(value)
         lifetime_ms = int((expires_s - now_s) * 1000)
         if (
@@ -118,18 +118,18 @@ class RedisStore:
         writing.add_done_callback(lambda done: self._wrote(done, size))
 
     def close(self) -> None:
-        """See CacheStore. What is being written has a moment to end."""
+        """See CacheStore. Writes under way get a moment to finish."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # of a gateway that was made to be looked at; it has no connections
+            return  # a gateway that was only inspected has no connections
         self._closing = loop.create_task(self._close())
 
     async def written(self) -> None:
-        """Everything put before this is in Redis, or was given up."""
+        """Wait until everything put before this is in Redis or was given up."""
         if self._writing:
             await asyncio.wait(tuple(self._writing))
 
@@ -162,14 +162,14 @@ class RedisStore:
                 try:
                     found = await call()
                 except (ConnectionError, ConnectionResetError):
-                    # From before a restart; the others that idle are from then too.
+                    # It dates from before a restart, as do the other idle ones.
                     await close_idle(self._client)
                     found = await call()
         except (RedisError, OSError, TimeoutError) as error:
             if self._breaker.failed():
-                # Its words may tell the URL.
+                # The error's text may contain the URL.
                 logger.warning(
-                    "the cache in Redis does not answer (%s), requests go on without it",
+                    "the cache in Redis does not answer (%s); requests go on without it",
                     type(error).__name__,
                 )
             return None

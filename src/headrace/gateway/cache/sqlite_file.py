@@ -1,7 +1,7 @@
 """A SQLite file of a cache, which outlives the process and may be shared by several.
 
-One thread has the connection; the file is opened, or made, when it is first wanted. Whatever goes
-wrong is nothing found and one line in the log: a cache is never why a request fails.
+One thread has the connection; the file is opened, or created, on first use. A failure means that
+nothing is found, with one line in the log: a cache never makes a request fail.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ T = TypeVar("T")
 
 
 class Schema(NamedTuple):
-    """application_id: tells our files from other programs' (PRAGMA application_id)."""
+    """The schema of a cache's file."""
 
     application_id: int
+    """Distinguishes it from other programs' files (PRAGMA application_id)."""
     version: int
     statements: tuple[str, ...]
 
 
 class CacheFile:
-    """setting: what names the file, for the log. most_wait_s: what takes longer is not found."""
+    """A cache's file. `setting` names it in the log. A query over most_wait_s finds nothing."""
 
     def __init__(self, path: Path, schema: Schema, setting: str, *, most_wait_s: float) -> None:
         self._path = path
@@ -49,35 +50,35 @@ class CacheFile:
         self._waiting = 0
         self._waiting_bytes = 0
         self._closed = False
-        # Below: of the thread alone.
+        # The fields below belong to the thread.
         self._connection: sqlite3.Connection | None = None
         self._has_failed = False
         self._is_useless = False
 
     async def ask(self, query: Callable[[sqlite3.Connection], T]) -> T | None:
-        """What the query finds; None for all that goes wrong."""
-        asked = self._submit(query, 0, in_transaction=False)
-        if asked is None:
+        """The result of a query; None on any failure."""
+        submitted = self._submit(query, 0, in_transaction=False)
+        if submitted is None:
             return None
         try:
             async with asyncio.timeout(self._most_wait_s):
-                return await asyncio.wrap_future(asked)
+                return await asyncio.wrap_future(submitted)
         except TimeoutError:
             return None
 
     def change(self, work: Callable[[sqlite3.Connection], None], size: int = 0) -> None:
-        """Do it in a transaction, a moment later. What more than the queue holds is not done."""
+        """Run it in a transaction, a moment later; it is dropped if the queue is full."""
         self._submit(work, size, in_transaction=True)
 
     def close(self) -> None:
-        """What waits is done first, by the thread."""
+        """Close the file once the thread has done what is queued."""
         if not self._closed:
             self._closed = True
             self._thread.submit(self._close)
             self._thread.shutdown(wait=False)
 
     async def written(self) -> None:
-        """Everything asked for before this is done."""
+        """Wait until everything queued before this is done."""
         done: Future[None] = self._thread.submit(lambda: None)
         await asyncio.wrap_future(done)
 
@@ -88,7 +89,7 @@ class CacheFile:
             return None
         try:
             submitted = self._thread.submit(self._run, work, in_transaction)
-        except RuntimeError:  # closed in this moment
+        except RuntimeError:  # closed at this moment
             self._left(size)
             return None
         submitted.add_done_callback(lambda _: self._left(size))
@@ -133,7 +134,7 @@ class CacheFile:
     def _open(self) -> sqlite3.Connection | None:
         if self._connection is not None or self._is_useless:
             return self._connection
-        # Answers are nobody else's business.
+        # Answers are private.
         make_private(self._path)
         connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
         try:
@@ -141,11 +142,11 @@ class CacheFile:
             problem = _made(connection, self._schema)
             connection.execute("COMMIT" if problem is None else "ROLLBACK")
             if problem is not None:
-                # Of another program, or of another headrace: it is not ours to write to.
+                # It belongs to another program or version, so it must not be written to.
                 self._is_useless = True
                 raise ValueError(problem)
             connection.execute("PRAGMA journal_mode = WAL")
-            # After a crash the last answers may be gone, which costs a request each.
+            # After a crash the last answers may be missing, which costs a request each.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA journal_size_limit = {_MOST_LOG_FILE_BYTES}")
         except BaseException:
@@ -169,7 +170,7 @@ class CacheFile:
         if not self._has_failed or damaged:
             self._has_failed = True
             logger.warning(
-                "the cache %s failed, requests go on without it (%s)%s",
+                "the cache %s failed; requests go on without it (%s)%s",
                 self._path,
                 error,
                 f"; delete the file, or name another in {self._setting}"
@@ -179,7 +180,7 @@ class CacheFile:
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """Of the file, without pages that are free."""
+    """The size of the file without free pages."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -188,7 +189,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def _made(connection: sqlite3.Connection, schema: Schema) -> str | None:
-    """Our tables in it, made if it is empty. What is wrong with a file that is not ours."""
+    """Create the tables if the file is empty; return what is wrong with any other file."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -199,7 +200,7 @@ def _made(connection: sqlite3.Connection, schema: Schema) -> str | None:
         connection.execute(f"PRAGMA user_version = {schema.version}")
         return None
     if application != schema.application_id:
-        return "it is a database of something else"
+        return "it is a database of another program"
     if version != schema.version:
         return f"its schema has version {version}, not {schema.version}"
     return None

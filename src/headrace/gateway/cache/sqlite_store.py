@@ -19,7 +19,7 @@ _SCHEMA = Schema(
         "CREATE INDEX answers_expire ON answers (expires_s)",
     ),
 )
-# A few at a time: who asks for an answer waits for the thread.
+# A few at a time, because requests wait for the thread.
 _DELETE_EXPIRED = (
     "DELETE FROM answers WHERE key IN (SELECT key FROM answers WHERE expires_s <= ? LIMIT 64)"
 )
@@ -27,9 +27,9 @@ _DELETE_OLDEST = "DELETE FROM answers WHERE key = (SELECT key FROM answers ORDER
 
 
 class SqliteStore:
-    """A CacheStore. When the file's pages in use have most_bytes, those kept first go.
+    """A CacheStore in SQLite. Beyond most_bytes of pages in use the oldest answers are dropped.
 
-    most_wait_s: what takes longer to be found is a miss.
+    A look-up over most_wait_s is a miss.
     """
 
     def __init__(self, path: Path, most_bytes: int, *, most_wait_s: float = 2.0) -> None:
@@ -52,7 +52,7 @@ class SqliteStore:
         return await self._file.ask(find)
 
     def put(self, key: bytes, value: bytes, *, now_s: float, expires_s: float) -> None:
-        """See CacheStore. What more than the queue holds is not kept."""
+        """See CacheStore. Nothing is stored while the queue is full."""
         if len(value) > self._most_bytes:
             return
 
@@ -68,9 +68,9 @@ class SqliteStore:
         self._file.change(keep, len(value))
 
     def close(self) -> None:
-        """See CacheStore. What waits is written first, by the thread."""
+        """See CacheStore. The thread first writes what is queued."""
         self._file.close()
 
     async def written(self) -> None:
-        """Everything put before this is in the file."""
+        """Wait until everything put before this is in the file."""
         await self._file.written()

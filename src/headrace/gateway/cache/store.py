@@ -1,4 +1,4 @@
-"""Where answers are kept: bytes by key, for a while and within a bound."""
+"""Stores of answers: bytes by key, for a limited time and of limited size."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class CacheStore(Protocol):
-    """Nothing in it is ever missed: what fails, or is damaged, is not there. now_s, expires_s: Unix
-    time."""
+    """A store of answers. Entries may vanish at any time; a failed or damaged one is a miss. now_s,
+    expires_s: Unix time."""
 
     async def get(self, key: bytes, now_s: float) -> bytes | None:
-        """What was put last under the key, unless it has expired or had to go."""
+        """The latest value of the key, unless it has expired or was dropped."""
 
     def put(self, key: bytes, value: bytes, *, now_s: float, expires_s: float) -> None:
-        """Keep it from now on or a moment later; does not wait."""
+        """Store a value, at once or a moment later; does not wait."""
 
     def close(self) -> None:
-        """Let go of files and threads; afterwards nothing is there."""
+        """Close files and threads; afterwards nothing is found."""

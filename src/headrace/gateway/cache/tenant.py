@@ -1,4 +1,4 @@
-"""Whose answers a caller may be given again."""
+"""The group of callers that share cached answers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from headrace.gateway.settings.cache import CacheScope
 
 
 def tenant_of(caller: Caller | None, scope: CacheScope) -> tuple[str, ...]:
-    """The same for callers who share answers.
+    """The group of a caller; equal for callers that share answers.
 
-    Who has no team or organisation shares with the next smaller group, at last with nobody but the
-    own key. Where no keys are asked for, all callers are one.
+    A key without a team or organisation shares within the next smaller group, at last only with
+    itself. If keys are not required, all callers are one group.
     """
     if scope == "all":
         return ("all",)

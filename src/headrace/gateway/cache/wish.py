@@ -1,4 +1,4 @@
-"""What a request says of the cache: in `cache-control`, or in LiteLLM's words in the body."""
+"""The cache settings of a request: in `cache-control`, or in LiteLLM's format in the body."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ FIELD = "cache"
 
 
 class Wish(NamedTuple):
-    """max_age_s: how old an answer may be. ttl_s: how long a new one is kept at most. namespace:
-    answers of other ones are not given."""
+    """How a request may use the cache."""
 
     reads: bool = True
     stores: bool = True
     max_age_s: float | None = None
+    """The greatest age of an answer."""
     ttl_s: float | None = None
+    """How long a new answer may be kept."""
     namespace: str = ""
+    """Only answers of this namespace are used."""
 
 
 class _Field(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -36,24 +38,25 @@ class _Field(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_u
 
 
 def wish_of(headers: Mapping[str, str], field: Any) -> Wish:
-    """field: of the body, None without one. What both say is the stricter of the two.
+    """The cache settings of a request; where header and body differ, the stricter one applies.
 
-    Raises RequestError for a field that is not as it must be; directives nobody knows are passed
-    over, as HTTP has it.
+    `field` is the body's `cache`, None without one. Raises RequestError if it is invalid; unknown
+    directives are ignored, as in HTTP.
     """
-    said = _Field()
+    body_field = _Field()
     if field is not None:
         try:
-            said = msgspec.convert(field, _Field)
+            body_field = msgspec.convert(field, _Field)
         except msgspec.ValidationError as error:
             found = field_error(error, field, _Field)
             place = FIELD + found.place
             raise RequestError(
-                f"{place}: {found.said}; no-cache, no-store, ttl, s-maxage and namespace are known",
+                f"{place}: {found.said}; the fields are no-cache, no-store, ttl, s-maxage and "
+                "namespace",
                 param=place,
             ) from None
-    ages = [] if said.s_maxage is None else [said.s_maxage]
-    reads, stores = not (said.no_cache or said.no_store), not said.no_store
+    ages = [] if body_field.s_maxage is None else [body_field.s_maxage]
+    reads, stores = not (body_field.no_cache or body_field.no_store), not body_field.no_store
     for directive in headers.get("cache-control", "").split(","):
         name, _, value = directive.strip().lower().partition("=")
         if name == "no-store":
@@ -61,15 +64,15 @@ def wish_of(headers: Mapping[str, str], field: Any) -> Wish:
         elif name == "no-cache":
             reads = False
         elif name == "max-age":
-            # RFC 9111, 4.2.1: what cannot be read is taken for an answer too old.
+            # RFC 9111, 4.2.1: an unreadable age makes every stored answer too old.
             value = value.strip('"')
             ages.append(float(value) if value.isascii() and value.isdigit() else 0.0)
     max_age_s = min(ages, default=None)
     return Wish(
-        # An age is whole seconds at the least; nothing is fresh enough for 0.
+        # Ages are whole seconds or more; nothing is recent enough for 0.
         reads=reads and max_age_s != 0,
         stores=stores,
         max_age_s=max_age_s,
-        ttl_s=said.ttl,
-        namespace=said.namespace,
+        ttl_s=body_field.ttl,
+        namespace=body_field.namespace,
     )

@@ -1,1 +1,1 @@
-"""Ways to be known that need more than a key: tokens that are renewed, signatures."""
+"""Authentication that needs more than a key: tokens that are renewed, signatures."""

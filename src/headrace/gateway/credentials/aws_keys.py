@@ -1,4 +1,4 @@
-"""Where keys of AWS are, in the order in which AWS's own tools look."""
+"""Finds AWS keys in the order in which AWS's own tools look for them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _ROLE = ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE")
 _CONTAINER = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 _MOST_FILE_BYTES = 1 << 20
-# Tools that log in write the file anew; so often it is looked at.
+# Login tools rewrite the file; it is read again this often.
 _FILE_LASTS_S = 900.0
 
 
 def environment_tells(sources: Sources) -> bool:
-    """Whether the environment says where keys are, beyond that the machine may have a role."""
+    """Whether the environment names keys, other than by the role the machine may have."""
     has = _given(sources.environ)
     return set(_KEYS) <= has or set(_ROLE) <= has or bool(has & {*_CONTAINER, "AWS_PROFILE"})
 
@@ -40,8 +40,8 @@ def keys_of(
     wall_s: Callable[[], float],
     clock_s: Callable[[], float],
 ) -> Keys:
-    """What the settings name; where they name nothing, what the environment has, a profile in the
-    shared file, and at last the machine's role. Raises ConfigError."""
+    """The keys that the settings name; if they name none, those of the environment, of a profile in
+    the shared file, or of the machine's role, in this order. Raises ConfigError."""
     environ, has = sources.environ, _given(sources.environ)
     if settings.access_key_id or settings.secret_access_key:
         return _stated(settings, sources)
@@ -61,14 +61,14 @@ def keys_of(
             role_arn=environ[_ROLE[0]].strip(), web_identity_token_file=environ[_ROLE[1]].strip()
         )
         return _of_role(role, region, sources, wall_s, clock_s)
-    if "AWS_PROFILE" in has or any(one.exists() for one in _files(environ)):
+    if "AWS_PROFILE" in has or any(file.exists() for file in _files(environ)):
         return _of_profile(environ.get("AWS_PROFILE", "").strip() or "default", sources, clock_s)
     if has & set(_CONTAINER):
         container = ContainerRole(environ, wall_s)
         return Renewed(container.ask, "the container's role", clock_s).current
     if environ.get("AWS_EC2_METADATA_DISABLED", "").strip().lower() == "true":
         raise ConfigError(
-            f"aws: no keys are to be found: set {' and '.join(_KEYS)}, or name a profile or a role"
+            f"aws: no keys were found: set {' and '.join(_KEYS)}, or name a profile or a role"
         )
     return Renewed(MachineRole(environ, wall_s).ask, "the machine's role", clock_s).current
 
@@ -79,16 +79,16 @@ def _given(environ: Mapping[str, str]) -> set[str]:
 
 def _stated(settings: AwsSettings, sources: Sources) -> Keys:
     if not settings.access_key_id or not settings.secret_access_key:
-        raise ConfigError("aws: access_key_id and secret_access_key belong together: give both")
+        raise ConfigError("aws: access_key_id and secret_access_key must be set together")
     token = settings.session_token
-    found = Credentials(
+    credentials = Credentials(
         read_secret(settings.access_key_id, sources).reveal(),
         read_secret(settings.secret_access_key, sources).reveal(),
         None if token is None else read_secret(token, sources).reveal(),
     )
 
     async def keys() -> Credentials:
-        return found
+        return credentials
 
     return keys
 
@@ -101,11 +101,11 @@ def _of_role(
     clock_s: Callable[[], float],
 ) -> Keys:
     if not settings.role_arn or not settings.web_identity_token_file:
-        raise ConfigError("aws: role_arn and web_identity_token_file belong together: give both")
+        raise ConfigError("aws: role_arn and web_identity_token_file must be set together")
     environ = sources.environ
     stated = environ.get("AWS_ENDPOINT_URL_STS", "").strip()
     end = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    endpoint = Endpoint(stated or f"https://sts.{region}.{end}", "AWS's token service")
+    endpoint = Endpoint(stated or f"https://sts.{region}.{end}", "the AWS token service")
     name = environ.get("AWS_ROLE_SESSION_NAME", "").strip()
     role = WebIdentityRole(
         settings.role_arn,
@@ -114,12 +114,12 @@ def _of_role(
         wall_s,
         **({"session_name": name} if name else {}),
     )
-    return Renewed(role.ask, "the role of AWS", clock_s).current
+    return Renewed(role.ask, "the AWS role", clock_s).current
 
 
 def _of_profile(profile: str, sources: Sources, clock_s: Callable[[], float]) -> Keys:
     paths = _files(sources.environ)
-    _read_profile(profile, paths)  # what is wrong is told at the start
+    _read_profile(profile, paths)  # errors are reported at the start
 
     async def ask() -> Fresh[Credentials]:
         try:
@@ -127,11 +127,11 @@ def _of_profile(profile: str, sources: Sources, clock_s: Callable[[], float]) ->
         except ConfigError as error:
             raise UpstreamError("connect", str(error), unsent=True) from None
 
-    return Renewed(ask, f"the profile {profile} of AWS", clock_s).current
+    return Renewed(ask, f"the AWS profile {profile}", clock_s).current
 
 
 def _files(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """Of keys, and of settings, which may hold keys as well."""
+    """The file of keys, and that of settings, which may hold keys as well."""
     home = Path(environ.get("HOME", "/nonexistent")) / ".aws"
     return (
         Path(environ.get("AWS_SHARED_CREDENTIALS_FILE", "").strip() or home / "credentials"),
@@ -150,15 +150,19 @@ def _read_profile(profile: str, paths: tuple[Path, Path]) -> Credentials:
         try:
             parser.read_string(read_text_file(path, "aws.profile", _MOST_FILE_BYTES))
         except configparser.Error:
-            raise ConfigError(f"aws.profile: {path} is no INI file") from None
+            raise ConfigError(f"aws.profile: {path} is not an INI file") from None
         if not parser.has_section(name):
             continue
-        found = parser[name]
-        key_id, secret = found.get("aws_access_key_id"), found.get("aws_secret_access_key")
+        section = parser[name]
+        key_id, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
         if key_id and secret:
-            return Credentials(key_id, secret, found.get("aws_session_token") or None)
-        ways = [one for one in ("role_arn", "sso_session", "credential_process") if one in found]
-        without = f"; it has {', '.join(ways)}, which is not followed here" if ways else ""
+            return Credentials(key_id, secret, section.get("aws_session_token") or None)
+        ways = [
+            method
+            for method in ("role_arn", "sso_session", "credential_process")
+            if method in section
+        ]
+        without = f"; it has {', '.join(ways)}, which is not supported here" if ways else ""
     if without is not None:
         raise ConfigError(f"aws.profile {shown(profile)}: has no keys{without}")
     raise ConfigError(f"aws.profile {shown(profile)}: is in neither {keys} nor {settings}")

@@ -1,4 +1,4 @@
-"""Temporary keys of AWS: of a role by web identity, of a container, of a machine.
+"""Temporary AWS keys: of a role by web identity, of a container, of a machine.
 
 Sources: docs.aws.amazon.com/sdkref/latest/guide, "Assume role with web identity", "Container
 credential provider", "IMDS credential provider"; docs.aws.amazon.com/STS/latest/APIReference.
@@ -27,7 +27,7 @@ _FORM = (("content-type", "application/x-www-form-urlencoded"),)
 _SESSION_NAME = "headrace"
 _MOST_TOKEN_BYTES = 64 * 1024
 _CONTAINER_ADDRESS = "http://169.254.170.2"
-# Of EKS's agent, which is asked without TLS.
+# The agent of EKS is reached without TLS.
 _CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23")
 _MACHINE_ADDRESS = "http://169.254.169.254"
 _ROLE_PATH = "/latest/meta-data/iam/security-credentials/"
@@ -35,7 +35,7 @@ _SESSION_LASTS_S = 21_600
 
 
 class WebIdentityRole:
-    """A role that is taken on by a token in a file, which its platform renews (EKS)."""
+    """A role assumed with a token in a file, which the platform renews (EKS)."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class WebIdentityRole:
         self._session_name = session_name
 
     async def ask(self) -> Fresh[Credentials]:
-        """Raises UpstreamError."""
+        """Request keys. Raises UpstreamError."""
         form = {
             "Action": "AssumeRoleWithWebIdentity",
             "Version": "2011-06-15",
@@ -67,13 +67,13 @@ class WebIdentityRole:
             found = None
         if answer.status != 200 or found is None:
             raise self._endpoint.refused(answer)
-        told = {one.tag.removeprefix(_STS): one.text for one in found}
-        told["Token"] = told.get("SessionToken")
-        return _read(told, self._endpoint, answer, self._wall_s())
+        fields = {element.tag.removeprefix(_STS): element.text for element in found}
+        fields["Token"] = fields.get("SessionToken")
+        return _read(fields, self._endpoint, answer, self._wall_s())
 
 
 class ContainerRole:
-    """The role of a task of ECS or a pod of EKS."""
+    """The role of an ECS task or an EKS pod."""
 
     def __init__(self, environ: Mapping[str, str], wall_s: Callable[[], float]) -> None:
         relative = environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "").strip()
@@ -83,33 +83,33 @@ class ContainerRole:
         parts = urlsplit(address)
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._endpoint = Endpoint(
-            f"{parts.scheme}://{parts.netloc}", "the container's endpoint of AWS", NEAR
+            f"{parts.scheme}://{parts.netloc}", "the AWS container endpoint", NEAR
         )
         self._token = environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "").strip()
         self._token_file = environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "").strip()
         self._wall_s = wall_s
 
     async def ask(self) -> Fresh[Credentials]:
-        """Raises UpstreamError."""
+        """Request keys. Raises UpstreamError."""
         token = _read_file(Path(self._token_file)) if self._token_file else self._token
         headers = (("authorization", token),) if token else ()
         answer = await self._endpoint.ask("GET", self._path, headers)
-        told = self._endpoint.read_object(answer)
-        return _read(told, self._endpoint, answer, self._wall_s())
+        fields = self._endpoint.read_object(answer)
+        return _read(fields, self._endpoint, answer, self._wall_s())
 
 
 class MachineRole:
-    """The role of a machine of EC2, asked for with a session (IMDSv2)."""
+    """The role of an EC2 machine, requested with a session (IMDSv2)."""
 
     def __init__(self, environ: Mapping[str, str], wall_s: Callable[[], float]) -> None:
         address = environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "").strip()
         self._endpoint = Endpoint(
-            (address or _MACHINE_ADDRESS).rstrip("/"), "the machine's metadata service of AWS", NEAR
+            (address or _MACHINE_ADDRESS).rstrip("/"), "the AWS metadata service", NEAR
         )
         self._wall_s = wall_s
 
     async def ask(self) -> Fresh[Credentials]:
-        """Raises UpstreamError."""
+        """Request keys. Raises UpstreamError."""
         ask = self._endpoint.ask
         lasts = (("x-aws-ec2-metadata-token-ttl-seconds", str(_SESSION_LASTS_S)),)
         session = await ask("PUT", "/latest/api/token", lasts)
@@ -121,8 +121,8 @@ class MachineRole:
         if roles.status != 200 or not role:
             raise self._endpoint.refused(roles)
         answer = await ask("GET", _ROLE_PATH + quote(role, safe=""), by)
-        told = self._endpoint.read_object(answer)
-        return _read(told, self._endpoint, answer, self._wall_s())
+        fields = self._endpoint.read_object(answer)
+        return _read(fields, self._endpoint, answer, self._wall_s())
 
 
 def _read(
@@ -143,18 +143,18 @@ def _first_line(answer: Answer) -> str:
 
 
 def _read_file(path: Path) -> str:
-    """Small, and renewed by others while we run."""
+    """Read a token. The file is small, and others renew it while the gateway runs."""
     try:
-        text = read_text_file(path, "a token file of AWS", _MOST_TOKEN_BYTES).strip()
+        text = read_text_file(path, "an AWS token file", _MOST_TOKEN_BYTES).strip()
     except ConfigError as error:
         raise UpstreamError("connect", str(error), unsent=True) from None
     if not text.isascii() or not text.isprintable():
-        raise UpstreamError("connect", f"{path}: is no token of AWS", unsent=True)
+        raise UpstreamError("connect", f"{path}: not an AWS token", unsent=True)
     return text
 
 
 def _check_near(address: str) -> None:
-    """Raise ConfigError for an address that would send the token over a network in the open."""
+    """Raise ConfigError for an address to which the token would travel unencrypted."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     near = host in _CONTAINER_HOSTS or host == "localhost"
@@ -162,6 +162,6 @@ def _check_near(address: str) -> None:
         near = near or ipaddress.ip_address(host).is_loopback
     if parts.scheme != "https" and not near:
         raise ConfigError(
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI: https, or an address of this machine or of AWS's "
-            "agents, is expected"
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI: must be https, or an address of this machine or "
+            "of an AWS agent"
         )

@@ -9,7 +9,7 @@ from headrace.protocol.aws.sigv4 import Credentials, signing_headers
 
 
 class AwsSignature:
-    """A `Credential`. keys: those of this moment. wall_s: Unix time."""
+    """A `Credential` that signs requests. `keys` gives the current keys; `wall_s` is Unix time."""
 
     def __init__(
         self,
@@ -22,8 +22,8 @@ class AwsSignature:
         self._wall_s = wall_s
 
     async def headers(self, outgoing: Outgoing) -> tuple[tuple[str, str], ...]:
-        """Of this very request at this time. Raises UpstreamError where there are no keys."""
-        found = signing_headers(
+        """The signature of this request at this time. Raises UpstreamError without keys."""
+        signed = signing_headers(
             await self._keys(),
             method=outgoing.method,
             host=outgoing.host,
@@ -34,7 +34,7 @@ class AwsSignature:
             service="bedrock",
             unix_s=self._wall_s(),
         )
-        return tuple(found.items())
+        return tuple(signed.items())
 
     def __repr__(self) -> str:
-        return "<signature of AWS>"
+        return "<AWS signature>"

@@ -9,7 +9,8 @@ from headrace.gateway.targets.auth import Outgoing
 
 
 class BearerToken:
-    """A `Credential`. name: whose token, for the log and errors. clock_s: monotonic."""
+    """A `Credential` with a renewed token. `name` appears in the log and in errors; `clock_s` is
+    monotonic."""
 
     def __init__(
         self, ask: Callable[[], Awaitable[Fresh[str]]], name: str, clock_s: Callable[[], float]
@@ -18,7 +19,7 @@ class BearerToken:
         self._token = Renewed(ask, name, clock_s)
 
     async def headers(self, outgoing: Outgoing) -> tuple[tuple[str, str], ...]:
-        """The token that holds now. Raises UpstreamError if there is none to be had."""
+        """The current token. Raises UpstreamError if there is no valid one."""
         return (("authorization", f"Bearer {await self._token.current()}"),)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Small requests to those who hand out tokens: bounded in time and size."""
+"""Small requests to services that issue tokens: limited in time and size."""
 
 from __future__ import annotations
 
@@ -17,25 +17,29 @@ from headrace.gateway.upstream.pool import Pool
 from headrace.gateway.upstream.request import request_bytes
 
 _TIMEOUTS = Timeouts(5.0, 10.0, 10.0)
-# One on this machine, or beside it: where nobody is there, nobody answers at all.
+# A service on this machine or beside it: if it is missing, nothing answers at all.
 NEAR = Timeouts(1.0, 2.0, 2.0)
 _MOST_BYTES = 64 * 1024
-# RFC 6749, 5.2. What else a refusal says may repeat what was sent, so it is not shown.
+# RFC 6749, 5.2. The rest of a refusal may repeat what was sent, so it is not shown.
 _ERROR = re.compile(r"[A-Za-z_]{1,40}")
-# What a header carries.
+# The characters of a token in a header.
 _TOKEN = re.compile(r"[!-~]+")
 _FORM = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
 
 
 class Answer(NamedTuple):
-    """Of any status."""
+    """A reply of any status."""
 
     status: int
     body: bytes
 
 
 class Endpoint:
-    """address: scheme, host and path that every request's path begins with. who: for errors."""
+    """A service that issues tokens.
+
+    `address` has the scheme, host and path that every request's path begins with. `who` names the
+    service in errors.
+    """
 
     def __init__(self, address: str, who: str, timeouts: Timeouts = _TIMEOUTS) -> None:
         base = read_base_url(address)
@@ -52,7 +56,7 @@ class Endpoint:
         headers: tuple[tuple[str, str], ...] = (),
         body: bytes = b"",
     ) -> Answer:
-        """Raises UpstreamError."""
+        """Send a request. Raises UpstreamError."""
         target = self._base.path + path or "/"
         reply = await self._pool.send(
             request_bytes(method, self._base.origin, target, headers, body), self._timeouts
@@ -63,13 +67,13 @@ class Endpoint:
             reply.abort()
 
     async def token(self, form: dict[str, str]) -> Fresh[str]:
-        """An access token by a form of OAuth 2.0. Raises UpstreamError."""
+        """Request an access token with an OAuth 2.0 form. Raises UpstreamError."""
         return self.read_token(await self.ask("POST", "", _FORM, urlencode(form).encode()))
 
     def read_token(self, answer: Answer) -> Fresh[str]:
-        """Raises UpstreamError for what is none."""
-        told = self.read_object(answer)
-        token, lasts_s = told.get("access_token"), told.get("expires_in")
+        """Read an access token. Raises UpstreamError if the reply is not one."""
+        fields = self.read_object(answer)
+        token, lasts_s = fields.get("access_token"), fields.get("expires_in")
         if isinstance(lasts_s, str) and lasts_s.isdigit():
             lasts_s = int(lasts_s)
         if (
@@ -82,7 +86,7 @@ class Endpoint:
         return Fresh(token, float(lasts_s))
 
     def read_object(self, answer: Answer) -> dict[str, Any]:
-        """Raises UpstreamError for a refusal, and for what is no JSON object."""
+        """Read a JSON object. Raises UpstreamError for a refusal or any other reply."""
         try:
             told = msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -94,8 +98,8 @@ class Endpoint:
         return told
 
     def refused(self, answer: Answer, code: str = "") -> UpstreamError:
-        """What it said, without its words."""
-        told = f", {code}" if code else ""
+        """The error for a refusal, without the service's words."""
+        detail = f", {code}" if code else ""
         return UpstreamError(
-            "connect", f"{self.who} gave none (status {answer.status}{told})", unsent=True
+            "connect", f"{self.who} issued no token (status {answer.status}{detail})", unsent=True
         )

@@ -1,4 +1,4 @@
-"""Tokens of Microsoft Entra by client credentials.
+"""Microsoft Entra tokens by client credentials.
 
 Source: learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow.
 """
@@ -12,7 +12,7 @@ from headrace.gateway.settings.secret import Secret
 
 
 class EntraClient:
-    """An application that is known by its secret."""
+    """An application that authenticates by its secret."""
 
     def __init__(self, settings: EntraSettings, secret: Secret) -> None:
         self._settings = settings

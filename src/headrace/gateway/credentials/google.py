@@ -1,4 +1,4 @@
-"""Tokens of Google Cloud: by a service account's key, by a user's refresh token, by the machine.
+"""Google Cloud tokens: by a service account's key, a user's refresh token, or the machine.
 
 Sources: developers.google.com/identity/protocols/oauth2/service-account (the JWT bearer grant of
 RFC 7523), cloud.google.com/docs/authentication/application-default-credentials, and
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_URI = "https://oauth2.googleapis.com/token"
 _BY_JWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-# The most that Google takes.
+# The most that Google accepts.
 _JWT_LASTS_S = 3600
 _METADATA_HOST = "metadata.google.internal"
 _METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
@@ -30,10 +30,12 @@ _METADATA_FLAVOR = (("metadata-flavor", "Google"),)
 
 
 class GoogleIdentity(NamedTuple):
-    """ask: for a token. project: which the file names, None if it names none."""
+    """An account at Google Cloud."""
 
     ask: Callable[[], Awaitable[Fresh[str]]]
+    """Requests a token."""
     project: str | None
+    """The project that the file names; None if it names none."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -49,33 +51,33 @@ class _File(msgspec.Struct, frozen=True):
     token_uri: str | None = None
 
     def __repr__(self) -> str:
-        return "<credentials of Google>"
+        return "<Google credentials>"
 
 
 def identity_of_file(text: str, source: str, wall_s: Callable[[], float]) -> GoogleIdentity:
-    """Of the JSON that the Cloud console or `gcloud auth application-default login` writes.
+    """The identity in JSON from the Cloud console or `gcloud auth application-default login`.
 
-    source: where it is from, for errors, which hold nothing of it. Raises ConfigError.
+    `source` names the origin in errors, which contain nothing of it. Raises ConfigError.
     """
     try:
-        told = msgspec.json.decode(text, type=_File)
+        file = msgspec.json.decode(text, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigError(
-            f"{source}: is no JSON of Google's credentials; give the file that the Cloud console "
-            "makes for a key of a service account"
+            f"{source}: not Google credentials in JSON; use the file that the Cloud console "
+            "creates for a key of a service account"
         ) from None
-    if told.type == "service_account":
-        return GoogleIdentity(_ServiceAccount(told, source, wall_s).ask, told.project_id)
-    if told.type == "authorized_user":
-        return GoogleIdentity(_User(told, source).ask, told.quota_project_id)
+    if file.type == "service_account":
+        return GoogleIdentity(_ServiceAccount(file, source, wall_s).ask, file.project_id)
+    if file.type == "authorized_user":
+        return GoogleIdentity(_User(file, source).ask, file.quota_project_id)
     raise ConfigError(
-        f"{source}: credentials of type {told.type[:40]!r} are not read here; service_account and "
-        "authorized_user are"
+        f"{source}: credentials of type {file.type[:40]!r} are not supported; use a "
+        "service_account or an authorized_user"
     )
 
 
 def identity_of_machine(environ: Mapping[str, str]) -> GoogleIdentity:
-    """Of the account that a machine, a pod or a function of Google's runs as."""
+    """The account that a Google machine, pod or function runs as."""
     host = environ.get("GCE_METADATA_HOST", "").strip() or _METADATA_HOST
     endpoint = Endpoint(f"http://{host}", "Google's metadata server", NEAR)
 
@@ -98,7 +100,7 @@ class _ServiceAccount:
         self._wall_s = wall_s
 
     async def ask(self) -> Fresh[str]:
-        """Raises UpstreamError."""
+        """Request a token. Raises UpstreamError."""
         return await self._endpoint.token({"grant_type": _BY_JWT, "assertion": self._assertion()})
 
     def _assertion(self) -> str:
@@ -129,7 +131,7 @@ class _User:
         self._endpoint = Endpoint(file.token_uri or _TOKEN_URI, "Google")
 
     async def ask(self) -> Fresh[str]:
-        """Raises UpstreamError."""
+        """Request a token. Raises UpstreamError."""
         return await self._endpoint.token(self._form)
 
 
@@ -140,12 +142,12 @@ def _read_key(pem: str, source: str) -> RSAPrivateKey:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ImportError as error:
         raise ConfigError(
-            "service accounts of Google need PyJWT and cryptography: pip install 'headrace[google]'"
+            "Google service accounts need PyJWT and cryptography: pip install 'headrace[google]'"
         ) from error
     try:
         key = load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError):
         key = None
     if not isinstance(key, RSAPrivateKey):
-        raise ConfigError(f"{source}: its private_key is no RSA key in PEM form")
+        raise ConfigError(f"{source}: its private_key is not an RSA key in PEM format")
     return key

@@ -1,4 +1,4 @@
-"""What is good for a while and has to be asked for again: tokens, temporary keys."""
+"""Values that expire and are renewed: tokens, temporary keys."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.gateway.upstream.errors import UpstreamError
 
 logger = logging.getLogger(__name__)
 
-# So long before its end another is asked for, so that none ends under way; of short ones a quarter.
+# Renewed this long before the end, so that none expires in use; short-lived ones at a quarter.
 _EARLY_S = 300.0
 _EARLY_SHARE = 0.25
-# After a failure: who hands them out is not asked by every request.
+# The pause after a failure, so that not every request asks for a renewal.
 _PAUSE_S = 5.0
 _MOST_ASK_S = 20.0
 
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 
 class Fresh(NamedTuple, Generic[T]):
-    """lasts_s: from now on."""
+    """A value that is valid for `lasts_s` seconds from now."""
 
     value: T
     lasts_s: float
 
 
 class Renewed(Generic[T]):
-    """A value that is asked for by one task at a time, shortly before the old one ends.
+    """A value that one task at a time renews, shortly before it expires.
 
-    Until then requests go out with the old one: only where there is none they wait. A renewal that
-    fails keeps what is still good. name: for the log. clock_s: monotonic.
+    Until then requests use the old one; they wait only if there is none. A renewal that fails keeps
+    a value that is still valid. `name` appears in the log; `clock_s` is monotonic.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class Renewed(Generic[T]):
         self._asking: asyncio.Task[None] | None = None
 
     async def current(self) -> T:
-        """Raises UpstreamError where there is none to be had."""
+        """The current value. Raises UpstreamError if there is no valid one."""
         now_s = self._clock_s()
         if now_s >= self._renew_at_s:
             if self._asking is None and now_s >= self._pause_until_s:
                 self._asking = asyncio.get_running_loop().create_task(self._renew())
             if self._asking is not None and now_s >= self._good_until_s:
-                # A client that goes ends its own waiting and not that of others.
+                # A client that leaves ends its own wait and not that of others.
                 await asyncio.shield(self._asking)
         if self._value is None or self._clock_s() >= self._good_until_s:
-            why = f"{self._name}: {self._error or 'it has ended'}"
+            why = f"{self._name}: {self._error or 'it has expired'}"
             raise UpstreamError("connect", why, unsent=True)
         return self._value
 
@@ -69,8 +69,8 @@ class Renewed(Generic[T]):
         except TimeoutError:
             self._failed(f"no answer within {_MOST_ASK_S:g} s")
         except Exception:
-            # A fault of ours: requests fail by it, and the next renewal may not.
-            logger.exception("%s was not renewed", self._name)
+            # A fault of the gateway: requests fail now, and the next renewal may not.
+            logger.exception("%s could not be renewed", self._name)
             self._failed("a fault of the gateway")
         else:
             now_s = self._clock_s()
@@ -81,7 +81,7 @@ class Renewed(Generic[T]):
         finally:
             self._asking = None
 
-    def _failed(self, told: str) -> None:
-        self._error = UpstreamError("connect", told, unsent=True)
+    def _failed(self, message: str) -> None:
+        self._error = UpstreamError("connect", message, unsent=True)
         self._pause_until_s = self._clock_s() + _PAUSE_S
-        logger.warning("%s was not renewed: %s", self._name, told)
+        logger.warning("%s could not be renewed: %s", self._name, message)

@@ -1,1 +1,1 @@
-"""What engines of ours tell of themselves, and which of them is asked by it."""
+"""The load that the operator's own engines report, and routing by it."""

@@ -1,4 +1,4 @@
-"""Engines' /metrics, read again and again: one task for each engine, one request at a time."""
+"""Polls engines' /metrics: one task for each engine, one request at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.gateway.upstream.request import request_bytes
 
 logger = logging.getLogger(__name__)
 
-# vLLM's have about 100 kB.
+# vLLM's are about 100 kB.
 _MOST_BYTES = 4 * 2**20
 _WITHIN_S = 2.0
 _TIMEOUTS = Timeouts(_WITHIN_S, _WITHIN_S, _WITHIN_S)
@@ -24,8 +24,8 @@ _S_PER_NS = 1e-9
 
 
 class EnginePollers:
-    """interval_s: by provider, those that are read. count: hears of each reading, its provider and
-    whether it told anything."""
+    """The polling of engines. `interval_s` names the providers to poll. `count` is called after
+    each reading with the provider and whether it succeeded."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class EnginePollers:
         self._failing: set[str] = set()
 
     def start(self) -> None:
-        """In the loop that serves."""
+        """Start polling; call from the serving loop."""
         if not self._tasks:
             self._tasks = [asyncio.ensure_future(self._poll(name)) for name in self._interval_s]
 
     def stop(self) -> None:
-        """Nothing is read any more."""
+        """Stop polling."""
         for task in self._tasks:
             task.cancel()
         self._tasks = []
 
     async def read_all(self) -> None:
-        """Each once, side by side."""
+        """Read each once, concurrently."""
         await asyncio.gather(*(self.read(name) for name in self._interval_s))
 
     async def read(self, name: str) -> None:
-        """One engine once. What goes wrong is logged, once until it goes right again."""
+        """Read one engine once. A failure is logged once until a reading succeeds."""
         try:
             async with asyncio.timeout(_WITHIN_S):
                 text = await self._text(self._providers[name])
@@ -70,7 +70,7 @@ class EnginePollers:
         else:
             reading = engine_reading(text, self._clock_ns() * _S_PER_NS)
             if reading is None:
-                self._failed(name, "they do not say how many requests run and wait")
+                self._failed(name, "they lack the numbers of running and waiting requests")
                 return
             self._failing.discard(name)
             self._state.take(name, reading)
@@ -82,12 +82,12 @@ class EnginePollers:
             try:
                 await self.read(name)
             except Exception:
-                # A fault of ours at one engine: it is not gone by until it is read again.
-                logger.exception("the metrics of %s were not read", name)
+                # A fault of the gateway at one engine: go on reading it.
+                logger.exception("the metrics of %s could not be read", name)
             await asyncio.sleep(self._interval_s[name])
 
     async def _text(self, provider: Provider) -> str:
-        """Raises UpstreamError."""
+        """The text of its metrics. Raises UpstreamError."""
         origin = provider.base.origin
         path = provider.base.path.removesuffix("/v1") + "/metrics"
         headers = provider.headers
@@ -101,7 +101,7 @@ class EnginePollers:
         finally:
             reply.abort()
         if reply.status != 200:
-            raise UpstreamError("protocol", f"GET {path} is answered with {reply.status}")
+            raise UpstreamError("protocol", f"GET {path} returned status {reply.status}")
         return body.decode("utf-8", "replace")
 
     def _failed(self, name: str, why: str) -> None:

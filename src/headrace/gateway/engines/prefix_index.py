@@ -1,16 +1,16 @@
-"""Which beginnings of prompts each target was sent lately, and so may have in its KV cache yet."""
+"""Which beginnings of prompts each target was sent lately, and so may have in its KV cache."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
-# As llm-d's default. Of 256 bytes each that is 8 MB of text; an entry takes about 100 bytes.
+# The default of llm-d. With 256 bytes each that is 8 MB of text; an entry takes about 100 bytes.
 MOST_BLOCKS_PER_TARGET = 31_250
 
 
 class PrefixIndex:
-    """Bounded for each target: what was used longest ago is forgotten first, as an engine does."""
+    """Blocks by target, bounded: the least recently used are forgotten first, as in an engine."""
 
     def __init__(self, most_blocks: int = MOST_BLOCKS_PER_TARGET) -> None:
         self._most_blocks = most_blocks
@@ -29,9 +29,9 @@ class PrefixIndex:
         return count
 
     def had(self, target: str, blocks: Sequence[int]) -> None:
-        """The target has answered a prompt with these."""
+        """Record that the target has answered a prompt with these blocks."""
         known = self._blocks.setdefault(target, OrderedDict())
-        # The last first: of a prompt, its end is forgotten before its beginning.
+        # The last first, so that a prompt's end is forgotten before its beginning.
         for block in reversed(blocks):
             known[block] = None
             known.move_to_end(block)
@@ -39,10 +39,10 @@ class PrefixIndex:
             known.popitem(last=False)
 
     def forget(self, target: str) -> None:
-        """It has begun anew, with nothing in its cache."""
+        """Forget a target that was restarted with an empty cache."""
         self._blocks.pop(target, None)
 
     @property
     def blocks(self) -> int:
-        """How many are known, of all targets together."""
-        return sum(len(one) for one in self._blocks.values())
+        """The number of known blocks of all targets."""
+        return sum(len(blocks) for blocks in self._blocks.values())

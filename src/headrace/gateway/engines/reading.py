@@ -1,4 +1,4 @@
-"""What an engine's /metrics says of its load, by the names that vLLM and headrace share."""
+"""The load in an engine's /metrics, by the names that vLLM and headrace share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import NamedTuple
 
 
 class EngineReading(NamedTuple):
-    """kv_use: share of the KV cache that running requests own, 0 to 1. at_s: when it was read, of
-    the gateway's clock. started_s: Unix time of the engine's start, None where it does not say."""
+    """One reading of an engine's load."""
 
     at_s: float
+    """When it was read, by the gateway's clock."""
     waiting: float
     running: float
     kv_use: float
+    """Share of the KV cache that running requests own, 0 to 1."""
     started_s: float | None = None
+    """Unix time of the engine's start; None if it does not report that."""
 
 
 def engine_reading(text: str, at_s: float) -> EngineReading | None:
-    """None for a text that tells neither what waits nor what runs."""
-    # It brings the library that reads metrics, which gateways without engines do without.
+    """The reading; None if the text lacks the numbers of waiting and running requests."""
+    # It imports the metrics library, which gateways without engines do not need.
     from headrace.telemetry.readings import read_texts
 
     readings, _ = read_texts([(0, text)])

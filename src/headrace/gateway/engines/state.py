@@ -1,4 +1,4 @@
-"""What is known of engines: their newest readings, and what each was sent."""
+"""What is known of engines: their newest readings, and the prompts each was sent."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from headrace.gateway.engines.prefix_index import PrefixIndex
 from headrace.gateway.engines.reading import EngineReading
 from headrace.gateway.targets.target import Target
 
-# Clocks are told in floating point; an engine's start is the same within a second.
+# Times are floating point; an engine's start is the same within a second.
 _SAME_START_S = 1.0
 
 
 class EngineState:
-    """By provider: one is one engine. targets: those that are engines'."""
+    """The state of engines by provider, each of which is one engine; `targets` are theirs."""
 
     def __init__(self, targets: Iterable[Target]) -> None:
         self.index = PrefixIndex()
         self.readings: dict[str, EngineReading] = {}
         self._names: dict[str, list[str]] = {}
-        for one in targets:
-            self._names.setdefault(one.provider.name, []).append(one.name)
+        for target in targets:
+            self._names.setdefault(target.provider.name, []).append(target.name)
 
     @property
     def providers(self) -> Sequence[str]:
-        """Names of those that are engines."""
+        """Names of the providers that are engines."""
         return tuple(self._names)
 
     def take(self, provider: str, reading: EngineReading) -> None:
-        """The newest. An engine that was started anew has nothing of what the one before had."""
+        """Take a new reading. An engine that was restarted has nothing of its earlier cache."""
         before = self.readings.get(provider)
         self.readings[provider] = reading
         if before is None or before.started_s is None or reading.started_s is None:
@@ -38,6 +38,6 @@ class EngineState:
                 self.index.forget(name)
 
     def fresh(self, provider: str, now_s: float, stale_s: float) -> EngineReading | None:
-        """The newest that is young enough."""
+        """The newest reading if it is recent enough."""
         reading = self.readings.get(provider)
         return None if reading is None or now_s - reading.at_s > stale_s else reading

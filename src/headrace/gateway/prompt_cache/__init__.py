@@ -1,1 +1,1 @@
-"""What keeps providers from reading the beginning of a prompt from their caches."""
+"""Finds what keeps providers from reading a prompt's beginning from their caches."""

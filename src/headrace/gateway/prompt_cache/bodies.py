@@ -1,4 +1,4 @@
-"""Requests that were kept: lines of a file, or records of the request log."""
+"""Recorded requests: lines of a file, or records of the request log."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headrace.gateway.prompt_cache.prompt import Prompt, prompt_of
 from headrace.gateway.request_log.filters import RecordFilter
 from headrace.gateway.request_log.store import RequestLog
 
-# The largest body that a gateway takes by default.
+# The largest body that a gateway accepts by default.
 _MOST_LINE_BYTES = 32 * 2**20
 _PAGE = 100
 
 
 def prompts_of_file(path: Path, most: int) -> Iterator[tuple[Prompt, str]]:
-    """Of a file with a request's body on each line, the first `most`; each with "" for its key.
+    """The first `most` prompts of a file with a request's body on each line, with "" for the key.
 
-    Raises ConfigError naming the line for what is no JSON; what is no chat is passed over.
+    Raises ConfigError naming the line that is not JSON; bodies that are not chats are skipped.
     """
     try:
         with path.open("rb") as lines:
@@ -39,9 +39,9 @@ def prompts_of_file(path: Path, most: int) -> Iterator[tuple[Prompt, str]]:
 
 
 async def prompts_of_log(log: RequestLog, most: int) -> list[tuple[Prompt, str]]:
-    """Of the newest records in the order in which they came, each with the id of its key; those
-    without a body, or with one that was cut, are passed over. Raises RequestLogError."""
-    found: list[tuple[Prompt, str]] = []
+    """The prompts of the newest records in their order of arrival, each with the id of its key;
+    records without a body, or with one that was cut, are skipped. Raises RequestLogError."""
+    prompts: list[tuple[Prompt, str]] = []
     wanted = RecordFilter(limit=min(_PAGE, most), bodies=True)
     seen = 0
     while seen < most:
@@ -55,11 +55,11 @@ async def prompts_of_log(log: RequestLog, most: int) -> list[tuple[Prompt, str]]
             except (ValueError, RecursionError):
                 continue
             if (prompt := prompt_of(body)) is not None:
-                found.append((prompt, record.key))
+                prompts.append((prompt, record.key))
         if page.next is None or not page.records:
             break
         wanted = wanted._replace(after=page.next, limit=min(_PAGE, most - seen))
-    return found[::-1]
+    return prompts[::-1]
 
 
 def _decoded(line: bytes, path: Path, number: int) -> Any:
@@ -67,5 +67,5 @@ def _decoded(line: bytes, path: Path, number: int) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path}:{number}: is no JSON ({error}); a request's body is expected on each line"
+            f"{path}:{number}: not JSON ({error}); each line must be a request's body"
         ) from None

@@ -1,4 +1,4 @@
-"""Requests of one application: of the same model, and with system prompts that are much alike."""
+"""Groups requests by application: the same model, and system prompts that are much alike."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from headrace.gateway.prompt_cache.prompt import Prompt
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
-# A prompt's beginning says whose it is; of a long one the rest may be what was looked up for it.
+# A prompt's beginning shows the application; the rest may be what was retrieved for the request.
 _LOOKED_AT_CHARS = 4000
 _ALIKE = 0.6
 _MOST_GROUPS = 500
-# More of the same say nothing new.
+# Further prompts of the same group add nothing.
 _MOST_OF_GROUP = 200
 
 
 class Group:
-    """count: of all requests in it; prompts: the first of them."""
+    """Requests of one application. `count` is of all of them; `prompts` holds the first ones."""
 
     def __init__(self, model: str, key: str, words: frozenset[str]) -> None:
         self.model = model
@@ -28,19 +28,19 @@ class Group:
 
     @property
     def name(self) -> str:
-        """How people tell it from others: the beginning of its system prompt."""
+        """A name for people to read: the beginning of its system prompt."""
         fixed = self.prompts[0].fixed
-        told = next((one.text for one in fixed if one.kind == "system"), "")
-        flat = " ".join(told.split())
+        text = next((segment.text for segment in fixed if segment.kind == "system"), "")
+        flat = " ".join(text.split())
         return (flat[:47] + "..." if len(flat) > 50 else flat) or "no system prompt"
 
 
 def groups_of(prompts: Iterable[tuple[Prompt, str]]) -> list[Group]:
-    """Of prompts and the keys they came with ("" where nobody knows); the largest group first."""
+    """Group prompts with the keys they came with ("" if unknown); the largest group comes first."""
     groups: list[Group] = []
     for prompt, key in prompts:
         words = _words(prompt)
-        group = next((one for one in groups if _belongs(one, prompt.model, key, words)), None)
+        group = next((known for known in groups if _belongs(known, prompt.model, key, words)), None)
         if group is None:
             if len(groups) >= _MOST_GROUPS:
                 continue
@@ -49,7 +49,7 @@ def groups_of(prompts: Iterable[tuple[Prompt, str]]) -> list[Group]:
         group.count += 1
         if len(group.prompts) < _MOST_OF_GROUP:
             group.prompts.append(prompt)
-    return sorted(groups, key=lambda one: -one.count)
+    return sorted(groups, key=lambda group: -group.count)
 
 
 def _belongs(group: Group, model: str, key: str, words: frozenset[str]) -> bool:
@@ -60,7 +60,7 @@ def _belongs(group: Group, model: str, key: str, words: frozenset[str]) -> bool:
 
 
 def _words(prompt: Prompt) -> frozenset[str]:
-    text = "".join(one.text for one in prompt.fixed if one.kind == "system")
-    if not text:  # applications without a system prompt are told apart by their tools
-        text = "".join(one.text for one in prompt.fixed)
-    return frozenset(one.casefold() for one in _WORD.findall(text[:_LOOKED_AT_CHARS]))
+    text = "".join(segment.text for segment in prompt.fixed if segment.kind == "system")
+    if not text:  # applications without a system prompt differ by their tools
+        text = "".join(segment.text for segment in prompt.fixed)
+    return frozenset(word.casefold() for word in _WORD.findall(text[:_LOOKED_AT_CHARS]))

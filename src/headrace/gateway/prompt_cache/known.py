@@ -1,4 +1,4 @@
-"""What is known of a model that requests name: prices and lengths of the catalog or the file."""
+"""What is known of a model that requests name: prices and cache limits of the catalog or file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.gateway.prompt_cache.lint import Known
 from headrace.gateway.routing.router import Router
 
 _VENDORS = ("openai", "anthropic", "google")
-# Those who sell another vendor's models as that vendor does.
+# Providers that sell another vendor's models on that vendor's terms.
 _SAME_AS = {
     "azure-openai": "openai",
     "google-vertex": "google",
@@ -22,8 +22,8 @@ _CLAUDE = "claude"
 
 
 def known_of(model: str, catalog: Catalog, router: Router | None, on: dt.date) -> Known:
-    """Of the first target of a model of the file (router), or of `provider/model`, or of whoever
-    makes a model of that name."""
+    """What is known of the first target of a configured model (router), or of `provider/model`, or
+    of the maker of a model of that name."""
     price = None
     route = None if router is None else router.route(model)
     if route is not None and route.targets:
@@ -42,19 +42,21 @@ def known_of(model: str, catalog: Catalog, router: Router | None, on: dt.date) -
 
 
 def _maker(catalog: Catalog, model: str) -> str | None:
-    sellers = [one.provider for one in catalog.prices_of(model) if one.in_use]
-    sellers += [one.provider for one in catalog.prices if one.model_at_provider == model]
-    return next((one for one in _VENDORS if one in sellers), sellers[0] if sellers else None)
+    sellers = [row.provider for row in catalog.prices_of(model) if row.in_use]
+    sellers += [row.provider for row in catalog.prices if row.model_at_provider == model]
+    return next(
+        (vendor for vendor in _VENDORS if vendor in sellers), sellers[0] if sellers else None
+    )
 
 
 def _row(catalog: Catalog, model: str, provider: str | None, on: dt.date) -> PriceRow | None:
     rows = [
-        one
-        for one in catalog.prices
-        if one.in_use and one.holds_on(on) and model in (one.model_at_provider, one.model)
-        and (provider is None or catalog.provider_id(one.provider) == provider)
+        row
+        for row in catalog.prices
+        if row.in_use and row.holds_on(on) and model in (row.model_at_provider, row.model)
+        and (provider is None or catalog.provider_id(row.provider) == provider)
     ]  # fmt: skip
-    return max(rows, key=lambda one: one.effective_from, default=None)
+    return max(rows, key=lambda row: row.effective_from, default=None)
 
 
 def _minimum(catalog: Catalog, vendor: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What moves in the part of a prompt that an application sends each time."""
+"""What changes in the part of a prompt that an application sends each time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ID = r"(?:[a-z]{2,8}[-_])?(?=[0-9a-z]*\d)(?=[0-9a-z]*[a-z])[0-9a-z]{10,64}"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _KINDS: tuple[tuple[Moving, re.Pattern[str]], ...] = (
     ("timestamp", re.compile(rf"{_DATE}(?:T|,? (?:at )?){_TIME}(?:Z|[+-]\d\d:?\d\d)?", re.I)),
-    # Seconds or milliseconds since 1970, of the years 2001 to 2286.
+    # Seconds or milliseconds since 1970, from 2001 to 2286.
     ("timestamp", re.compile(r"(?<!\d)[1-9]\d{9}(?:\d{3}|\.\d+)?(?!\d)")),
     ("date", re.compile(rf"{_DATE}|(?:mon|tues|wednes|thurs|fri|satur|sun)day", re.I)),
     ("time", re.compile(rf"(?<!\d){_TIME}(?![\d:])", re.I)),
@@ -38,43 +38,44 @@ _NAMED = re.compile(
     re.I,
 )
 _WORD_CHARS = re.compile(r"[\w@.+'-]")
-# Around a difference: a date or an id that it lies in.
+# How far around a difference to look for the date or id it is part of.
 _AROUND_CHARS = 64
 
 
 class Difference(NamedTuple):
-    """Where requests of one application first differ before their first turn.
-
-    path: of the segment. what: that moves. one, other: how it is in two of them. prefix_tokens:
-    before it. behind_tokens: of what comes after it and is the same each time, so that it could be
-    read from the cache if what moves stood at the end; of a conversation also the turns that a
-    request shares with an earlier one.
-    """
+    """The first difference between requests of one application before their first turn."""
 
     path: str
+    """The path of the segment."""
     what: Moving
+    """What changes."""
     one: str
+    """The changing part in one request."""
     other: str
+    """The changing part in another request."""
     prefix_tokens: int
+    """Tokens before it."""
     behind_tokens: int
+    """Tokens after it that are the same each time, so that they could be read from the cache if the
+    changing part were at the end; includes turns that a request shares with an earlier one."""
 
 
 def difference_of(prompts: Sequence[Prompt]) -> Difference | None:
-    """None where all are the same up to their first turn, or only one has anything there."""
-    fixed = [one.fixed for one in prompts]
+    """The first difference; None if there is none, or only one prompt has a fixed part."""
+    fixed = [prompt.fixed for prompt in prompts]
     if len(fixed) < 2 or not all(fixed):
         return None
-    shortest = min(len(one) for one in fixed)
+    shortest = min(len(segments) for segments in fixed)
     first = fixed[0]
     before = 0
     for at in range(shortest):
-        other = next((one for one in fixed if one[at].text != first[at].text), None)
+        other = next((segments for segments in fixed if segments[at].text != first[at].text), None)
         if other is None:
             before += len(first[at].text)
             continue
         return _at(fixed, at, other, before)
-    if any(len(one) != shortest for one in fixed):
-        longer = next(one for one in fixed if len(one) > shortest)
+    if any(len(segments) != shortest for segments in fixed):
+        longer = next(segments for segments in fixed if len(segments) > shortest)
         added = longer[shortest]
         return Difference(added.path, _structure(fixed) or "text", "", _short(added.text),
                           tokens_of(before), 0)  # fmt: skip
@@ -108,46 +109,46 @@ def _at(
 
 
 def shared_turns_tokens(prompts: Sequence[Prompt]) -> int:
-    """Of a request, on average: turns that an earlier one of the same conversation had too."""
+    """Tokens of turns that an earlier request of the conversation had too, per request."""
     earlier: dict[str, list[str]] = {}
     shared = 0
     for prompt in prompts:
-        turns = [one.text for one in prompt.segments if one.kind == "turn"]
+        turns = [segment.text for segment in prompt.segments if segment.kind == "turn"]
         before = earlier.get(turns[0], []) if turns else []
-        for one, other in zip(turns, before, strict=False):
-            if one != other:
+        for turn, earlier_turn in zip(turns, before, strict=False):
+            if turn != earlier_turn:
                 break
-            shared += len(one)
+            shared += len(turn)
         if turns:
             earlier[turns[0]] = turns
     return tokens_of(shared // len(prompts)) if prompts else 0
 
 
 def _same_after(fixed: list[tuple[Segment, ...]], begin: int) -> int:
-    """Characters of the segments from there on that are the same in all."""
-    found = 0
+    """Characters of the segments from `begin` on that are the same in all."""
+    chars = 0
     for each in zip(*(one[begin:] for one in fixed), strict=False):
         if all(segment.text == each[0].text for segment in each):
-            found += len(each[0].text)
-    return found
+            chars += len(each[0].text)
+    return chars
 
 
 def _structure(fixed: list[tuple[Segment, ...]]) -> Moving | None:
-    """What is wrong with tools as such; None where a text in one differs."""
-    tools = [[seg.text for seg in one if seg.kind == "tool"] for one in fixed]
-    if all(one == tools[0] for one in tools):
+    """How the sets of tools differ; None if they do not, or only by the text of one."""
+    tools = [[seg.text for seg in segments if seg.kind == "tool"] for segments in fixed]
+    if all(texts == tools[0] for texts in tools):
         return None
-    if all(sorted(one) == sorted(tools[0]) for one in tools):
+    if all(sorted(texts) == sorted(tools[0]) for texts in tools):
         return "order of tools"
     if all(
-        [_sorted(text) for text in one] == [_sorted(text) for text in tools[0]] for one in tools
+        [_sorted(text) for text in texts] == [_sorted(text) for text in tools[0]] for texts in tools
     ):
         return "order of JSON keys"
-    return "tools" if any(len(one) != len(tools[0]) for one in tools) else None
+    return "tools" if any(len(texts) != len(tools[0]) for texts in tools) else None
 
 
 def _classified(one: str, other: str, begin: int, end: int) -> tuple[Moving, str, str]:
-    """What the texts differ in, and the piece of each that it is."""
+    """The kind of difference between the texts, and the differing piece of each."""
     if one.split() == other.split():
         return "white space", _short(one[begin:]), _short(other[begin:])
     for what, pattern in _KINDS:
@@ -165,7 +166,7 @@ def _classified(one: str, other: str, begin: int, end: int) -> tuple[Moving, str
 
 
 def _around(pattern: re.Pattern[str], text: str, at: int) -> str | None:
-    """The match that holds a position, or ends right there."""
+    """The match around a position, or ending there."""
     begin = max(0, at - _AROUND_CHARS)
     for match in pattern.finditer(text, begin, at + 2 * _AROUND_CHARS):
         if match.start() <= at <= match.end():
@@ -174,7 +175,7 @@ def _around(pattern: re.Pattern[str], text: str, at: int) -> str | None:
 
 
 def _word(text: str, begin: int, end: int) -> str:
-    """From the first difference to the last, on both sides up to the end of a word."""
+    """The text from the first difference to the last, extended to whole words."""
     left, right = _word_begin(text, begin), max(begin, len(text) - end)
     while right < len(text) and _WORD_CHARS.match(text[right]):
         right += 1
@@ -188,7 +189,7 @@ def _word_begin(text: str, begin: int) -> int:
 
 
 def _common(texts: Sequence[str]) -> int:
-    """How many characters all begin with."""
+    """The length of the common beginning."""
     low, high = min(texts), max(texts)
     each = enumerate(zip(low, high, strict=False))
     return next((at for at, (one, other) in each if one != other), min(len(low), len(high)))

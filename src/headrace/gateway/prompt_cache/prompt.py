@@ -1,6 +1,6 @@
 """A request's prompt in the order in which providers cache it: tools, system prompt, turns.
 
-Bodies of OpenAI's chat completions and responses, Anthropic's messages, Gemini and Ollama are read.
+It reads bodies of OpenAI's chat completions and responses, Anthropic's messages, Gemini and Ollama.
 """
 
 from __future__ import annotations
@@ -12,46 +12,50 @@ from typing import Any, Literal, NamedTuple
 Kind = Literal["tool", "system", "turn"]
 _SYSTEM_ROLES = ("system", "developer")
 _MARKS = ("cache_control", "cachePoint", "prompt_cache_breakpoint")
-# What tokenizers make of English and JSON.
+# Typical of tokenizers for English and JSON.
 _CHARS_PER_TOKEN = 4
 
 
 class Segment(NamedTuple):
-    """path: in the body. marked: whether a cache breakpoint stands at it."""
+    """A part of a prompt."""
 
     kind: Kind
     path: str
+    """Its path in the body."""
     text: str
     marked: bool = False
+    """Whether it has a cache breakpoint."""
 
     @property
     def tokens(self) -> int:
-        """About."""
+        """Its estimated tokens."""
         return tokens_of(len(self.text))
 
 
 class Prompt(NamedTuple):
-    """model: as it was asked for. marks_whole: whether the request has a mark of its own, which
-    the provider puts at its end. has_key: whether it names a `prompt_cache_key`."""
+    """The prompt of one request."""
 
     model: str
+    """The requested model."""
     segments: tuple[Segment, ...]
     marks_whole: bool = False
+    """Whether the request itself has a breakpoint, which the provider puts at its end."""
     has_key: bool = False
+    """Whether it has a `prompt_cache_key`."""
 
     @property
     def fixed(self) -> tuple[Segment, ...]:
-        """What an application sends each time: all before the first turn."""
-        return tuple(one for one in self.segments if one.kind != "turn")
+        """The part that an application sends each time: all before the first turn."""
+        return tuple(segment for segment in self.segments if segment.kind != "turn")
 
 
 def tokens_of(chars: int) -> int:
-    """About how many tokens a text of so many characters has."""
+    """The estimated tokens of a text of so many characters."""
     return -(-chars // _CHARS_PER_TOKEN)
 
 
 def prompt_of(body: Any) -> Prompt | None:
-    """None for what is no request of a chat."""
+    """The prompt of a body; None if it is not a chat request."""
     if not isinstance(body, dict):
         return None
     turns_at = next((name for name in ("messages", "input", "contents") if name in body), None)
@@ -60,8 +64,8 @@ def prompt_of(body: Any) -> Prompt | None:
     model = body.get("model")
     segments = [*_tools(body), *_system(body)]
     turns: list[Segment] = []
-    for one in _turns(body[turns_at], turns_at):
-        (segments if one.kind == "system" and not turns else turns).append(one)
+    for segment in _turns(body[turns_at], turns_at):
+        (segments if segment.kind == "system" and not turns else turns).append(segment)
     return Prompt(
         model if isinstance(model, str) else "",
         (*segments, *turns),
@@ -99,7 +103,9 @@ def _turns(turns: Any, name: str) -> Iterator[Segment]:
                 if each and _is_marked(turn):
                     each = (*each[:-1], each[-1]._replace(marked=True))
                 yield from each
-        rest = {key: one for key, one in turn.items() if key not in ("content", "parts", *_MARKS)}
+        rest = {
+            key: inner for key, inner in turn.items() if key not in ("content", "parts", *_MARKS)
+        }
         if set(rest) - {"role", "type", "id"}:  # calls of tools, names
             yield Segment(kind, path, _written(rest))
 
@@ -110,8 +116,8 @@ def _parts(kind: Kind, path: str, content: Any) -> Iterator[Segment]:
         return
     for at, part in enumerate(content if isinstance(content, list) else ()):
         text = part.get("text") if isinstance(part, dict) else part
-        told = text if isinstance(text, str) else _written(part)
-        yield Segment(kind, f"{path}[{at}]", told, _is_marked(part))
+        written = text if isinstance(text, str) else _written(part)
+        yield Segment(kind, f"{path}[{at}]", written, _is_marked(part))
 
 
 def _is_marked(value: Any) -> bool:
@@ -122,7 +128,7 @@ def _is_marked(value: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    """In the order of the body, which is what a provider is sent; without breakpoints."""
+    """As JSON in the order of the body, as a provider is sent it; without breakpoints."""
     if isinstance(value, dict):
-        value = {key: one for key, one in value.items() if key not in _MARKS}
+        value = {key: inner for key, inner in value.items() if key not in _MARKS}
     return json.dumps(value, ensure_ascii=False)

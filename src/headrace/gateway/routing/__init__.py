@@ -1,1 +1,1 @@
-"""Which target is asked first, which next, and why."""
+"""Chooses the target that is tried first, and those that follow, with the reasons."""

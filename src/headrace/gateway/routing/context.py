@@ -1,4 +1,4 @@
-"""Which targets a request is too long for, as far as an estimate tells."""
+"""Which targets a request is too long for, as far as an estimate shows."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from headrace.gateway.targets.target import Target
 
 
 def surely_too_long(target: Target, ask: RoutingQuery) -> str | None:
-    """What is said of a target that cannot take the prompt however few tokens it has; None of
-    others. What it may write does not count: some providers end an answer where the context does.
+    """Why a target cannot take the prompt even at the lowest count of tokens; None if it may. The
+    output does not count: some providers end an answer where the context ends.
     """
     most = target.context_tokens
-    # What has room by the estimate is not looked at for it.
+    # A target with room for the estimate needs no closer look.
     if most is None or ask.input_tokens <= most or (least := ask.least_tokens) <= most:
         return None
     return f"the prompt has at least {least:,} tokens and it takes {most:,}"
 
 
 def surely_fitting_first(found: list[Candidate], ask: RoutingQuery) -> list[Candidate]:
-    """With those last for which it may be too long: whether it is, their provider says."""
+    """The candidates, those last that it may be too long for; their provider decides that."""
     tokens = _estimated(ask)
     fitting: list[Candidate] = []
     doubtful: list[Candidate] = []
-    for one in found:
-        most = one.target.context_tokens
+    for candidate in found:
+        most = candidate.target.context_tokens
         if tokens <= (math.inf if most is None else most):
-            fitting.append(one)
+            fitting.append(candidate)
             continue
-        said = f"last, as about {tokens:,} tokens are asked for and it takes {most:,}"
-        doubtful.append(one._replace(reasons=(said, *one.reasons)))
+        reason = f"last, as the request needs about {tokens:,} tokens and it takes {most:,}"
+        doubtful.append(candidate._replace(reasons=(reason, *candidate.reasons)))
     return fitting + doubtful
 
 

@@ -1,4 +1,4 @@
-"""Who is asked, in which order, and who is not: what `gateway explain` prints."""
+"""The targets that are tried, in order, and those that are not: what `gateway explain` prints."""
 
 from __future__ import annotations
 
@@ -8,34 +8,39 @@ from headrace.gateway.targets.target import Target
 
 
 class Candidate(NamedTuple):
-    """score: what it was ordered by, lower first, within model and order. reasons: for people.
-    variant: of an A/B test, the side it belongs to."""
+    """A target that may be tried."""
 
     target: Target
     model: str
     score: float
+    """Orders the targets of one model and one order, lowest first."""
     reasons: tuple[str, ...]
+    """Why it has its place, for people to read."""
     variant: str = ""
+    """The A/B variant it belongs to."""
 
 
 class LeftOut(NamedTuple):
-    """A target that is not asked. for_s: how long that holds, None if it does not pass. too_long:
-    whether the prompt surely is, for it. rate_limited: whether it is that too
-    much was asked."""
+    """A target that is skipped."""
 
     target: str
     model: str
     reason: str
     for_s: float | None = None
+    """How long the reason holds; None if it does not pass."""
     too_long: bool = False
+    """Whether the prompt is certainly too long for it."""
     rate_limited: bool = False
+    """Whether a rate limit is the reason."""
 
 
 class Decision(NamedTuple):
-    """candidates: in the order in which they are tried. assigned: the side that the first model
-    gives the request to, "" where it has none; sides: of each model that has, its name and side."""
+    """The result of routing a request."""
 
     candidates: tuple[Candidate, ...]
+    """In the order in which they are tried."""
     left_out: tuple[LeftOut, ...]
     assigned: str = ""
+    """The A/B variant of the first model; "" without one."""
     sides: tuple[tuple[str, str], ...] = ()
+    """Name and variant of each model with variants."""

@@ -1,4 +1,4 @@
-"""Which targets a request may be sent to: what the client and the rules allow, and what can be."""
+"""Which targets a request may be sent to: allowed by client and rules, and able to serve it."""
 
 from __future__ import annotations
 
@@ -12,54 +12,55 @@ from headrace.gateway.targets.auth import all_rest
 from headrace.gateway.targets.target import Target
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
-# Nobody knows when a person puts a target back; clients are told to look again after so long.
+# A person decides when a target comes back; clients are told to retry after this time.
 _TAKEN_OUT_S = 30.0
-# What is promised, and the value of the setting that says so.
+# What a provider promises, and the value of the setting that declares it.
 _PROMISES = {
-    "keeps_data": ("to leave data alone", "false"),
-    "zero_retention": ("to keep nothing", "true"),
+    "keeps_data": ("not to use data", "false"),
+    "zero_retention": ("not to keep data", "true"),
 }
 
 
 class Reason(NamedTuple):
-    """Why a target is not asked. for_s: how long that holds, None if it does not pass. too_long:
-    whether it is the prompt's length, which another model may take. rate_limited: whether it is
-    that too much was asked, of the provider or by the client."""
+    """Why a target is skipped."""
 
     said: str
     for_s: float | None = None
+    """How long it holds; None if it does not pass."""
     too_long: bool = False
+    """Whether the prompt is too long, which another model may take."""
     rate_limited: bool = False
+    """Whether it is a rate limit, of the provider or of the client."""
 
 
 def is_named(target: Target, names: tuple[str, ...]) -> bool:
-    """Whether one of `names` is the target's provider or its own name; case does not count."""
+    """Whether `names` contains the target's provider or its own name, ignoring case."""
     own = {target.provider.name.casefold(), target.name.casefold()}
     return any(name.casefold() in own for name in names)
 
 
 def not_now(target: Target, now_s: float, *, waits: bool = False) -> Reason | None:
-    """Why it cannot be asked, whatever for. waits: whether a request may wait for a busy one."""
+    """Why no request can go to it now. `waits` says whether requests may wait for a busy target."""
     health = target.health
     if health.taken_out:
-        return Reason("an administrator took it out", _TAKEN_OUT_S)
+        return Reason("an administrator took it out of service", _TAKEN_OUT_S)
     if not health.lets_through(now_s):
         why = health.failed_for or "it failed too often"
         for_s = health.closed_for_s(now_s)
-        return Reason(f"left alone for {for_s:.1f} s: {why}", for_s)
+        return Reason(f"paused for {for_s:.1f} s: {why}", for_s)
     most = target.max_in_flight
     if most is not None and health.in_flight >= most and not waits:
-        return Reason(f"{health.in_flight} requests are at it, as many as it may have", 0.0)
+        return Reason(f"it is serving {health.in_flight} requests, as many as allowed", 0.0)
     provider = target.provider
     rests_s = provider.auth.rests_s(now_s, target.model)
     if rests_s > 0:
-        told = all_rest(provider.name, provider.auth, now_s, target.model)
-        return Reason(told.message, rests_s, rate_limited=told.kind == "rate_limit")
+        failure = all_rest(provider.name, provider.auth, now_s, target.model)
+        return Reason(failure.message, rests_s, rate_limited=failure.kind == "rate_limit")
     return None
 
 
 def cannot_serve(target: Target, ask: RoutingQuery) -> Reason | None:
-    """Why it is not what the client or the rules allow, or cannot hold the request."""
+    """Why the client or the rules do not allow it, or why it cannot hold the request."""
     preferences = ask.wanted.preferences
     provider = target.provider
     said = None
@@ -68,7 +69,7 @@ def cannot_serve(target: Target, ask: RoutingQuery) -> Reason | None:
     elif preferences.ignore and is_named(target, preferences.ignore):
         said = "it is in provider.ignore"
     elif preferences.quantizations and target.quantization not in preferences.quantizations:
-        said = f"its weights are {target.quantization}, which provider.quantizations has not"
+        said = f"its weights are {target.quantization}, which provider.quantizations does not list"
     elif (preferences.zdr or ask.no_retention) and provider.zero_retention is not True:
         said = _no_promise(target, "zero_retention")
     elif (
@@ -76,7 +77,7 @@ def cannot_serve(target: Target, ask: RoutingQuery) -> Reason | None:
     ) and provider.keeps_data is not False:
         said = _no_promise(target, "keeps_data")
     elif ask.regions is not None and provider.region not in ask.regions:
-        said = f"its region, {provider.region or 'unknown'}, is not one of those allowed"
+        said = f"its region, {provider.region or 'unknown'}, is not an allowed one"
     elif too_long := surely_too_long(target, ask):
         return Reason(too_long, too_long=True)
     elif ask.wanted.free and not target.is_free:
@@ -89,10 +90,10 @@ def cannot_serve(target: Target, ask: RoutingQuery) -> Reason | None:
 
 
 def is_preferred(target: Target, preferences: Preferences) -> bool:
-    """Whether it was as fast as the client would like; what nobody tried is given a chance."""
+    """Whether it was as fast as the client prefers; a target not yet tried gets a chance."""
     least, most = (
-        one.get("p50", min(one.values(), default=None)) if isinstance(one, dict) else one
-        for one in (preferences.preferred_min_throughput, preferences.preferred_max_latency)
+        wish.get("p50", min(wish.values(), default=None)) if isinstance(wish, dict) else wish
+        for wish in (preferences.preferred_min_throughput, preferences.preferred_max_latency)
     )
     rate, first_s = target.health.tokens_per_s, target.health.first_token_s
     fast = least is None or rate is None or rate >= least
@@ -100,12 +101,14 @@ def is_preferred(target: Target, preferences: Preferences) -> bool:
 
 
 def _no_promise(target: Target, setting: Literal["keeps_data", "zero_retention"]) -> str:
-    """What a provider promises is in the contract with it, so that only the file can say it."""
+    """The reason for a missing promise: only the contract has it, so the file must declare it."""
     path = f"providers.{target.provider.name}.{setting}"
     promise, value = _PROMISES[setting]
     if getattr(target.provider, setting) is not None:
         return f"it does not promise {promise} ({path})"
-    return f"it is not known {promise}; where the contract with it says so, write `{path}: {value}`"
+    return (
+        f"it is unknown whether it promises {promise}; if its contract does, set `{path}: {value}`"
+    )
 
 
 def _too_dear(target: Target, ask: RoutingQuery) -> str | None:
@@ -113,7 +116,7 @@ def _too_dear(target: Target, ask: RoutingQuery) -> str | None:
     if most is None:
         return None
     if (price := target.price) is None:
-        return "its price is not known, and provider.max_price sets a limit"
+        return "its price is unknown, and provider.max_price sets a limit"
     rates = price.of_prompt(ask.input_tokens)
     for name, own, limit in (
         ("prompt", rates.input, most.prompt),
@@ -124,5 +127,5 @@ def _too_dear(target: Target, ask: RoutingQuery) -> str | None:
     if most.request is not None:
         cost = expected_nusd(target, ask)
         if cost is not None and cost > most.request * NUSD_PER_USD:
-            return f"about ${cost / NUSD_PER_USD:.6f} a request are more than ${most.request:g}"
+            return f"about ${cost / NUSD_PER_USD:.6f} a request is more than ${most.request:g}"
     return None

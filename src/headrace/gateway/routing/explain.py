@@ -1,4 +1,4 @@
-"""A request that nobody sent, as the router is asked about it."""
+"""The routing query of a request that is only explained, not sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.protocol.json_object import JsonObject
 
 
 def ask_to_explain(router: Router, model: str, body: bytes) -> RoutingQuery:
-    """Of a request that nobody sent. Raises RequestError as it would be refused."""
+    """The routing query of a request to explain. Raises RequestError if it would be refused."""
     read = JsonObject.read(body)
     return query_from_body(read, model)._replace(
         who=Who(user=user_of(read)), blocks=prompt_blocks(read) if router.has_engines else ()

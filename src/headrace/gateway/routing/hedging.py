@@ -14,23 +14,25 @@ from typing import NamedTuple
 
 from headrace.gateway.settings.traffic import HedgeSettings
 
-# Times that are looked back at: enough for a 99th percentile, and soon those of today.
+# How many recent times count: enough for a 99th percentile, and soon replaced by today's.
 _MOST_TIMES = 512
 _LEAST_TIMES = 20
 _WINDOW_S = 60
 
 
 class HedgeCounts(NamedTuple):
-    """started: targets that were asked besides; won: of these, whose answer was told. over_share:
-    requests that were slow and not hedged, as so many were already."""
+    """Counts of one model's hedges."""
 
     started: int
+    """Hedges sent."""
     won: int
+    """Hedges whose answer was used."""
     over_share: int
+    """Slow requests that were not hedged because the share was used up."""
 
 
 class _Times:
-    """The newest, in order of time and of length."""
+    """The most recent times, by arrival and by length."""
 
     def __init__(self) -> None:
         self._newest: deque[float] = deque()
@@ -43,7 +45,7 @@ class _Times:
         insort(self._sorted, time_s)
 
     def percentile(self, percent: float) -> float | None:
-        """By nearest rank; None while it would be the longest of too few."""
+        """The percentile by nearest rank; None while it would be the maximum of too few."""
         share, known = percent / 100, len(self._sorted)
         if known < max(_LEAST_TIMES, math.ceil(1 / (1 - share))):
             return None
@@ -51,15 +53,15 @@ class _Times:
 
 
 class Hedging:
-    """State of one model. Times are handed in, in seconds of one monotonic clock. count: hears of
-    each that `counts` counts, by its name there."""
+    """The hedging of one model. Times are in seconds of one monotonic clock and handed in. `count`
+    is called with the name of each count in `counts` as it rises."""
 
     def __init__(self, settings: HedgeSettings, count: Callable[[str], None] | None = None) -> None:
         self._settings = settings
         self._count = count
-        # A whole answer takes as long as all of a stream.
+        # A whole answer takes as long as a complete stream, so the two are kept apart.
         self._streams, self._wholes = _Times(), _Times()
-        # Of each second with a request: when, requests, hedges.
+        # For each second with a request: time, requests, hedges.
         self._seconds: deque[list[int]] = deque()
         self._requests = 0
         self._hedges = 0
@@ -67,21 +69,21 @@ class Hedging:
 
     @property
     def most(self) -> int:
-        """Targets that may be asked besides the first."""
+        """The most hedges for one request."""
         return self._settings.max_hedges
 
     @property
     def counts(self) -> HedgeCounts:
-        """Since the file was read."""
+        """Counts since the configuration was read."""
         return HedgeCounts(**self._counted)
 
     def began(self, now_s: float) -> None:
-        """A request of the model came."""
+        """Count a request of the model."""
         self._second(now_s)[1] += 1
         self._requests += 1
 
     def after_s(self, *, stream: bool) -> float | None:
-        """How long the first content is waited for; None while too few times are known."""
+        """How long to wait for the first content; None while too few times are known."""
         settings = self._settings
         if settings.after_ms is not None:
             return settings.after_ms * 1e-3
@@ -90,7 +92,7 @@ class Hedging:
         return times.percentile(settings.after_percentile)
 
     def take(self, now_s: float) -> bool:
-        """Whether one more may be sent, which is counted then."""
+        """Whether one more hedge may be sent, which is then counted."""
         second = self._second(now_s)
         if self._hedges + 1 > self._settings.share * self._requests:
             self._counts("over_share")
@@ -101,12 +103,12 @@ class Hedging:
         return True
 
     def won(self) -> None:
-        """The answer of one that was asked besides was told."""
+        """Count a hedge whose answer was used."""
         self._counts("won")
 
     def had_first_token(self, after_s: float, *, stream: bool) -> None:
-        """A target's first content came after so long, or had not come when it was given up:
-        without these the percentile would become shorter and shorter."""
+        """Record when a target's first content came, or when it was given up without content:
+        without the latter the percentile would keep falling."""
         (self._streams if stream else self._wholes).add(after_s)
 
     def _counts(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has at least, whatever the vocabulary."""
+"""The fewest tokens a prompt can have, whatever the vocabulary."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from functools import cached_property
 from headrace.protocol.json_object import JsonObject
 
 PROMPT_FIELDS = ("tools", "system", "instructions", "messages", "input", "prompt")
-"""What models are given to read, in every dialect, in the order in which providers lay it out."""
+"""Fields that a model reads, in every dialect, in the order in which providers lay them out."""
 
-# Of a list of these each is a prompt of its own, and has the context to itself.
+# Each entry of a list here is a separate prompt with the whole context to itself.
 _PROMPT = "prompt"
 _SEVERAL = re.compile(rb'\[\s*+["\[]')
-# Some providers do not give a model its earlier thoughts again.
+# Some providers do not show a model its earlier reasoning.
 _MAY_BE_LEFT_AWAY = re.compile(rb'"(?:thinking|reasoning)')
 
 _BEGINS, _GOES_ON = b"a", b"e"
-# Letters of ASCII, and first bytes of letters in UTF-8; others begin signs and kinds of blanks.
+# ASCII letters, and first bytes of letters in UTF-8; others begin signs and kinds of blanks.
 _FIRST_BYTES = (*b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *b"abcdefghijklmnopqrstuvwxyz")
 _FIRST_BYTES += (*range(0xC3, 0xE2), *range(0xE4, 0xEE))
 _LATER_BYTES = range(0x80, 0xC0)
 _KINDS = bytes(
-    _BEGINS[0] if one in _FIRST_BYTES else _GOES_ON[0] if one in _LATER_BYTES else one
-    for one in range(256)
+    _BEGINS[0] if byte in _FIRST_BYTES else _GOES_ON[0] if byte in _LATER_BYTES else byte
+    for byte in range(256)
 )
 
 
 class LeastTokens:
-    """Of a body. Looked for when it is first asked for, as of most requests nobody needs to know.
+    """The fewest tokens of a body, counted on first use, as most requests do not need it.
 
-    Counted are words behind a blank, of which usual vocabularies have no two in one token. They
-    have tokens of a hundred blanks or dashes, and of long words, so a length tells nothing for
-    sure; nor does what is no prompt, or JSON that a provider writes in another form.
+    It counts words after a blank, of which usual vocabularies never have two in one token. They do
+    have tokens of a hundred blanks or dashes and of long words, so a length proves nothing; nor
+    does text outside the prompt, or JSON that a provider rewrites.
     """
 
     def __init__(self, body: JsonObject) -> None:
@@ -40,7 +40,7 @@ class LeastTokens:
 
     @cached_property
     def count(self) -> int:
-        """In time that grows with the body's size alone."""
+        """The count, in time linear in the body's size."""
         return sum(self._words(name) for name in self._body.present(frozenset(PROMPT_FIELDS)))
 
     def _words(self, name: str) -> int:
@@ -50,7 +50,7 @@ class LeastTokens:
         if _MAY_BE_LEFT_AWAY.search(value) is not None:
             return 0
         kinds = value.translate(_KINDS)
-        # In JSON itself no letter comes before a blank.
+        # JSON's own syntax never has a letter before a blank.
         return kinds.count(_BEGINS + b" " + _BEGINS) + kinds.count(_GOES_ON + b" " + _BEGINS)
 
 

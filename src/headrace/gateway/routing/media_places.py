@@ -1,5 +1,5 @@
-"""Where in a body there may be pictures, sounds and files: in what is said, never in what tools are
-or are given. A provider writes those into the prompt as text, whatever they look like."""
+"""Finds where a body may hold pictures, sounds and files: in messages, never in what tools are or
+are given, which a provider writes into the prompt as text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SAID = frozenset(("messages", "input", "prompt"))
 _IMAGES = "images"
 _OF_TOOLS = ("action", "arguments", "input", "tools")
 _MARK = re.compile(rf'"(?:{"|".join(_OF_TOOLS)})"'.encode())
-# What may be a letter of theirs.
+# May be an escaped letter of these names.
 _ESCAPE = re.compile(rb"\\u00")
-# Long conversations have some thousand; each is some microseconds of work.
+# Long conversations have some thousand; each takes some microseconds.
 _MOST_MARKS = 2**13
 
-# What tools are given lies no deeper, nor does any media: lists of messages, their parts, the
-# parts of a tool's result, and what holds the bytes.
+# Inputs of tools lie no deeper, nor do media: lists of messages, their parts, the parts of a
+# tool's result, and the object that holds the bytes.
 _MOST_LEVELS = 7
 
 _LIST_BEGINS, _OBJECT_BEGINS = b"[{"
@@ -31,8 +31,11 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def media_places(
     body: JsonObject, may_have: Callable[[bytes], bool], *, names_are_plain: bool
 ) -> list[bytes]:
-    """Their bytes, for a search of fields and strings alone: they may be no JSON. may_have: whether
-    to look at a field at all. names_are_plain: whether no name has an escaped letter."""
+    """Their bytes, to be searched for fields and strings only, as they may not be valid JSON.
+
+    `may_have` says whether a field is worth a look. `names_are_plain` says that no name has an
+    escaped letter.
+    """
     found = []
     if _IMAGES in body:
         found.append(b'"images":' + (body.value(_IMAGES) or b""))
@@ -50,8 +53,7 @@ def media_places(
 
 
 def _without_tools(value: memoryview, levels: int, *, plain: bool) -> Iterator[bytes | memoryview]:
-    """Pieces of it without the members that are of tools; none of what lies too deep to tell, or
-    cannot be read."""
+    """Its pieces without members of tools; nothing of what lies too deep or is not readable."""
     begins = value[0]
     is_marked = _MARK.search(value) or not (plain or _ESCAPE.search(value) is None)
     if begins not in (_LIST_BEGINS, _OBJECT_BEGINS) or not is_marked:
@@ -61,14 +63,14 @@ def _without_tools(value: memoryview, levels: int, *, plain: bool) -> Iterator[b
         return
     try:
         if begins == _LIST_BEGINS:
-            for one in _LIST.decode(value):
-                yield from _without_tools(memoryview(one), levels - 1, plain=plain)
+            for item in _LIST.decode(value):
+                yield from _without_tools(memoryview(item), levels - 1, plain=plain)
                 yield b","
             return
-        for name, one in _OBJECT.decode(value).items():
+        for name, member in _OBJECT.decode(value).items():
             if name not in _OF_TOOLS:
                 yield msgspec.json.encode(name) + b":"
-                yield from _without_tools(memoryview(one), levels - 1, plain=plain)
+                yield from _without_tools(memoryview(member), levels - 1, plain=plain)
                 yield b","
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return

@@ -8,24 +8,24 @@ from headrace.errors import RequestError, shown
 from headrace.protocol.json_object import JsonObject
 
 MOST_CHARACTERS = 256
-"""Names are kept with every line of a request; the longest of providers' have some 150."""
+"""Names are stored with every ledger line; the longest of providers' have some 150."""
 
-# Ollama's for a name without a tag.
+# Ollama's tag for a name without one.
 _LATEST = ":latest"
 
 
 def read_name(body: JsonObject) -> str:
-    """A request's model. Raises RequestError."""
-    found = body.text("model")
-    if not found:
+    """The model of a request. Raises RequestError."""
+    name = body.text("model")
+    if not name:
         raise RequestError("model: a name is required", param="model", code="missing_model")
-    check_name(found, "model")
-    return found
+    check_name(name, "model")
+    return name
 
 
 def check_name(name: str, field: str) -> None:
-    """Raise RequestError, which names the field, for what cannot be a model's name, or what another
-    reader may take for another name: blanks at an end, signs that nobody sees, steps upwards."""
+    """Raise RequestError, naming the field, for a text that cannot be a model's name or that
+    another reader may take for another name: outer blanks, invisible characters, `..` segments."""
     if len(name) > MOST_CHARACTERS:
         raise RequestError(
             f"{field}: the name has {len(name)} characters; at most {MOST_CHARACTERS} are allowed",
@@ -33,29 +33,29 @@ def check_name(name: str, field: str) -> None:
             code="invalid_model",
         )
     if name != name.strip() or not name.isprintable():
-        problem = "has blanks at an end, or signs that cannot be seen"
+        problem = "has blanks at its beginning or end, or invisible characters"
     elif ".." in name and ".." in name.split("/"):
-        problem = "has a step upwards (..)"
+        problem = "has a path segment `..`"
     else:
         return
     raise RequestError(
-        f"{field}: the name {shown(name)} {problem}; GET /v1/models lists the names there are",
+        f"{field}: the name {shown(name)} {problem}; GET /v1/models lists the available names",
         param=field,
         code="invalid_model",
     )
 
 
 def plain_name(target: str) -> str:
-    """A target's `provider/model` as names are compared: without case, blanks, empty steps and
-    steps to the same place, which providers may pass over."""
+    """A target's `provider/model` for comparison: without case, blanks, and empty or `.` segments,
+    which providers may ignore."""
     steps = "".join(target.casefold().split()).split("/")
-    return "/".join(one for one in steps if one not in ("", ".")).removesuffix(_LATEST)
+    return "/".join(step for step in steps if step not in ("", ".")).removesuffix(_LATEST)
 
 
 def plain_names(name: str) -> Iterator[str]:
-    """All under which a target may be meant: the whole, and what is left of it without one after
-    another of the variants that providers sell behind a colon."""
-    found = plain_name(name)
-    while found:
-        yield found
-        found = found.rpartition(":")[0]
+    """All names by which a target may be meant: the whole, and what is left of it as the variants
+    that providers sell behind a colon are cut off one by one."""
+    plain = plain_name(name)
+    while plain:
+        yield plain
+        plain = plain.rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""What a client may say of where its request goes: OpenRouter's words.
+"""Routing preferences in a client's request, in OpenRouter's format.
 
 The `provider` object, the `models` list, suffixes of a model's name (`:nitro`, `:floor`, `:free`)
 and the older `route`. Source: openrouter.ai/docs, "Provider routing" and "Model routing".
@@ -29,7 +29,7 @@ _NotNegative = Annotated[float, Meta(ge=0)]
 
 
 class MaxPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars per million tokens; `request` per request."""
+    """Limits in US dollars per million tokens; `request` is per request."""
 
     prompt: _NotNegative | None = None
     completion: _NotNegative | None = None
@@ -38,14 +38,12 @@ class MaxPrice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class _SortObject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Sort
-    # Models are tried one after another; sorting targets of several together is not done.
+    # Models are tried in turn; sorting targets of several together is not supported.
     partition: Literal["model"] | None = None
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `provider` object. quantizations: only targets stored so; only, ignore, order: names of
-    providers, or of a provider's target ("openai/gpt-5"). enforce_distillable_text: nothing is
-    known of that, so it cannot be asked for."""
+    """The `provider` object. Names are of providers or of targets ("openai/gpt-5")."""
 
     order: _Names = ()
     only: _Names = ()
@@ -55,15 +53,17 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     data_collection: Literal["allow", "deny"] = "allow"
     zdr: bool = False
     quantizations: _Names = ()
+    """Quantizations of the weights that are allowed."""
     sort: Sort | _SortObject | None = None
     max_price: MaxPrice | None = None
     preferred_min_throughput: _NotNegative | dict[str, _NotNegative] | None = None
     preferred_max_latency: _NotNegative | dict[str, _NotNegative] | None = None
     enforce_distillable_text: bool | None = None
+    """Refused if true: the gateway does not know what may be distilled."""
 
     @property
     def sort_by(self) -> Sort | None:
-        """What it is sorted by, however it was written."""
+        """The sort key, in whichever form it was written."""
         return self.sort.by if isinstance(self.sort, _SortObject) else self.sort
 
 
@@ -71,17 +71,19 @@ NONE = Preferences()
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """models: in the order in which they are tried. sort: of a suffix. free: only what costs
-    nothing."""
+    """The models and preferences of a request."""
 
     models: tuple[str, ...]
+    """In the order in which they are tried."""
     preferences: Preferences = NONE
     sort: Sort | None = None
+    """The sort key of a suffix."""
     free: bool = False
+    """Whether only free targets are allowed."""
 
 
 def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
-    """From the model's name and the body's `provider`, `models` and `route`.
+    """Read the model's name and the body's `provider`, `models` and `route`.
 
     Raises RequestError naming the field at fault.
     """
@@ -95,15 +97,15 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
             raise RequestError(f"{place}: {found.said}", param=place) from None
         if preferences.enforce_distillable_text:
             raise RequestError(
-                "provider.enforce_distillable_text: nothing is known of what may be distilled; "
-                "leave it out, or name providers in provider.only",
+                "provider.enforce_distillable_text: it is unknown which outputs may be distilled; "
+                "omit it, or name providers in provider.only",
                 param="provider.enforce_distillable_text",
                 code="unsupported",
             )
     route = fields.get("route")
     if route not in (None, "fallback", "load-balance", "sort"):
         raise RequestError(
-            f"route: {shown(route)}; `fallback` or `load-balance` is expected", param="route"
+            f"route: {shown(route)} is not `fallback` or `load-balance`", param="route"
         )
     listed = fields.get("models")
     if listed is None:
@@ -111,25 +113,25 @@ def read_wanted(model: str, fields: dict[str, Any]) -> Wanted:
     if (
         not isinstance(listed, list)
         or len(listed) > _MOST_MODELS
-        or not all(isinstance(one, str) and one for one in listed)
+        or not all(isinstance(entry, str) and entry for entry in listed)
     ):
         raise RequestError(
-            f"models: a list of at most {_MOST_MODELS} names of models is expected", param="models"
+            f"models: must be a list of at most {_MOST_MODELS} model names", param="models"
         )
     sort: Sort | None = None
     free = False
     names: list[str] = []
-    for at, one in enumerate((model, *listed)):
-        check_name(one, f"models[{at - 1}]" if at else "model")
-        base, mark, suffix = one.rpartition(":")
+    for at, name in enumerate((model, *listed)):
+        check_name(name, f"models[{at - 1}]" if at else "model")
+        base, mark, suffix = name.rpartition(":")
         if mark and suffix in SUFFIXES:
             sort = sort or SUFFIXES[suffix]
-            one = base
+            name = base
         elif mark and suffix == FREE:
             free = True
-            one = base
-        if one and one not in names:
-            names.append(one)
+            name = base
+        if name and name not in names:
+            names.append(name)
     if not names:
         raise RequestError("model: a name is required", param="model", code="missing_model")
     return Wanted(models=tuple(names), preferences=preferences, sort=sort, free=free)

@@ -1,8 +1,8 @@
-"""A prompt's beginning as blocks, each hashed with all before it: equal where prompts begin alike.
+"""A prompt's beginning as blocks, each hashed with all before it, so that equal beginnings match.
 
-Counted are the bytes of what is said, whatever dialect it is said in, so that a conversation is
-known again under another. Engines keep blocks of tokens; of bytes one knows nearly as much without
-their tokenizers. As llm-d's approximate prefix scorer does.
+The content alone counts, whatever its dialect, so that a conversation is recognised in another.
+Engines cache blocks of tokens; blocks of bytes say nearly as much without their tokenizers, as in
+llm-d's approximate prefix scorer.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ BYTES_PER_TOKEN = 4
 
 
 def prompt_blocks(body: JsonObject) -> tuple[int, ...]:
-    """One hash for each whole block, at most of the first 64 KiB; of this process alone.
+    """One hash for each whole block of at most the first 64 KiB; valid in this process only.
 
-    Raises RequestError for JSON that cannot be read.
+    Raises RequestError for JSON that is not readable.
     """
     data = bytearray()
     for piece in _pieces(body):
         data += piece
         if len(data) >= BLOCK_BYTES * MOST_BLOCKS:
             break
-    found = []
+    hashes = []
     before = 0
     for at in range(0, min(len(data), BLOCK_BYTES * MOST_BLOCKS) - BLOCK_BYTES + 1, BLOCK_BYTES):
         before = hash((before, bytes(data[at : at + BLOCK_BYTES])))
-        found.append(before)
-    return tuple(found)
+        hashes.append(before)
+    return tuple(hashes)
 
 
 def _pieces(body: JsonObject) -> Iterator[bytes]:
-    """In the order in which chat templates write them: tools, instructions, messages."""
+    """The parts in the order in which chat templates write them: tools, instructions, messages."""
     yield body.value("tools") or b""
     for name in ("system", "instructions"):
         if name in body:
@@ -70,7 +70,7 @@ def _message(message: Any) -> Iterator[bytes]:
 
 
 def _said(role: str, content: Any) -> Iterator[bytes]:
-    """Text is the same whether it is one, or several parts."""
+    """A message's content; text is the same whether it is one part or several."""
     yield b"\0" + role.encode(errors="surrogatepass") + b"\0"
     if isinstance(content, str):
         yield content.encode(errors="surrogatepass")

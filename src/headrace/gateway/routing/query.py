@@ -1,4 +1,4 @@
-"""What of a request the choice of a target hangs on."""
+"""The part of a request that routing looks at."""
 
 from __future__ import annotations
 
@@ -26,66 +26,72 @@ from headrace.protocol.neutral.part import Media, ToolResult
 
 
 class RoutingQuery(NamedTuple):
-    """input_tokens: an estimate, rather too many; least: what it has for sure, None if nobody can
-    tell. most_output_tokens: what the client allows for each of so many `choices`, of all prompts
-    together, None if it does not say. regions: where it may be served, None anywhere. session,
-    prefix: what keeps it with one target, None for nothing. no_retention: whether nobody may keep
-    the data; keeps_no_data: whether nobody may learn from it. who: what gives it to a side of an
-    A/B test; sides: which, once that is decided: model and side. blocks: hashes of the prompt's
-    beginning, for models that go by it. no_free: why nobody may be asked who is free of charge, and
-    for how many seconds; None where they may. hears_names: whether it may be told what models there
-    are, of which its key may not ask all. continued: the stored response that it goes on from,
-    whose tokens input_tokens has where they are known; None for none."""
+    """A routing query: the part of a request that routing looks at, and the key's policy."""
 
     wanted: Wanted
     input_tokens: int
+    """An estimate, rather too high; includes the stored response it continues, where known."""
     most_output_tokens: int | None = None
+    """The client's limit for one choice; None without one."""
     choices: int = 1
+    """Choices to make, over all prompts."""
     session: str | None = None
+    """Keeps it with one target; None for no session."""
     prefix: int | None = None
+    """Keeps prompts that begin alike with one target; None for none."""
     regions: tuple[str, ...] | None = None
+    """Regions where it may be served; None for any."""
     no_retention: bool = False
+    """Whether providers may not keep the data."""
     keeps_no_data: bool = False
+    """Whether providers may not learn from the data."""
     priority: int = 0
     who: Who = NOBODY
+    """The subject by which it is assigned to an A/B variant."""
     sides: tuple[tuple[str, str], ...] = ()
+    """Model and variant, once that is decided."""
     blocks: tuple[int, ...] = ()
+    """Hashes of the prompt's beginning, for models whose routing uses them."""
     least: LeastTokens | None = None
+    """The tokens it has for certain; None if unknown."""
     no_free: tuple[str, float | None] | None = None
+    """Why no free target may be used, and for how many seconds; None if free ones may."""
     hears_names: bool = True
+    """Whether errors may list model names, some of which its key may not use."""
     continued: ToldResponse | None = None
+    """The stored response that it continues; None for none."""
 
     @property
     def least_tokens(self) -> int:
-        """What its prompt takes of a context at least."""
+        """The least its prompt takes of a context."""
         return 0 if self.least is None else self.least.count
 
 
-# Providers keep beginnings of 1,024 tokens and more.
+# Providers cache beginnings of 1,024 tokens or more.
 _PREFIX_BYTES = 4096
 
 _CACHE_KEY = "prompt_cache_key"
 
 _ROUTING_FIELDS = frozenset(("provider", "models", "route"))
 _MOST_TOKENS_FIELDS = frozenset(("max_completion_tokens", "max_tokens", "max_output_tokens"))
-# Ollama has what it is to write among its options.
+# Ollama has the limit on output among its options.
 _OPTIONS, _OPTIONS_MOST = "options", "num_predict"
 _PROMPT = "prompt"
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
-# Those of `best_of` that are not told are billed like the others.
+# The choices of `best_of` that are not returned are billed like the others.
 _CHOICES_FIELDS = frozenset(("n", "best_of"))
 
 
 def estimated_tokens(call: ChatCall) -> int:
-    """About how many tokens the prompt has, rather too many than too few.
+    """An estimate of the prompt's tokens, rather too high than too low.
 
-    Pictures count as about what a large one takes, whatever their bytes; real tokenizers are the
-    providers' and not at hand.
+    Pictures count as a large one, whatever their bytes: the providers' tokenizers are not available
+    here.
     """
-    size = sum(utf8_bytes(one.text) for one in call.instructions)
+    size = sum(utf8_bytes(instruction.text) for instruction in call.instructions)
     size += sum(utf8_bytes(repr(tool)) for tool in call.tools)
     parts = [part for message in call.messages for part in message.parts]
-    parts += [one for part in parts if isinstance(part, ToolResult) for one in part.content]
+    parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content]
     tokens = 8 + 4 * len(call.messages)
     for part in parts:
         if isinstance(part, Media):
@@ -96,8 +102,8 @@ def estimated_tokens(call: ChatCall) -> int:
 
 
 def query_from_body(body: JsonObject, model: str, *, by_prefix: bool = True) -> RoutingQuery:
-    """What of a body the choice of a target hangs on, but for who asks. by_prefix: whether any
-    model goes by how prompts begin. Raises RequestError."""
+    """The routing query of a body, without the caller's part. `by_prefix` says whether any model is
+    routed by how prompts begin. Raises RequestError."""
     fields = {name: body.decoded(name) for name in body.present(_ROUTING_FIELDS)}
     return RoutingQuery(
         wanted=read_wanted(model, fields),
@@ -110,7 +116,7 @@ def query_from_body(body: JsonObject, model: str, *, by_prefix: bool = True) -> 
 
 
 def _most_output_tokens(body: JsonObject) -> int | None:
-    """The largest that is said: which of them a provider obeys, only the provider knows."""
+    """The largest limit in the body: which one a provider obeys, only the provider knows."""
     most = _most(body, _MOST_TOKENS_FIELDS, 0)
     if _OPTIONS in body:
         options = body.decoded(_OPTIONS)
@@ -120,12 +126,12 @@ def _most_output_tokens(body: JsonObject) -> int | None:
 
 
 def _most(body: JsonObject, names: frozenset[str], least: int) -> int:
-    found = [_positive(body.decoded(name)) or least for name in body.present(names)]
-    return max(found, default=least)
+    values = [_positive(body.decoded(name)) or least for name in body.present(names)]
+    return max(values, default=least)
 
 
 def _prompts(body: JsonObject) -> int:
-    """How many are completed; a list of numbers is one, in tokens."""
+    """How many prompts are completed; a list of numbers is one, in tokens."""
     if _PROMPT not in body or not has_several(body.beginning(_PROMPT, _PREFIX_BYTES)):
         return 1
     try:
@@ -135,8 +141,8 @@ def _prompts(body: JsonObject) -> int:
 
 
 def _positive(value: object) -> int | None:
-    """At most MOST_TOKENS. Lenient providers obey digits in a string, and floats without their
-    fraction, so what they may be understood as counts."""
+    """A positive number, at most MOST_TOKENS. Lenient providers obey digits in a string and drop
+    the fraction of floats, so the number they may read counts."""
     if isinstance(value, str):
         value = _number(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
@@ -146,22 +152,22 @@ def _positive(value: object) -> int | None:
 
 def _number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def _prefix(body: JsonObject) -> int | None:
-    """The same for prompts that begin alike, or that OpenAI's clients say do; None for those that
-    are too short to. The same in every process, which Python's own hash is not."""
+    """A checksum shared by prompts that begin alike, or share OpenAI's cache key; None for short
+    prompts. It is the same in every process, which Python's own hash is not."""
     if _CACHE_KEY in body:
         return zlib.crc32(body.beginning(_CACHE_KEY, _PREFIX_BYTES))
-    found, left = 0, _PREFIX_BYTES
+    checksum, left = 0, _PREFIX_BYTES
     for name in PROMPT_FIELDS:
         piece = body.beginning(name, left)
-        found = zlib.crc32(piece, found)
+        checksum = zlib.crc32(piece, checksum)
         left -= len(piece)
         if left == 0:
-            return found
+            return checksum
     return None

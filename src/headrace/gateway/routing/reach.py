@@ -1,4 +1,4 @@
-"""Who may be asked in the end, and under which names of models that counts."""
+"""Which targets a request may reach in the end, and under which model names that counts."""
 
 from __future__ import annotations
 
@@ -18,20 +18,24 @@ def may_follow(
     ask: RoutingQuery,
     lists: tuple[str, ...] = _LISTS,
 ) -> tuple[Candidate, ...]:
-    """Who may yet be asked for what `candidates` cannot take or will not answer, in no order.
-    Whoever is at fault or busy is among them: they may not be, once their turn comes."""
+    """Candidates that may follow if `candidates` cannot take the request or fail, in no order.
+    Failing and busy targets are included: they may have recovered by then."""
     if not router.has_followers:
-        return ()  # as with most files
-    models = {one.model for one in candidates}
+        return ()  # as in most configurations
+    models = {candidate.model for candidate in candidates}
     found: tuple[Candidate, ...] = ()
-    for one in lists:
+    for fallback_list in lists:
         followed = {
-            getattr(route, one) for model in models if (route := router.route(model)) is not None
+            getattr(route, fallback_list)
+            for model in models
+            if (route := router.route(model)) is not None
         }
-        later = tuple(each for names in followed if names for each in router.could_ask(names, ask))
+        later = tuple(
+            candidate for names in followed if names for candidate in router.could_ask(names, ask)
+        )
         if later:
-            # A request follows a list of each kind once.
-            others = tuple(other for other in lists if other != one)
+            # A request uses one list of each kind.
+            others = tuple(other for other in lists if other != fallback_list)
             found += later + may_follow(router, later, ask, others)
     return found
 
@@ -39,8 +43,8 @@ def may_follow(
 def names_of(
     router: Router, asked: Iterable[str], answering: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """By each model that may answer, the names under which that counts: its own, those of `asked`
-    that stand for it, and of `provider/model` the models of the file with that target."""
+    """For each model that may answer, the names it counts under: its own, those of `asked` that
+    stand for it, and for `provider/model` the configured models with that target."""
     found = {model: {model, model.removesuffix(f":{FREE}")} for model in answering}
     for name in asked:
         for model in router.models_of(name):
@@ -48,6 +52,6 @@ def names_of(
     for model, names in found.items():
         names.update(router.with_target(model))
     known = {model: tuple(sorted(names)) for model, names in found.items()}
-    # What is paid for besides may be called by another name of its model.
+    # Side calls may use another name of the model.
     others = {alias: known[own] for alias, own in router.aliases.items() if own in known}
     return others | known

@@ -1,4 +1,4 @@
-"""A model that clients ask for, with its targets, as the router uses it."""
+"""A model that clients can request, with its targets, as the router uses it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
-    """stands_for: of a model made of other models, those; `targets` are then all that these have.
-    total_s: for a request with all its attempts."""
+    """A configured model."""
 
     name: str
     targets: tuple[Target, ...]
+    """Its targets; for a composed model, those of all its models."""
     retries: RetrySettings
     total_s: float
+    """Time limit of a request with all its attempts."""
     strategy: Strategy = "weighted"
     sticky: Literal["none", "session", "prefix"] = "none"
     fallbacks: tuple[str, ...] = ()
     context_fallbacks: tuple[str, ...] = ()
     policy_fallbacks: tuple[str, ...] = ()
     stands_for: tuple[str, ...] = ()
+    """The models that a composed model consists of."""
     hedging: Hedging | None = None
     variants: Variants | None = None
     shadow: Shadow | None = None

@@ -1,8 +1,8 @@
-"""From what a request asks for to who is asked, in order. Sends nothing and changes nothing.
+"""Chooses the targets for a request, in order. Sends nothing and changes nothing.
 
-The order of a model's targets: those that cannot serve it are left out with the reason; the rest by
-the client's `order`, else by the file's `order`; among equals by the client's `sort`, else by the
-model's strategy; the target the session had last goes first among them. Then the next model.
+For each model, targets that cannot serve the request are left out with the reason. The rest are
+sorted by the client's `order`, else by the configuration's; among equals by the client's `sort`,
+else by the model's strategy; among those the session's last target comes first.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ _SORTS: dict[Sort, Strategy] = {
 }  # fmt: skip
 
 _LATEST = ":latest"
-# A model's fallbacks have fallbacks; a circle ends here at the latest.
+# A model's fallbacks have fallbacks; a cycle ends here at the latest.
 _MOST_MODELS = 16
 
 
 class Router:
-    """routes: by name. aliases: other names. unknown: makes the route of `provider/model`, None
-    where such names reach nobody. source: of chance."""
+    """Chooses targets for requests.
+
+    `routes` are by name, `aliases` are other names. `unknown` makes the route of a
+    `provider/model`, None if such names are not allowed. `source` is the source of randomness.
+    """
 
     def __init__(
         self,
@@ -53,8 +56,8 @@ class Router:
         turns: Turns | None = None,
         told_responses: ToldResponses | None = None,
     ) -> None:
-        """turns: where requests wait for a busy target; None: they do not. told_responses: which
-        target has which; None for a router of its own."""
+        """`turns` is where requests wait for busy targets, None if they do not. `told_responses`
+        records which target stores which response; None makes a new record."""
         self.turns = turns
         self.told_responses = ToldResponses() if told_responses is None else told_responses
         self.routes = routes
@@ -62,31 +65,33 @@ class Router:
         self._sticky = sticky
         self._source = source
         self._unknown = unknown
-        self.has_variants = any(one.variants is not None for one in routes.values())
-        self.has_prefixes = any(one.sticky == "prefix" for one in routes.values())
-        self.has_engines = any(one.engine_order is not None for one in routes.values())
-        # The names of the file, for which there is nothing to look up twice.
+        self.has_variants = any(route.variants is not None for route in routes.values())
+        self.has_prefixes = any(route.sticky == "prefix" for route in routes.values())
+        self.has_engines = any(route.engine_order is not None for route in routes.values())
+        # The configured names, resolved once.
         own = {name: self.own_name(name) for name in (*routes, *aliases)}
-        self._of_name = {name: routes[one] for name, one in own.items() if one in routes}
+        self._of_name = {
+            name: routes[own_name] for name, own_name in own.items() if own_name in routes
+        }
         self.has_followers = any(
-            one.context_fallbacks or one.policy_fallbacks for one in routes.values()
+            route.context_fallbacks or route.policy_fallbacks for route in routes.values()
         )
         self._with_target: dict[str, tuple[str, ...]] = {}
-        for one in routes.values():
-            for target in () if one.stands_for else one.targets:
+        for route in routes.values():
+            for target in () if route.stands_for else route.targets:
                 name = plain_name(target.name)
-                self._with_target[name] = (*self._with_target.get(name, ()), one.name)
+                self._with_target[name] = (*self._with_target.get(name, ()), route.name)
 
     def route(self, name: str) -> Route | None:
-        """Of a model's name or alias."""
-        found = self._of_name.get(name)
-        if found is not None:
-            return found
+        """The route of a model's name or alias."""
+        route = self._of_name.get(name)
+        if route is not None:
+            return route
         return self.routes.get(self.own_name(name)) or self._unknown(name)
 
     def own_name(self, name: str) -> str:
-        """Of an alias, the model's; any other name as it is. Ollama's clients put :latest behind
-        names without a tag."""
+        """The model's name for an alias; any other name as it is. Ollama's clients append :latest
+        to names without a tag."""
         own = self.aliases.get(name, name)
         if not own.endswith(_LATEST) or own in self.routes:
             return own
@@ -95,21 +100,21 @@ class Router:
         return plain if plain in self.routes else own
 
     def models_of(self, name: str) -> list[str]:
-        """The model of a name or alias; of one made of others, those; none for unknown names."""
+        """The model of a name or alias; for a composed model, its models; none if unknown."""
         route = self.route(name)
         return [] if route is None else self._plain(route)
 
     def with_target(self, name: str) -> tuple[str, ...]:
-        """The models of the file that `provider/model` may mean, however it is spelt, with a
+        """The configured models that `provider/model` may mean, however it is written, with a
         variant or without; none for a model's name or alias."""
         if name in self.routes or name in self.aliases:
             return ()
         of = self._with_target
-        return next((of[one] for one in plain_names(name) if one in of), ())
+        return next((of[plain] for plain in plain_names(name) if plain in of), ())
 
     def could_ask(self, models: Iterable[str], ask: RoutingQuery) -> list[Candidate]:
-        """Every target that `fallbacks` may name, now or when others are well, in no order."""
-        known = tuple(one for one in models if self.route(one) is not None)
+        """Every target that `fallbacks` may name, now or once it has recovered, in no order."""
+        known = tuple(model for model in models if self.route(model) is not None)
         return [
             Candidate(target, name, 0.0, ())
             for name in self._models(known, ask)
@@ -119,15 +124,16 @@ class Router:
         ]
 
     def decide(self, ask: RoutingQuery, now_s: float) -> Decision:
-        """Where all that may be asked surely have too little context, by the models' own
-        `context_fallbacks`. Raises RequestError (code model_not_found) for names nobody has."""
-        found = self._decide(ask, now_s)
-        if found.candidates or not any(one.too_long for one in found.left_out):
-            return found
-        models = dict.fromkeys(one.model for one in found.left_out if one.too_long)
-        names = [name for one in models for name in self._context_fallbacks(one)]
+        """Choose the targets of a request. If the context of all is certainly too small, the
+        models' own `context_fallbacks` are used. Raises RequestError (code model_not_found) for
+        unknown names."""
+        decision = self._decide(ask, now_s)
+        if decision.candidates or not any(skipped.too_long for skipped in decision.left_out):
+            return decision
+        models = dict.fromkeys(skipped.model for skipped in decision.left_out if skipped.too_long)
+        names = [name for model in models for name in self._context_fallbacks(model)]
         others = self.fallbacks(names, ask, now_s)
-        return others._replace(left_out=found.left_out + others.left_out)
+        return others._replace(left_out=decision.left_out + others.left_out)
 
     def _context_fallbacks(self, model: str) -> tuple[str, ...]:
         route = self.route(model)
@@ -157,8 +163,8 @@ class Router:
         return Decision(tuple(candidates), tuple(left_out), assigned, tuple(sides))
 
     def fallbacks(self, models: Iterable[str], ask: RoutingQuery, now_s: float) -> Decision:
-        """Who is asked in place of all that failed; names nobody has are passed over."""
-        known = tuple(one for one in models if self.route(one) is not None)
+        """The targets that are tried after all others failed; unknown names are skipped."""
+        known = tuple(model for model in models if self.route(model) is not None)
         if not known:
             return Decision((), ())
         wanted = ask.wanted
@@ -171,8 +177,8 @@ class Router:
         )
 
     def _free(self, asked: tuple[str, ...]) -> tuple[str, ...]:
-        """With the free variant in place of a name that no model of the file has, where its
-        provider sells one under a name of its own (OpenRouter)."""
+        """The names, with the free variant instead of a name that is not configured if its
+        provider sells one under its own name (OpenRouter)."""
         found = []
         for name in asked:
             if name not in self.routes and name not in self.aliases:
@@ -183,11 +189,11 @@ class Router:
         return tuple(found)
 
     def _models(self, asked: tuple[str, ...], ask: RoutingQuery) -> list[str]:
-        """What is asked for, and then its fallbacks."""
+        """The requested models, then their fallbacks."""
         if len(asked) == 1:
             only = self.route(asked[0])
             if only is not None and not (only.fallbacks or only.stands_for):
-                return [only.name]  # as with most
+                return [only.name]  # as for most requests
         found: list[str] = []
         for name in asked:
             route = self.route(name)
@@ -195,47 +201,56 @@ class Router:
                 known = [*self.routes, *self.aliases] if ask.hears_names else []
                 raise RequestError(
                     f"model {shown(name)} is not served here"
-                    f"{nearest(name, known) or '; GET /v1/models lists what is'}",
+                    f"{nearest(name, known) or '; GET /v1/models lists the models'}",
                     param="model",
                     code="model_not_found",
                 )
-            found += [one for one in self._plain(route) if one not in found]
+            found += [plain for plain in self._plain(route) if plain not in found]
         for name in dict.fromkeys((*asked, *found)):
             route = self.route(name)
-            for one in () if route is None else route.fallbacks:
-                other = self.route(one)
+            for fallback in () if route is None else route.fallbacks:
+                other = self.route(fallback)
                 for plain in () if other is None else self._plain(other):
                     if plain not in found and len(found) < _MOST_MODELS:
                         found.append(plain)
         return found
 
     def _plain(self, route: Route) -> list[str]:
-        """Its name; of a model made of others, theirs. The file has no circles of them."""
+        """Its name; for a composed model, those of its models, of which there are no cycles."""
         if not route.stands_for:
             return [route.name]
-        inner = [self.route(one) for one in route.stands_for]
-        return [name for one in inner if one is not None for name in self._plain(one)]
+        inner = [self.route(inner_route) for inner_route in route.stands_for]
+        return [
+            name
+            for inner_route in inner
+            if inner_route is not None
+            for name in self._plain(inner_route)
+        ]
 
     def _of_sides(
         self, route: Route, sides: Sequence[Side], ask: RoutingQuery, now_s: float
     ) -> tuple[list[Candidate], list[LeftOut]]:
-        """Of a model with variants: a side's targets, and then those that stand in for it."""
+        """The targets of a variant, then those of the variants that stand in for it."""
         found: list[Candidate] = []
         left_out: list[LeftOut] = []
         for side in sides:
-            seen = {one.target.name for one in found} | {one.target for one in left_out}
-            fresh = [one for one in side.variant.targets if one.name not in seen]
+            seen = {candidate.target.name for candidate in found} | {
+                candidate.target for candidate in left_out
+            }
+            fresh = [target for target in side.variant.targets if target.name not in seen]
             candidates, without = self._of_targets(route, fresh, ask, now_s)
             left_out += without
             if found and not ask.wanted.preferences.allow_fallbacks:
                 left_out += [
-                    LeftOut(one.target.name, route.name, "allow_fallbacks is false")
-                    for one in candidates
+                    LeftOut(candidate.target.name, route.name, "allow_fallbacks is false")
+                    for candidate in candidates
                 ]
                 continue
             found += [
-                one._replace(variant=side.variant.name, reasons=(side.reason, *one.reasons))
-                for one in candidates
+                candidate._replace(
+                    variant=side.variant.name, reasons=(side.reason, *candidate.reasons)
+                )
+                for candidate in candidates
             ]
         return found, left_out
 
@@ -268,26 +283,29 @@ class Router:
                 scored.sort(key=lambda one: not is_preferred(one.target, preferences))
             if kept is not None and not sort:
                 scored.sort(key=lambda one: one.target.name != kept)
-            found += [_candidate(one, route, why, strategy, kept) for one in scored]
+            found += [
+                _candidate(scored_target, route, why, strategy, kept) for scored_target in scored
+            ]
         found = _continued_first(surely_fitting_first(found, ask), ask)
         if not preferences.allow_fallbacks and preferences.order:
-            others = [one for one in found if not is_named(one.target, preferences.order)]
-            left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false and it is "
-                                 "not in provider.order") for one in others]  # fmt: skip
-            found = [one for one in found if is_named(one.target, preferences.order)]
+            allowed = [entry for entry in found if is_named(entry.target, preferences.order)]
+            why = "allow_fallbacks is false and it is not in provider.order"
+            others = [entry for entry in found if not is_named(entry.target, preferences.order)]
+            left_out += [LeftOut(entry.target.name, route.name, why) for entry in others]
+            found = allowed
         elif not preferences.allow_fallbacks:
-            left_out += [LeftOut(one.target.name, route.name, "allow_fallbacks is false")
-                         for one in found[1:]]  # fmt: skip
+            why = "allow_fallbacks is false"
+            left_out += [LeftOut(entry.target.name, route.name, why) for entry in found[1:]]
             found = found[:1]
         return found, left_out
 
     def refuses(self, target: Target, ask: RoutingQuery, now_s: float) -> str | None:
-        """Why a target may not be sent a request, or cannot be now; None if it may."""
+        """Why a target may not or cannot be sent a request now; None if it may."""
         reason = cannot_serve(target, ask) or not_now(target, now_s)
         return None if reason is None else reason.said
 
     def served(self, route: str, ask: RoutingQuery, target: Target, now_s: float) -> None:
-        """Keep the session, or what begins alike, where it was served."""
+        """Keep the session, or prompts that begin alike, with the target that served it."""
         known = self.routes.get(route)
         if known is not None and known.engine_order is not None:
             known.engine_order.served(ask, target)
@@ -296,13 +314,13 @@ class Router:
 
 
 def _taken_out(route: Route, variants: Variants, found: list[Candidate]) -> list[LeftOut]:
-    asked = {one.target.name for one in found}
+    reached = {candidate.target.name for candidate in found}
     return [
         LeftOut(target.name, route.name, f"variant {side.name} was taken out: it failed too often")
         for side in variants.sides
         if side.name in variants.out
         for target in side.targets
-        if target.name not in asked
+        if target.name not in reached
     ]
 
 
@@ -313,36 +331,36 @@ def _sticky_key(route: Route, ask: RoutingQuery) -> str | int | None:
 
 
 def _candidate(
-    one: Scored, route: Route, why: str, strategy: Strategy, kept: str | None
+    scored: Scored, route: Route, why: str, strategy: Strategy, kept: str | None
 ) -> Candidate:
-    reasons = [f"{strategy}: {one.reason}"]
+    reasons = [f"{strategy}: {scored.reason}"]
     if why:
         reasons.insert(0, why)
-    if one.target.name == kept:
+    if scored.target.name == kept:
         reasons.insert(0, "served the same session last")
-    return Candidate(one.target, route.name, one.score, tuple(reasons))
+    return Candidate(scored.target, route.name, scored.score, tuple(reasons))
 
 
 def _continued_first(found: list[Candidate], ask: RoutingQuery) -> list[Candidate]:
-    """Whoever has the response that it goes on from: nobody else knows it."""
+    """The target that stores the continued response comes first: no other knows it."""
     if (continued := ask.continued) is None:
         return found
     return sorted(found, key=lambda one: one.target.name != continued.target)
 
 
 def _groups(targets: list[Target], order: tuple[str, ...]) -> list[tuple[list[Target], str]]:
-    """Targets that are equal but for chance, those that come first first."""
-    if not order and len({one.order for one in targets}) == 1:
+    """Groups of targets that only chance distinguishes, the first group first."""
+    if not order and len({target.order for target in targets}) == 1:
         level = targets[0].order
         return [(targets, f"order {level}" if level else "")]
     left = list(targets)
     groups: list[tuple[list[Target], str]] = []
     for number, name in enumerate(order, 1):
-        group = [one for one in left if is_named(one, (name,))]
-        left = [one for one in left if one not in group]
+        group = [target for target in left if is_named(target, (name,))]
+        left = [target for target in left if target not in group]
         if group:
             groups.append((group, f"number {number} of provider.order"))
-    for level in sorted({one.order for one in left}):
-        group = [one for one in left if one.order == level]
+    for level in sorted({target.order for target in left}):
+        group = [target for target in left if target.order == level]
         groups.append((group, f"order {level}" if level else ""))
     return groups

@@ -1,4 +1,4 @@
-"""The shadow of a model: a target that is sent copies of its requests, and what became of them."""
+"""The shadow of a model: a target that gets copies of its requests, and counts of the results."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from headrace.gateway.targets.target import Target
 
 
 class ShadowCounts(NamedTuple):
-    """in_flight: now; all others since the file was read. failed: without a whole answer. dropped:
-    not sent, as so many were under way. left_out: not sent, as the target may not or cannot have
-    them."""
+    """Counts of a model's copies, since the configuration was read."""
 
     in_flight: int
+    """Under way now."""
     answered: int
     failed: int
+    """Without a whole answer."""
     dropped: int
+    """Not sent, because too many were under way."""
     left_out: int
+    """Not sent, because the target may not or cannot have them."""
 
 
 class Shadow:
-    """State of one model. count: hears of each copy that is over or not sent, by what it is called
-    in `counts`."""
+    """The shadow of one model. `count` is called with the name of each count in `counts` as it
+    rises."""
 
     def __init__(
         self, settings: ShadowSettings, target: Target, count: Callable[[str], None] | None = None
@@ -38,11 +40,11 @@ class Shadow:
 
     @property
     def counts(self) -> ShadowCounts:
-        """How it stands."""
+        """The current counts."""
         return ShadowCounts(self._in_flight, **self._counted)
 
     def begin(self) -> bool:
-        """Whether one more may be sent, which `ended` has to follow."""
+        """Whether one more copy may be sent; if so, `ended` has to follow."""
         if self._in_flight >= self._most_in_flight:
             self._counts("dropped")
             return False
@@ -50,12 +52,12 @@ class Shadow:
         return True
 
     def ended(self, *, answered: bool) -> None:
-        """One is over."""
+        """Count a copy that is over."""
         self._in_flight -= 1
         self._counts("answered" if answered else "failed")
 
     def leave_out(self) -> None:
-        """One is not sent."""
+        """Count a copy that is not sent."""
         self._counts("left_out")
 
     def _counts(self, what: str) -> None:

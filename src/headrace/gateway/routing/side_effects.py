@@ -1,25 +1,25 @@
-"""Requests that do something at the provider besides an answer: asked twice, it is done twice."""
+"""Requests with side effects at the provider: sent twice, they happen twice."""
 
 from __future__ import annotations
 
 from headrace.protocol.json_object import JsonObject
 
-# Tools that run at the client. Anthropic's own of these carry dates: bash_20250124.
+# Tools that run at the client. Anthropic's names of these carry dates: bash_20250124.
 _CLIENTS_TOOLS = ("function", "custom")
 _CLIENTS_PREFIXES = ("bash_", "text_editor_", "computer_", "memory_")
-# Fields of a body, each of which makes a provider do or keep something.
+# Body fields that make a provider do or keep something.
 _DOES = ("background", "conversation", "container", "mcp_servers", "web_search_options", "plugins")
 
 
 def acts_at_provider(body: JsonObject) -> bool:
-    """Whether the provider runs tools, keeps a conversation or answers later. What is not known
-    counts as if it did."""
+    """Whether the provider runs tools, keeps a conversation or answers later. Unknown values count
+    as if it did."""
     if any(name in body and body.decoded(name) not in (None, False, []) for name in _DOES):
         return True
     tools = body.decoded("tools") if "tools" in body else None
     if tools is None:
         return False
-    return not isinstance(tools, list) or not all(_is_clients(one) for one in tools)
+    return not isinstance(tools, list) or not all(_is_clients(tool) for tool in tools)
 
 
 def _is_clients(tool: object) -> bool:

@@ -1,7 +1,7 @@
 """Which target a session, or prompts that begin alike, had last.
 
-Providers keep a prompt's beginning for some minutes and read it again at a tenth of the price; who
-goes elsewhere pays in full.
+Providers cache a prompt's beginning for some minutes and bill reading it at a tenth of the price; a
+request that goes elsewhere pays in full.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 # As long as OpenRouter keeps it, and longer than providers' shortest lifetime of 5 minutes.
 IDLE_S = 600.0
 MOST = 100_000
-# Of the time after which it is forgotten: a session that goes on is told of again so often.
+# Share of the idle time after which a continuing session is reported to other processes again.
 _TOLD_AGAIN = 0.25
 
 Key = str | int
@@ -21,16 +21,19 @@ OnChange = Callable[[str, Key, str], None]
 
 
 class _Kept(NamedTuple):
-    """told_s: when others were told of it, or told it."""
+    """Where a session was served."""
 
     target: str
     at_s: float
     told_s: float
+    """When other processes were sent this, or sent it."""
 
 
 class Sticky:
-    """Bounded: the one that was used longest ago is forgotten first. on_change: hears of each that
-    others have to know to hold to it, with its model, key and target."""
+    """The last targets of sessions, bounded: the least recently used is forgotten first.
+
+    `on_change` is called with model, key and target when other processes need to know.
+    """
 
     def __init__(
         self, *, most: int = MOST, idle_s: float = IDLE_S, on_change: OnChange | None = None
@@ -41,17 +44,17 @@ class Sticky:
         self._targets: OrderedDict[tuple[str, Key], _Kept] = OrderedDict()
 
     def target(self, model: str, key: Key, now_s: float) -> str | None:
-        """The target's name, unless it is too long ago."""
-        found = self._targets.get((model, key))
-        if found is None:
+        """The target's name; None if it is unknown or too long ago."""
+        entry = self._targets.get((model, key))
+        if entry is None:
             return None
-        if now_s - found.at_s > self._idle_s:
+        if now_s - entry.at_s > self._idle_s:
             del self._targets[model, key]
             return None
-        return found.target
+        return entry.target
 
     def had(self, model: str, key: Key, target: str, now_s: float) -> None:
-        """It was served there."""
+        """Record that this process served it there."""
         if self._on_change is None:
             self._keep(model, key, _Kept(target, now_s, now_s))
             return
@@ -64,7 +67,7 @@ class Sticky:
             self._on_change(model, key, target)
 
     def heard(self, model: str, key: Key, target: str, now_s: float) -> None:
-        """Another process served it there."""
+        """Record that another process served it there."""
         self._keep(model, key, _Kept(target, now_s, now_s))
 
     def _keep(self, model: str, key: Key, kept: _Kept) -> None:

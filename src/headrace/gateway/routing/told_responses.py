@@ -1,7 +1,7 @@
-"""Where responses are stored that clients go on from (`previous_response_id`), and what they took.
+"""Where stored responses are that clients continue (`previous_response_id`), and their tokens.
 
-A provider has read and written all of them before, bills that again as part of the next prompt, and
-is the only one that knows them.
+The provider that read and wrote a response bills it again as part of the next prompt, and is the
+only one that has it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ MOST = 100_000
 
 
 class ToldResponse(NamedTuple):
-    """target: the name of the one that has it. tokens: that it read and wrote, with all that it
-    went on from; None where nobody here knows."""
+    """A stored response."""
 
     target: str
+    """The name of the target that has it."""
     tokens: int | None
+    """Tokens it read and wrote, with all that it continued; None if unknown."""
 
 
 UNKNOWN = ToldResponse("", None)
 
 
 class ToldResponses:
-    """Of one process. Bounded: the one that was told longest ago is forgotten first."""
+    """The stored responses of one process, bounded: the oldest is forgotten first."""
 
     def __init__(self, *, most: int = MOST) -> None:
         self._most = most
         self._found: OrderedDict[bytes, ToldResponse] = OrderedDict()
 
     def told(self, id: str, response: ToldResponse) -> None:
-        """A client is told the id; again, once more is known of it."""
+        """Record a response whose id goes to a client; call again once more is known."""
         key = _key(id)
         self._found[key] = response
         self._found.move_to_end(key)
@@ -40,7 +41,7 @@ class ToldResponses:
             self._found.popitem(last=False)
 
     def find(self, id: str) -> ToldResponse:
-        """UNKNOWN for one of before a restart, or of another process."""
+        """The response; UNKNOWN if it is older than a restart or of another process."""
         return self._found.get(_key(id), UNKNOWN)
 
     def __len__(self) -> int:
@@ -48,5 +49,5 @@ class ToldResponses:
 
 
 def _key(id: str) -> bytes:
-    """Short, whatever a provider calls it."""
+    """A key of fixed length, however long the provider's id is."""
     return hashlib.blake2b(id.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -1,7 +1,7 @@
-"""Requests that wait for a target which has as many as it may have, by priority.
+"""A queue of requests that wait for a busy target, by priority.
 
-A place that becomes free is promised to who waits first, before anybody who comes later is looked
-at. Nothing of it is of more than this process.
+A place that becomes free is granted to the first in the queue before later requests are looked at.
+All of this is within one process.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headrace.gateway.targets.target import Target
 
 
 class NoTurnError(HeadraceError):
-    """There was no room to wait in, or it was waited too long."""
+    """The queue was full, or the wait was too long."""
 
 
 class _Waiter(NamedTuple):
-    """Ordered by priority, lower first, and then by arrival; no two have one number."""
+    """A waiting request. Ordered by priority, lower first, then by arrival number."""
 
     priority: int
     number: int
@@ -32,7 +32,7 @@ class _Waiter(NamedTuple):
 
 
 class Turns:
-    """Of one gateway's targets."""
+    """The queue for the targets of one gateway."""
 
     def __init__(self, settings: QueueSettings) -> None:
         self._settings = settings
@@ -42,16 +42,16 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of requests that wait."""
         return len(self._waiting)
 
     def is_full(self, target: Target) -> bool:
-        """Whether a request has to wait for it."""
+        """Whether requests have to wait for it."""
         most = target.max_in_flight
         return most is not None and self._taken(target.health) >= most
 
     async def wait(self, candidates: Sequence[Candidate], priority: int) -> Candidate:
-        """The first that has a place, which is promised: `take` it before anything else waits.
+        """Wait for the first target with room and return it: `take` it before waiting again.
 
         Raises NoTurnError.
         """
@@ -59,17 +59,17 @@ class Turns:
         self._count += 1
         turn: asyncio.Future[Candidate] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(priority, self._count, candidates, turn)
-        insort(self._waiting, waiter, key=lambda one: one[:2])
-        for one in candidates:
-            one.target.health.on_free = self.freed
-            self.freed(one.target.health)
+        insort(self._waiting, waiter, key=lambda waiting: waiting[:2])
+        for candidate in candidates:
+            candidate.target.health.on_free = self.freed
+            self.freed(candidate.target.health)
         try:
             async with asyncio.timeout(self._settings.wait_s):
                 return await turn
         except TimeoutError:
             self._give_up(turn)
             raise NoTurnError(
-                f"it had as many requests as it may have for {self._settings.wait_s:g} s"
+                f"it was at its limit of concurrent requests for {self._settings.wait_s:g} s"
             ) from None
         except asyncio.CancelledError:
             self._give_up(turn)
@@ -79,20 +79,20 @@ class Turns:
                 self._waiting.remove(waiter)
 
     def take(self, candidate: Candidate) -> None:
-        """The promised place is taken now, or given back by `freed`."""
+        """Turn the granted place into a request, or into a free place before `freed`."""
         health = candidate.target.health
         left = self._promised.pop(health) - 1
         if left:
             self._promised[health] = left
 
     def freed(self, health: Health) -> None:
-        """A request has left a target: its place goes to who waits first."""
+        """A request has left a target: its place goes to the first in the queue."""
         for waiter in list(self._waiting):
-            for one in waiter.candidates:
-                if one.target.health is health and not self.is_full(one.target):
+            for candidate in waiter.candidates:
+                if candidate.target.health is health and not self.is_full(candidate.target):
                     self._waiting.remove(waiter)
                     self._promised[health] = self._promised.get(health, 0) + 1
-                    waiter.turn.set_result(one)
+                    waiter.turn.set_result(candidate)
                     break
 
     def _taken(self, health: Health) -> int:
@@ -103,12 +103,12 @@ class Turns:
             return
         last = self._waiting[-1]
         if last.priority <= priority:
-            raise NoTurnError(f"{len(self._waiting)} requests wait for a turn already")
+            raise NoTurnError(f"the queue is full with {len(self._waiting)} requests")
         self._waiting.pop()
         last.turn.set_exception(NoTurnError("a request of a higher priority took its place"))
 
     def _give_up(self, turn: asyncio.Future[Candidate]) -> None:
-        """Who was promised a place in the same moment gives it back."""
+        """Pass on a place that was granted in the same moment."""
         if turn.done() and not turn.cancelled() and turn.exception() is None:
             candidate = turn.result()
             self.take(candidate)

@@ -1,8 +1,8 @@
-"""Sides of an A/B test or a canary: who is on which, and when a side is taken out.
+"""The variants of an A/B test or a canary: which request gets which, and when one is taken out.
 
-Who asks is hashed with the model's name to a place between 0 and 1, and the sides lie there one
-after another in the order of the file. So the same user has the same side in every process, and
-who is on the last side stays there while its weight grows.
+The subject is hashed with the model's name to a place between 0 and 1, on which the variants lie in
+the order of the configuration. So a user has the same variant in every process, and users of the
+last variant keep it while its weight grows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 HEADER = "x-headrace-variant"
 EVERYBODY = "*"
 _PLACES = 2**64
-# Where a request does not say who asks, what else stays the same the longest.
+# Where the preferred subject is missing, the one that stays the same the longest.
 _ELSE: dict[AssignBy, tuple[AssignBy, ...]] = {
     "user": ("user", "session", "key", "request"),
     "session": ("session", "user", "key", "request"),
@@ -34,22 +34,23 @@ _ELSE: dict[AssignBy, tuple[AssignBy, ...]] = {
 
 
 class Who(NamedTuple):
-    """By what a request is given to a side; None for what it does not say. chosen: of the header.
-    tags: of its key."""
+    """The subject by which a request is assigned to a variant; None for what it does not name."""
 
     user: str | None = None
     session: str | None = None
     key: str | None = None
     request: str | None = None
     chosen: str | None = None
+    """The variant that the header names."""
     tags: tuple[str, ...] = ()
+    """Tags of its key."""
 
 
 NOBODY = Who()
 
 
 class Variant(NamedTuple):
-    """One side."""
+    """One variant of a model."""
 
     name: str
     weight: float
@@ -57,25 +58,27 @@ class Variant(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A side in the order in which they are tried, with the reason for people."""
+    """A variant in the order in which they are tried, with the reason for people to read."""
 
     variant: Variant
     reason: str
 
 
 class TakenOut(NamedTuple):
-    """A side that failed too often. Shares: of failed requests among the last of each side."""
+    """A variant that failed too often."""
 
     model: str
     variant: str
     error_share: float
+    """Share of failed requests among its last `over`."""
     first_error_share: float
+    """The same for the first variant."""
     over: int
 
 
 class Variants:
-    """State of one model. choosers: tags of keys that may name a side. on_taken_out: hears of a
-    side that is taken out, once."""
+    """The variants of one model. `choosers` are tags of keys that may choose one. `on_taken_out` is
+    called once for each variant that is taken out."""
 
     def __init__(
         self,
@@ -93,33 +96,33 @@ class Variants:
         self._choosers = frozenset(choosers)
         self._rollback = rollback
         self._on_taken_out = on_taken_out
-        over = 0 if rollback is None else rollback.window_requests
-        self._failed = {one.name: deque[bool](maxlen=over) for one in sides}
+        window_requests = 0 if rollback is None else rollback.window_requests
+        self._failed = {variant.name: deque[bool](maxlen=window_requests) for variant in sides}
         self.out: dict[str, TakenOut] = {}
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Of all sides, each once."""
-        every = {one.name: one for side in self.sides for one in side.targets}
+        """The targets of all variants, each once."""
+        every = {target.name: target for side in self.sides for target in side.targets}
         return tuple(every.values())
 
     def order(self, who: Who) -> list[Side]:
-        """The side of who asks first, and then those that stand in for it: the first of the file
-        and the others. Raises RequestError for a header that is not followed."""
+        """The subject's variant, then those that stand in for it, the first of the configuration
+        first. Raises RequestError for a header that is not allowed."""
         own, reason = self._chosen(who.chosen, who) if who.chosen else self._assigned(who)
         others = [
-            Side(one, f"variant {one.name}: stands in for {own.name}")
-            for one in self.sides
-            if one is not own and one.name not in self.out
+            Side(variant, f"variant {variant.name}: replaces {own.name}")
+            for variant in self.sides
+            if variant is not own and variant.name not in self.out
         ]
         return [Side(own, reason), *others]
 
     def left_out(self) -> tuple[str, ...]:
-        """Sides that were taken out."""
+        """Variants that were taken out."""
         return tuple(self.out)
 
     def ended(self, assigned: str, *, failed: bool) -> None:
-        """What became of a request that was given to a side by chance."""
+        """Count the result of a request that was assigned to a variant."""
         seen = self._failed.get(assigned)
         if self._rollback is None or seen is None:
             return
@@ -132,32 +135,32 @@ class Variants:
         more = round(share - first_share, 9)
         if len(seen) < self._rollback.window_requests or more < self._rollback.error_share:
             return
-        told = TakenOut(self._model, assigned, share, first_share, len(seen))
-        self.out[assigned] = told
+        taken_out = TakenOut(self._model, assigned, share, first_share, len(seen))
+        self.out[assigned] = taken_out
         logger.error(
-            "variant %s of model %s is taken out until the configuration is read anew: %.0f %% of "
+            "variant %s of model %s is taken out until the configuration is read again: %.0f %% of "
             "its last %d requests failed, of %s %.0f %%",
             assigned, self._model, share * 100, len(seen), self.sides[0].name, first_share * 100,
         )  # fmt: skip
         if self._on_taken_out is not None:
-            self._on_taken_out(told)
+            self._on_taken_out(taken_out)
 
     def _assigned(self, who: Who) -> tuple[Variant, str]:
-        total = sum(one.weight for one in self.sides)
+        total = sum(variant.weight for variant in self.sides)
         by, value = self._unit(who)
         place = _place(self._model, value) * total
         own = self.sides[-1]
         reached = 0.0
-        for one in self.sides:
-            reached += one.weight
+        for variant in self.sides:
+            reached += variant.weight
             if place < reached:
-                own = one
+                own = variant
                 break
         reason = f"variant {own.name}: {own.weight:g} of {total:g} by {by}"
         if not value:
-            reason += ", of whom nothing is said"
+            reason += ", which the request does not name"
         if own.name in self.out:
-            instead = next(one for one in self.sides if one.name not in self.out)
+            instead = next(variant for variant in self.sides if variant.name not in self.out)
             return instead, f"variant {instead.name}: {own.name} was taken out"
         return own, reason
 
@@ -171,25 +174,25 @@ class Variants:
     def _chosen(self, name: str, who: Who) -> tuple[Variant, str]:
         if EVERYBODY not in self._choosers and self._choosers.isdisjoint(who.tags):
             raise RequestError(
-                f"{HEADER}: this key may not choose a variant of model {self._model}; leave it "
-                "out, or have a tag of models.NAME.variant_choosers put on the key",
+                f"{HEADER}: this key may not choose a variant of model {self._model}; omit it, or "
+                "have a tag of models.NAME.variant_choosers put on the key",
                 param=HEADER,
                 code="variant_not_allowed",
             )
-        found = next((one for one in self.sides if one.name == name), None)
-        if found is None:
-            known = [one.name for one in self.sides]
+        variant = next((variant for variant in self.sides if variant.name == name), None)
+        if variant is None:
+            known = [variant.name for variant in self.sides]
             raise RequestError(
                 f"{HEADER}: model {self._model} has no variant {shown(name)}"
                 f"{nearest(name, known)}; there are {', '.join(known)}",
                 param=HEADER,
                 code="unknown_variant",
             )
-        return found, f"variant {found.name}: the request chose it"
+        return variant, f"variant {variant.name}: the request chose it"
 
 
 def user_of(body: JsonObject) -> str | None:
-    """Who a body says it is from: OpenAI's `user`, Anthropic's `metadata.user_id`."""
+    """The user that a body names: OpenAI's `user`, Anthropic's `metadata.user_id`."""
     user = body.decoded("user") if "user" in body else None
     if user is None and "metadata" in body:
         metadata = body.decoded("metadata")
@@ -198,6 +201,6 @@ def user_of(body: JsonObject) -> str | None:
 
 
 def _place(model: str, value: str) -> float:
-    """Between 0 and 1, evenly; of each model another."""
+    """A place between 0 and 1, evenly distributed and independent for each model."""
     digest = hashlib.sha256(f"{model}\0{value}".encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8]) / _PLACES

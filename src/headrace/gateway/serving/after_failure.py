@@ -1,7 +1,7 @@
 """What a failure means: for the client, for the target, and for what is tried next.
 
-Kinds as in `headrace.protocol.neutral.failure`. The classes follow Bifrost's table of key-level
-failures and Anthropic's 529 as 503.
+The kinds are those of `headrace.protocol.neutral.failure`. The classes follow Bifrost's table of
+key-level failures; Anthropic's 529 counts as 503.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ Next = Literal[
 
 
 class Class(NamedTuple):
-    """next: what may help. blames: whether it counts against the target. again: whether the same
-    target may do better in a moment. status: of our reply if nothing helps."""
+    """What a kind of failure calls for."""
 
     next: Next
+    """What may help."""
     blames: bool
+    """Whether it counts against the target."""
     again: bool
+    """Whether the same target may succeed a moment later."""
     status: int
+    """HTTP status of the reply if nothing helps."""
 
 
 CLASSES: dict[FailureKind, Class] = {
     "bad_request": Class("stop", False, False, 400),
     "too_large": Class("stop", False, False, 413),
-    # Says nothing of what others ask: another key or target is asked, and none of them rests.
+    # Other requests may still succeed: try another key or target, and let none of them rest.
     "account_limit": Class("other_account", False, False, 400),
     "context_length": Class("context_fallback", False, False, 400),
     "content_policy": Class("policy_fallback", False, False, 400),
@@ -36,41 +39,43 @@ CLASSES: dict[FailureKind, Class] = {
     "permission": Class("other_key", False, False, 502),
     "payment": Class("other_key", False, False, 502),
     "rate_limit": Class("other_key", False, True, 429),
-    # Of a model or a path there: the target may do well what others ask for.
+    # A model or path is missing there: the target may still serve other requests.
     "not_found": Class("other_target", False, False, 404),
     "overloaded": Class("other_target", True, True, 503),
     "timeout": Class("other_target", True, True, 504),
     "server": Class("other_target", True, True, 502),
     "network": Class("other_target", True, True, 502),
     "damaged": Class("other_target", True, True, 502),
-    # A client can ask for so much: it is no fault of the target, and would be paid for again.
+    # Clients can cause this: it does not count against the target, and a retry is billed again.
     "reply_too_large": Class("other_target", False, False, 502),
 }
 
 
 def class_of(failure: Failure) -> Class:
-    """What to do about it."""
+    """The class of a failure's kind."""
     return CLASSES[failure.kind]
 
 
 class Tried(NamedTuple):
-    """One attempt that failed. was_sent: whether the provider may have seen it. model: that
-    the target was asked as, "" where that is not kept."""
+    """An attempt that failed."""
 
     target: str
     failure: Failure
     after_s: float
     was_sent: bool = False
+    """Whether the provider may have received the request."""
     model: str = ""
+    """Name the target was requested by; "" where it is not recorded."""
 
 
 def summary(tried: tuple[Tried, ...], most_chars: int = 600) -> str:
-    """All attempts in one line, each with the provider's own words, cut where they are long."""
+    """All attempts in one line, each with the provider's message, shortened where it is long."""
     share = max(60, most_chars // max(1, len(tried)))
     parts = []
-    for one in tried:
-        said = " ".join(one.failure.message.split())
-        said = said if len(said) <= share else said[: share - 1] + "…"
-        status = f" {one.failure.status}" if one.failure.status else ""
-        parts.append(f"{one.target}: {one.failure.kind}{status} after {one.after_s:.2f} s ({said})")
+    for attempt in tried:
+        message = " ".join(attempt.failure.message.split())
+        message = message if len(message) <= share else message[: share - 1] + "…"
+        status = f" {attempt.failure.status}" if attempt.failure.status else ""
+        what = f"{attempt.failure.kind}{status} after {attempt.after_s:.2f} s"
+        parts.append(f"{attempt.target}: {what} ({message})")
     return "; ".join(parts)

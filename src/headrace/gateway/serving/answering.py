@@ -1,7 +1,7 @@
-"""An answer on its way to the client: passed on as it is, or written anew in the client's dialect.
+"""An answer on its way to the client: passed through, or translated into the client's dialect.
 
-From here on no other target can be asked. A provider that breaks off is told to the client as an
-error in the stream, so that half an answer is never taken for a whole one.
+From here on no other target can be tried. If the provider breaks off, the client gets an error in
+the stream, so that half an answer is never taken for a whole one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ async def answer_whole(
     names: Names,
     asides: Sequence[Aside] = (),
 ) -> Bill:
-    """A reply without a stream, with what was paid for it in its head: asides too, which are not
-    on the Bill."""
+    """Send a reply that is not streamed, with its cost, side calls included, in a header.
+
+    The returned bill does not contain the side calls.
+    """
     assert opened.body is not None
     body = opened.body
     if opened.glance is not None and not tally.keeps_all:
@@ -72,7 +74,7 @@ async def answer_stream(
     names: Names,
     clock_ns: Callable[[], int],
 ) -> None:
-    """What came so far, and the rest as it comes."""
+    """Send the part of a stream that has arrived, then the rest as it arrives."""
     headers = [
         ("content-type", incoming.side.stream_type()),
         ("cache-control", "no-cache"),
@@ -157,10 +159,10 @@ async def _pass_on(
         failed: Failed | None = None
         try:
             if whole.too_long:
-                raise UpstreamError("too_large", "an event of the stream does not come to its end")
+                raise UpstreamError("too_large", "an event of the stream does not end")
             piece = await reply.piece()
         except UpstreamError as error:
-            if not tally.ended:  # else what was lost is the end of the connection alone
+            if not tally.ended:  # otherwise only the end of the connection was lost
                 failed = Failed(error.failure)
                 tally.take(failed)
             break
@@ -170,7 +172,7 @@ async def _pass_on(
         if opened.idle_s is not None and (tally.has_content or has_media(reader)):
             opened.content_came()
         if not piece:
-            # A last event may lack its end; one that was cut is nothing that a client could read.
+            # The last event may lack its end; a client could not read one that was cut.
             if tally.ended and (rest := scrub.clean(whole.end())):
                 await sink.write(rest)
             break
@@ -179,7 +181,7 @@ async def _pass_on(
 
 
 def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> Failed | None:
-    """Count an event; as it may be told, where it is a failure."""
+    """Count an event; for a failure, return it as the client may see it."""
     if not isinstance(event, Failed):
         tally.take(event)
         return None
@@ -192,7 +194,7 @@ def _take(event: Event, opened: Opened, scrub: PassedScrub, tally: Tally) -> Fai
 async def answer_failed(
     failure: Failure, status: int, incoming: Incoming, sink: Sink, headers: list[Header]
 ) -> None:
-    """An error in place of an answer."""
+    """Send an error instead of an answer."""
     headers = [("content-type", "application/json"), *headers, *retry_after(failure)]
     body = error_body(incoming.side, failure, status, incoming.id)
     headers.append(("content-length", str(len(body))))
@@ -202,7 +204,7 @@ async def answer_failed(
 
 
 async def tell_failed(failure: Failure, prepared: Prepared, incoming: Incoming, sink: Sink) -> None:
-    """An error in a stream that has begun, from outside of it."""
+    """Send an error into a stream that has begun."""
     await _tell(Failed(failure), prepared, incoming, sink)
 
 

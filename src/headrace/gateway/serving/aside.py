@@ -1,7 +1,7 @@
-"""An answer that was paid for and told to nobody: a hedge that lost, a judge's word, a first stage.
+"""A billed call whose answer nobody sees: a losing hedge, a judge, the first stage of a cascade.
 
-It goes on the same account as the request it was wanted for and has a line of the ledger of its
-own, so that the ledger's sum is what providers bill.
+It is charged to the account of the request it served and has a ledger line of its own, so that the
+ledger's sum is what providers bill.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _S_PER_NS = 1e-9
 
 
 class Aside(NamedTuple):
-    """model: the name it was asked by; answered_by: the model that it counts for, "" for that one.
-    cost_nusd: None where nobody knows the price. sent_ns, first_ns, ended_ns: of the gateway's
-    clock. failure: of one without a reply; status: what a client would be told of it."""
+    """A billed call beside the answer. Times are readings of the gateway's clock."""
 
     purpose: Purpose
     model: str
+    """Name it was requested by."""
     target: Target
     usage: TokenUsage
     usage_from: Literal["provider", "estimated"]
     cost_nusd: int | None
+    """None if the price is unknown."""
     sent_ns: int
     first_ns: int | None
     ended_ns: int
@@ -42,15 +42,17 @@ class Aside(NamedTuple):
     finish: Finish | None = None
     error: str = ""
     failure: FailureKind | None = None
+    """Why it has no reply; None where it has one."""
     status: int = 200
+    """HTTP status a client would get for it."""
     answered_by: str = ""
+    """The model it counts for; "" for `model` itself."""
 
 
 def unanswered_aside(
     unanswered: Unanswered, failure: Failure, ended_ns: int, *, stream: bool
 ) -> Aside:
-    """Of an attempt that failed without a reply, or with one of no use: nobody told that it is not
-    billed."""
+    """The side call of an attempt that failed without a usable reply: it may be billed."""
     candidate = unanswered.candidate
     return Aside(
         purpose="attempt",
@@ -71,16 +73,16 @@ def unanswered_aside(
 
 
 def with_asides(cost_nusd: int | None, asides: Iterable[Aside]) -> int | None:
-    """All that was paid for a request; None where nobody knows the price of a part."""
-    for one in asides:
-        if cost_nusd is None or one.cost_nusd is None:
+    """The cost of a request with its side calls; None if the price of one is unknown."""
+    for aside in asides:
+        if cost_nusd is None or aside.cost_nusd is None:
             return None
-        cost_nusd += one.cost_nusd
+        cost_nusd += aside.cost_nusd
     return cost_nusd
 
 
 def aside_entry(of: Entry, aside: Aside, number: int, received_ns: int) -> Entry:
-    """The line of `aside`, number `number` of the request with the line `of`."""
+    """The ledger line of `aside`, number `number` of the request whose line is `of`."""
     lasted_ms = (aside.ended_ns - aside.sent_ns) * _MS_PER_NS
     first_ms = None
     if aside.first_ns is not None:

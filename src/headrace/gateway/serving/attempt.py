@@ -1,8 +1,8 @@
 """One request at one target, until it is known whether it answers.
 
-With a stream that is at the first content, or where it is passed on at the first event that is no
-mere beginning: until then another target may be asked and nobody has seen anything; after it the
-target's answer is the answer, whatever becomes of it.
+For a stream that is at its first content; where the stream is passed through, at the first event
+that is more than a beginning. Until then another target may be tried, as the client has seen
+nothing; after that the target's answer is the answer, whatever happens to it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,21 @@ from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.sse import MAX_EVENT_BYTES
 
 _MOST_ERROR_BYTES = 1 << 20
-# Role chunks, echoes of the request, pings: what may come before content and is held back. A stream
-# that is passed on is not held back for longer; of others one event may be as long as any.
+# Role chunks, echoes of the request and pings may come before content and are held back. A stream
+# that is passed through is held back no longer than this; a translated one may have long events.
 _MOST_HELD_BYTES = 1 << 20
 _MOST_HELD_EVENTS = 4096
-# What readers of streams say of one that is not as its API says, or ends too soon.
+# How stream readers classify a stream that breaks its API's rules or ends too early.
 _UNREADABLE = ("damaged", "network")
 
 
 class AttemptFailedError(Exception):
-    """credential: what the request went out with, None if it did not go out. was_sent: whether the
-    provider may have seen it; no_reply: whether it was, and no error came of it nor a reply that
-    can be used, so that nobody knows that it costs nothing."""
+    """An attempt at one target failed.
+
+    `credential` is the one it was sent with, None if it was not sent. `was_sent` says whether the
+    provider may have received it. `no_reply` says that it was sent and neither an error nor a
+    usable reply came back, so that it may be billed.
+    """
 
     def __init__(
         self,
@@ -69,34 +72,41 @@ class AttemptFailedError(Exception):
 
 @dataclass(kw_only=True, slots=True)
 class Opened:
-    """A target that answers. Whole answers have a `body`, and `answer` once somebody reads it or
-    a `glance` where nobody need; of a stream `events` and `held` came so far, and `reply` has the
-    rest. proof: headers that show the provider who we are. sent_ns, first_ns: when the request
-    was sent and the first content was there. idle_s: what may pass between two pieces once content
-    comes, where a stream is passed on before."""
+    """A target's answer that has begun."""
 
     candidate: Candidate
     ready: Ready
     sent_ns: int
+    """When the request was sent."""
     first_ns: int
+    """When the first content arrived."""
     reply: Reply | SteppedAnswer
+    """The source of the rest of a stream."""
     body: bytes | None = None
+    """A whole answer; None for a stream."""
     glance: UsageSummary | None = None
+    """The usage of a whole answer that need not be parsed further."""
     answer: ChatReply | None = None
+    """A whole answer once it has been parsed; see `read`."""
     reader: StreamReader | None = None
     events: list[Event] = field(default_factory=list)
+    """Events of a stream that have arrived so far."""
     held: list[bytes] = field(default_factory=list)
+    """The bytes of those events, where the stream is passed through."""
     proof: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Headers that authenticated the request."""
     idle_s: float | None = None
+    """Longest pause between two pieces once content arrives, where a stream is passed through
+    before its first content."""
 
     def content_came(self) -> None:
-        """To be told once of a stream that has idle_s."""
+        """Call once, when the first content of a stream with `idle_s` arrives."""
         assert isinstance(self.reply, Reply)
         self.reply.limit_idle(self.idle_s)
         self.idle_s = None
 
     def read(self) -> ChatReply:
-        """A whole answer in neutral form, read when it is first wanted; not of streams."""
+        """A whole answer in neutral form, parsed on first use; not for streams."""
         if self.answer is None:
             assert self.body is not None
             self.answer = self.replies.read_reply(self.body)
@@ -104,13 +114,13 @@ class Opened:
 
     @property
     def secret_headers(self) -> tuple[tuple[str, str], ...]:
-        """Those that nobody but the provider may see."""
+        """Headers that only the provider may see."""
         proof = self.reply.proof if isinstance(self.reply, SteppedAnswer) else self.proof
         return (*proof, *self.candidate.target.provider.headers)
 
     @property
     def replies(self) -> ReplySide:
-        """How what the target says is read."""
+        """The dialect that reads the target's replies."""
         return self.ready.replies or self.candidate.target.provider.side
 
 
@@ -126,9 +136,10 @@ async def attempt(
     trace_headers: tuple[tuple[str, str], ...] = (),
     sent: Sent,
 ) -> Opened:
-    """trace_headers: what the provider is told of the trace. sent: marked when it is.
+    """Send a request to one target and wait until it answers.
 
-    Raises AttemptFailedError; the connection is free or cut then.
+    `trace_headers` pass the trace on to the provider. `sent` is marked when the request goes out.
+    Raises AttemptFailedError; the connection is then free or closed.
     """
     target = candidate.target
     provider = target.provider
@@ -181,13 +192,13 @@ async def attempt(
         no_reply = error.problem in ("timeout", "cut") or isinstance(reply, Reply)
         sent.is_open = sent.is_open or error.problem == "too_large"
     except DamagedReplyError as error:
-        told = f"the reply is not as its API says: {error}"
+        told = f"the reply does not follow the provider's API: {error}"
         failure = error.failure or Failure(kind="damaged", message=told)
         no_reply, sent.told = error.failure is None, error.usage
         sent.told_tier = error.service_tier
     except AttemptFailedError as error:
         failure = error.failure
-        # Else it is an error that the provider told.
+        # Otherwise it is an error that the provider reported.
         no_reply = isinstance(reply, Reply) and reply.status < 300 and failure.kind in _UNREADABLE
     except asyncio.CancelledError:
         if reply is not None:
@@ -202,14 +213,14 @@ async def attempt(
     if opened is not None:
         _count(opened.events, sent)
     no_reply = no_reply or sent.told is not None
-    # An error's body may be cut as well, and errors cost nothing.
+    # An error's body may be cut as well, but errors cost nothing.
     refused = isinstance(reply, Reply) and reply.status >= 400
     no_reply = no_reply and was_sent and not refused
     raise AttemptFailedError(failure, credential, was_sent=was_sent, no_reply=no_reply)
 
 
 def _count(events: list[Event], sent: Sent) -> None:
-    """What was told before it failed."""
+    """Record the usage that was reported before the attempt failed."""
     for event in events:
         if isinstance(event, Counted):
             sent.told = event.usage
@@ -220,15 +231,15 @@ def _count(events: list[Event], sent: Sent) -> None:
 def _each_once(
     of_request: tuple[tuple[str, str], ...], of_provider: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Headers of both; what the request says of itself wins."""
+    """Headers of both; the request's own win."""
     if not of_provider:
         return of_request
-    said = {name.lower() for name, _ in of_request}
-    return (*of_request, *(one for one in of_provider if one[0] not in said))
+    own_names = {name.lower() for name, _ in of_request}
+    return (*of_request, *(header for header in of_provider if header[0] not in own_names))
 
 
 def has_media(reader: StreamReader) -> bool:
-    """Whether anything of a picture or of sound came, which events tell once it is whole."""
+    """Whether part of an image or of audio arrived, for which events come only when it is whole."""
     return isinstance(reader, PartialContentReader) and reader.has_media
 
 
@@ -263,7 +274,7 @@ async def _open(
         body = await reply.body(_MOST_ERROR_BYTES)
         failure = side.read_failure(reply.status, reply.headers, body)
         failure = with_body(failure, side.name, body)
-        if reply.status < 400:  # a redirect or the like says nothing of the client's request
+        if reply.status < 400:  # a redirect is not a verdict on the client's request
             failure = msgspec.structs.replace(failure, kind="damaged")
         raise AttemptFailedError(failure)
     kind = reply.headers.get("content-type", "")
@@ -275,7 +286,7 @@ async def _open(
             opened.glance = glance(opened.body)
         if opened.glance is None:
             answer = opened.read()
-            if stream:  # a provider that does not stream, though it was asked to
+            if stream:  # the provider does not stream, although the request says so
                 opened.events = list(replayed(answer))
         return
     reader = opened.reader = side.stream_reader(prepared.stub)
@@ -301,9 +312,9 @@ async def _open(
         tells = reader if isinstance(reader, PartialContentReader) else None
         too_long = came_bytes > most_bytes or len(opened.events) > _MOST_HELD_EVENTS
         if passed_on and piece and (too_long or (tells is not None and tells.has_data)):
-            # What the model thinks and makes in silence may still take as long as first content.
+            # Reasoning and media made in silence may take as long as the first content.
             opened.idle_s = timeouts.idle_s
             reply.limit_idle(timeouts.first_byte_s)
             return
         if too_long or not piece:
-            raise DamagedReplyError(f"{came_bytes:,} bytes of a stream and no content in them")
+            raise DamagedReplyError(f"{came_bytes:,} bytes of a stream without content")

@@ -1,4 +1,4 @@
-"""Attempts that failed, as the ledger keeps them."""
+"""The ledger's record of attempts that failed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from headrace.gateway.serving.after_failure import Tried
 from headrace.gateway.serving.entry import AttemptEntry
 
-# A provider's own words, as far as they help.
+# Enough of a provider's message to be of use.
 _MOST_CHARS = 300
 
 
 def failed_attempts(tried: Iterable[Tried]) -> tuple[AttemptEntry, ...]:
-    """In the order in which they were made; when each began is not kept."""
+    """Ledger entries in the order of the attempts; their start times are not recorded."""
     return tuple(
         AttemptEntry(
-            target=one.target,
+            target=attempt.target,
             began_ms=0.0,
-            lasted_ms=one.after_s * 1e3,
-            failure=one.failure.kind,
-            status=one.failure.status,
-            message=one.failure.message[:_MOST_CHARS],
+            lasted_ms=attempt.after_s * 1e3,
+            failure=attempt.failure.kind,
+            status=attempt.failure.status,
+            message=attempt.failure.message[:_MOST_CHARS],
         )
-        for one in tried
+        for attempt in tried
     )

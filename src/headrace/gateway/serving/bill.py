@@ -17,15 +17,15 @@ def cost_nusd(
     *,
     asked_tier: str | None = None,
 ) -> int | None:
-    """None if nobody knows the price, or that of a line of the usage or of the service tier, or if
-    something was used that no line counts. What a provider says itself wins (OpenRouter's `cost`).
+    """The cost of a usage; a cost that the provider reports itself (OpenRouter's `cost`) wins.
 
-    service_tier: that it was answered at, as the provider says; where it does not say, it was the
-    one that was asked for, or the standard one where nobody knows that one's price: anybody can ask
-    for tiers that there are not.
+    None if a price is unknown: of the model, of a line of the usage, or of the service tier; or if
+    something was used that no line counts. `service_tier` is the tier the provider reports. Where
+    it reports none, the requested tier counts, or the standard one if the requested one has no
+    known price: clients can request tiers that do not exist.
 
-    Each line is rounded up to a nano-dollar once all are summed, so that a sum of bills is never
-    below the bill of the sum by more than one for each.
+    The sum is rounded up to a nano-dollar once, so that a sum of bills exceeds the bill of the sum
+    by less than one nano-dollar for each bill.
     """
     if usage.cost_nusd is not None:
         return usage.cost_nusd
@@ -60,14 +60,14 @@ def cost_nusd(
 
 
 def standard_nusd(usage: TokenUsage, price: Price | None) -> int:
-    """Its tokens at the standard service tier, in place of a cost that nobody knows; 0 where nobody
-    knows that price either."""
+    """The cost of its tokens at the standard service tier, in place of an unknown cost; 0 if that
+    price is unknown too."""
     tokens = msgspec.structs.replace(usage, images=0, input_audio_s=0, is_incomplete=False)
     return cost_nusd(tokens, price) or 0
 
 
 def _of_line(count: int, rate: int | None) -> int | None:
-    """Of what no token stands for; None where there is some and nobody knows its price."""
+    """The cost of units that are not tokens; None where there are some and the price is unknown."""
     if not count:
         return 0
     return None if rate is None else count * rate
@@ -76,8 +76,8 @@ def _of_line(count: int, rate: int | None) -> int | None:
 def most_nusd(
     price: Price | None, input_tokens: int, output_tokens: int, service_tier: str | None = None
 ) -> int | None:
-    """The most a request can cost: every token at the dearest price of its side. None if nobody
-    knows the price, or that of the service tier that is asked for."""
+    """The most a request can cost: every token at the dearest price of its side. None if the
+    price, or that of the requested service tier, is unknown."""
     at_tier = None if price is None else price.of_service_tier(service_tier)
     if at_tier is None:
         return None
@@ -90,5 +90,5 @@ def most_nusd(
 
 
 def _or(rate: int | None, otherwise: int) -> int:
-    """Where a price says nothing of a kind of token it is billed as ordinary ones, never free."""
+    """A rate that a price does not state is the ordinary one, never zero."""
     return otherwise if rate is None else rate

@@ -1,4 +1,4 @@
-"""A request at the cache: what it finds there, how that is told, and what it leaves."""
+"""A request at the response cache: look-up, the reply made from it, and what is stored after."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ Header = tuple[str, str]
 
 
 class AtCache:
-    """kept: the answer that is given again, None while there is none. waited_ns: for others'
-    answers and for vectors. cache: None where the file has it off; nothing is found and nothing
-    kept then."""
+    """One request's use of the response cache.
+
+    `kept` is the cached answer to send, None while there is none. `waited_ns` is the time spent
+    waiting for other requests' answers and for vectors. With `cache` None the cache is off:
+    nothing is found and nothing is stored.
+    """
 
     def __init__(
         self,
@@ -61,8 +64,8 @@ class AtCache:
         self.kept: Kept | None = None
 
     async def find(self, ask: RoutingQuery, router: Router) -> bool:
-        """Whether there is an answer to the same request. Raises RequestError for a `cache` that
-        cannot be read."""
+        """Whether there is an answer to the same request. Raises RequestError if `cache` in the
+        body is invalid."""
         if self._cache is None:
             return False
         visit = self._visit = self._cache.visit(self._incoming, ask, router)
@@ -77,10 +80,10 @@ class AtCache:
         return cache.flights is not None or visit.question is not None
 
     async def find_further(self) -> bool:
-        """Whether there is an answer of a request under way, or to a question that means the same.
+        """Whether there is an answer of a request under way, or to a question of the same meaning.
 
-        May wait for either, so it is for a request that everything it may take is held for. Where
-        there is none, this may be the one that others wait for, until `keep` or `leave`.
+        It may wait for either, so budgets must be held before. If there is none, other requests may
+        wait for this one until `keep` or `leave`.
         """
         began_ns = self._clock_ns()
         try:
@@ -109,18 +112,18 @@ class AtCache:
         return True
 
     def leave(self) -> None:
-        """The request is over: whoever waits for it without an answer asks now."""
+        """The request is over: requests that wait for its answer go on without it."""
         self._land(None)
 
     async def hold(
         self, accounts: Accounts | None, ask: RoutingQuery, router: Router
     ) -> Reservation | None:
-        """Limits on requests count an answer from the cache; budgets, limits on tokens and on
-        requests at once do not."""
+        """Count an answer from the cache against limits on requests; budgets and limits on tokens
+        and on concurrent requests do not apply."""
         caller = self._incoming.caller
         if accounts is None or caller is None:
             return None
-        rates = tuple(one for one in caller.meters if one.limit_name == "rpm")
+        rates = tuple(meter for meter in caller.meters if meter.limit_name == "rpm")
         caller = msgspec.structs.replace(caller, meters=rates)
         assert self.kept is not None
         asked = ask.wanted.models
@@ -129,7 +132,7 @@ class AtCache:
         return await accounts.reserve(caller, demand)
 
     async def answer(self, sink: Sink, now_s: float, overhead_us: int, variant: str = "") -> None:
-        """All of it; a stream in one piece. variant: the side of an A/B test whose answer it is."""
+        """Send the cached answer, a stream in one piece; `variant` is its A/B variant."""
         kept, incoming = self.kept, self._incoming
         assert kept is not None
         side, call = incoming.side, self._prepared.call
@@ -162,11 +165,11 @@ class AtCache:
         await sink.end()
 
     def headers(self) -> list[Header]:
-        """Of an answer that does not come from it."""
+        """Headers of an answer that does not come from the cache."""
         return [(PREFIX + "cache", "store-off" if self._visit is None else self._visit.state)]
 
     def entry(self, entry: Entry) -> Entry:
-        """The ledger's line of an answer from here: by whom it was given first."""
+        """The ledger line of an answer from the cache, with the target that first gave it."""
         kept = self.kept
         assert kept is not None
         return msgspec.structs.replace(
@@ -174,7 +177,7 @@ class AtCache:
         )
 
     def tally(self, input_tokens: int, opened: Opened) -> Tally:
-        """One that remembers what it counts, where the answer is to be kept."""
+        """A tally, which also records the reply where it is to be cached."""
         if self._visit is None or self._visit.key is None:
             return Tally(input_tokens)
         from headrace.gateway.cache.recording import RecordingTally
@@ -182,7 +185,7 @@ class AtCache:
         return RecordingTally(input_tokens, opened.replies.name)
 
     def keep(self, opened: Opened, tally: Tally, now_s: float) -> None:
-        """An answer that reached the client whole, for the next time and for who waits for it."""
+        """Store an answer that reached the client whole, and give it to the requests that wait."""
         if self._cache is None or self._visit is None:
             return
         from headrace.gateway.cache.kept import Kept
@@ -209,7 +212,7 @@ class AtCache:
         try:
             _ = self._prepared.call
         except RequestError:
-            return False  # passed on unread, it may be answered; told from here, it cannot be
+            return False  # as a pass-through it may be served, but not from the cache
         self.kept, self._found = kept, found
         return True
 

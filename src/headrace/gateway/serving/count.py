@@ -1,7 +1,7 @@
 """The tokens of a prompt, counted by the target that would answer it, or estimated.
 
-Nothing is billed and no line of the ledger is written; limits on requests count it. Who cannot
-count, fails or takes long is not waited for: an estimate is an answer too.
+Nothing is billed and the ledger gets no line; limits on requests count it. A target that cannot
+count, fails or is slow is not waited for: an estimate is an answer too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headrace.protocol.neutral.dialect import DamagedReplyError
 logger = logging.getLogger(__name__)
 
 _S_PER_NS = 1e-9
-# Clients count before each turn: an estimate now is better than a count later.
+# Clients count before each turn, so an early estimate beats a late count.
 _MOST_S = 3.0
 _TIMEOUTS = Timeouts(1.5, _MOST_S, _MOST_S)
 
@@ -45,26 +45,29 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CountAsked:
-    """A request to count. dialect: of the client. call: the body in neutral form, without the
-    words to the gateway. headers: of the client's, those that go on where its body does."""
+    """A request to count tokens."""
 
     dialect: str
+    """The client's dialect."""
     model: str
     body: JsonObject
     call: Callable[[bytes], ChatCall]
+    """Parses a body into neutral form, without the fields meant for the gateway."""
     headers: Headers
+    """The client's headers that are passed on with its body."""
     caller: Caller | None
 
 
 class TokenCount(NamedTuple):
-    """target: who counted, None for an estimate."""
+    """The number of tokens of a prompt."""
 
     tokens: int
     target: Target | None
+    """The target that counted; None for an estimate."""
 
 
 async def count(serving: Serving, asked: CountAsked) -> TokenCount:
-    """Raises RequestError and AccountsError."""
+    """Count the tokens of a request. Raises RequestError and AccountsError."""
     ask = query_from_body(asked.body, asked.model)
     policy = DataPolicy() if asked.caller is None else asked.caller.data_policy
     ask = ask._replace(
@@ -87,12 +90,12 @@ async def count(serving: Serving, asked: CountAsked) -> TokenCount:
 
 
 async def _note(serving: Serving, caller: Caller | None, model: str, decision: Decision) -> None:
-    """It counts as a request, and as nothing else."""
+    """Count it as a request, and as nothing else."""
     if serving.accounts is None or caller is None:
         return
-    rates = tuple(one for one in caller.meters if one.limit_name == "rpm")
+    rates = tuple(meter for meter in caller.meters if meter.limit_name == "rpm")
     caller = msgspec.structs.replace(caller, meters=rates)
-    counting = [one.model for one in decision.candidates[:1]]
+    counting = [candidate.model for candidate in decision.candidates[:1]]
     demand = Demand(model=model, most_cost_nusd=0)
     demand = with_names(demand, serving.router, caller, (model,), counting)
     held = await serving.accounts.reserve(caller, demand)

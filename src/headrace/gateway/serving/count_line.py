@@ -1,4 +1,4 @@
-"""The line of a request to count tokens, as the request log has it; the ledger has none."""
+"""The request log's line for a request to count tokens; the ledger has none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def count_line(
     target: Target | None = None,
     error: str = "",
 ) -> Entry:
-    """target: who counted; None for an estimate, and where nothing was counted."""
+    """`target` is the one that counted; None for an estimate or if nothing was counted."""
     ended_ns = serving.clock_ns()
     lasted_s = (ended_ns - incoming.received_ns) * _S_PER_NS
     entry = line_of(

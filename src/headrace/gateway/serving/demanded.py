@@ -1,4 +1,4 @@
-"""The most that is held for a request, with every name of a model under which limits count it."""
+"""The most that is held for a request, under every name by which limits count its model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headrace.gateway.routing.router import Router
 from headrace.gateway.serving.bill import most_nusd
 from headrace.protocol.dialects.token_count import MOST_TOKENS
 
-if TYPE_CHECKING:  # imported where the file uses them
+if TYPE_CHECKING:  # imported only where the configuration uses them
     from headrace.gateway.serving.composed.way import Way
 
-# Where the client does not say: held back is what most answers stay below.
+# Held where the client sets no limit; most answers stay below it.
 OUTPUT_TOKENS = 4096
 
 
@@ -31,8 +31,10 @@ def demand_at(
     service_tier: str | None = None,
     way: Way | None = None,
 ) -> Demand:
-    """As `demand_of`, for everybody who may be asked in the end, by all names. way: of a model made
-    of others, of which whoever is asked besides is held too."""
+    """As `demand_of`, with all targets that may answer in the end and all names of the models.
+
+    `way` is the plan for a composed model; what it may use besides the answer is held too.
+    """
     candidates = decision.candidates if way is None else decision.candidates + way.may_answer
     candidates += may_follow(router, candidates, ask)
     demand = demand_of(ask, candidates, hedges, service_tier)
@@ -41,7 +43,7 @@ def demand_at(
         demand = way.besides.added_to(demand)
         asked += way.besides.asked
         candidates += way.besides.candidates
-    return with_names(demand, router, caller, asked, (one.model for one in candidates))
+    return with_names(demand, router, caller, asked, (candidate.model for candidate in candidates))
 
 
 def demand_of(
@@ -50,17 +52,19 @@ def demand_of(
     hedges: int = 0,
     service_tier: str | None = None,
 ) -> Demand:
-    """At the dearest of those who may be asked; without a cost where nobody knows a price. hedges:
-    how many may be asked besides, who are cut before they say anything. service_tier: that the
-    client asks for."""
+    """The demand at the dearest target; its cost is None if a price is unknown.
+
+    `hedges` is the number of targets that may be tried besides, which are cut off before they send
+    content. `service_tier` is the requested one.
+    """
     output = min((ask.most_output_tokens or OUTPUT_TOKENS) * ask.choices, MOST_TOKENS)
     tokens = _billed_tokens(ask, candidates)
-    prices = [one.target.price for one in candidates]
-    costs = [most_nusd(one, tokens, output, service_tier) for one in prices]
-    known = [one for one in costs if one is not None]
+    prices = [candidate.target.price for candidate in candidates]
+    costs = [most_nusd(price, tokens, output, service_tier) for price in prices]
+    known = [cost for cost in costs if cost is not None]
     most = max(known, default=0) if len(known) == len(costs) else None
     if most is not None and hedges:
-        prompts = [most_nusd(one, tokens, 0, service_tier) or 0 for one in prices]
+        prompts = [most_nusd(price, tokens, 0, service_tier) or 0 for price in prices]
         most += hedges * max(prompts, default=0)
     return Demand(
         model=ask.wanted.models[0],
@@ -71,12 +75,12 @@ def demand_of(
 
 
 def _billed_tokens(ask: RoutingQuery, candidates: Sequence[Candidate]) -> int:
-    """Of a response that goes on from one of which nobody here knows what it took, as many as a
-    context has, where that is known. Budgets alone hold them: a limit of tokens a minute, which is
-    often less than a context, would let nothing of the kind through."""
+    """The input tokens to hold. For a response that continues one of unknown size these are as many
+    as a context holds, where that is known. Only budgets hold them: a limit on tokens per minute,
+    often smaller than a context, would refuse every such request."""
     if ask.continued is None or ask.continued.tokens is not None:
         return ask.input_tokens
-    contexts = [one.target.context_tokens or 0 for one in candidates]
+    contexts = [candidate.target.context_tokens or 0 for candidate in candidates]
     return max(ask.input_tokens, *contexts, 0)
 
 
@@ -87,9 +91,9 @@ def with_names(
     asked: Iterable[str],
     answering: Iterable[str],
 ) -> Demand:
-    """answering: models that may answer. Names are not looked for where no limit is of a model."""
+    """The demand with its models' names; they are looked up only if a limit is of one model."""
     own = router.own_name(demand.model)
-    if all(one.model == "*" for one in caller.meters):
+    if all(meter.model == "*" for meter in caller.meters):
         return demand if own == demand.model else msgspec.structs.replace(demand, own_name=own)
     names = names_of(router, asked, answering)
     return msgspec.structs.replace(demand, own_name=own, names=names)

@@ -1,6 +1,6 @@
-"""Targets asked for a chat, in the order of `rounds`, until one has content.
+"""Targets tried for a chat, in the order of `rounds`, until one has content.
 
-Nobody has seen anything of an answer until this is over.
+The client sees nothing of an answer until this is over.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _S_PER_NS = 1e-9
 
 @dataclass(slots=True, kw_only=True)
 class Dispatch(Rounds[Opened]):
-    """One chat's way from target to target. hedging: None where one is asked at a time. asides:
-    what was paid for besides. hedge_won: whether the answer is of a target asked besides."""
+    """The failover of one chat request from target to target."""
 
     prepared: Prepared
     stream: bool
@@ -36,19 +35,21 @@ class Dispatch(Rounds[Opened]):
     most_reply_bytes: int
     trace: RequestTrace = UNTRACED
     hedging: Hedging | None = None
+    """None if one target is tried at a time."""
     asides: list[Aside] = field(default_factory=list)
+    """Billed calls beside the answer."""
     hedge_won: bool = False
+    """Whether the answer comes from a hedge rather than the first target."""
     ignored: tuple[str, ...] = ()
     _asking: tuple[Candidate, Sent] | None = None
 
     def unanswered(self) -> Unanswered | None:
-        """Who is asked just now, where that was sent; told once. Others who are asked besides are
-        among `asides`."""
+        """The attempt under way, if it was sent; returned once. Hedges are among `asides`."""
         asking, self._asking = self._asking, None
         return None if asking is None else unanswered_of(*asking, self.ask.input_tokens)
 
     async def open(self, decision: Decision, route: Route) -> Opened:
-        """As `first`."""
+        """As `first`, and record what the target ignores."""
         opened = await self.first(decision, route)
         self._asking = None
         self.ignored = opened.ready.dropped
@@ -64,20 +65,20 @@ class Dispatch(Rounds[Opened]):
     async def _hedged(
         self, first: Candidate, queue: deque[Candidate], route: Route, hedging: Hedging
     ) -> tuple[Opened | None, list[tuple[Candidate, AttemptFailedError]]]:
-        """As `_at`, and others of the queue besides where it is slow."""
+        """As `_at`, with hedges from the queue if the target is slow."""
 
-        def another(asked: list[Candidate]) -> Candidate | None:
+        def another(tried: list[Candidate]) -> Candidate | None:
             if self.attempts >= self._most_attempts:
                 return None
-            names = {one.target.name for one in asked}
+            names = {runner.target.name for runner in tried}
             turns, now_s = self.router.turns, self.clock_ns() * _S_PER_NS
             return next(
                 (
-                    one
-                    for one in queue
-                    if one.target.name not in names
-                    and (turns is None or not turns.is_full(one.target))
-                    and self.router.refuses(one.target, self.ask, now_s) is None
+                    waiting
+                    for waiting in queue
+                    if waiting.target.name not in names
+                    and (turns is None or not turns.is_full(waiting.target))
+                    and self.router.refuses(waiting.target, self.ask, now_s) is None
                 ),
                 None,
             )
@@ -110,7 +111,7 @@ class Dispatch(Rounds[Opened]):
     async def _at(
         self, candidate: Candidate, sent: Sent | None = None, *, besides: bool = False
     ) -> Opened | None:
-        """sent: told when it was. besides: whether another is waited for as well."""
+        """`sent` is marked when the request goes out. `besides`: it is a hedge."""
         target = candidate.target
         try:
             ready = self.prepared.for_target(target)
@@ -119,7 +120,7 @@ class Dispatch(Rounds[Opened]):
             if error.code == "translation":
                 return None
             raise
-        missing = tuple(one for one in ready.dropped if not one.startswith("extra."))
+        missing = tuple(name for name in ready.dropped if not name.startswith("extra."))
         strict = not self.drop_unsupported or self.ask.wanted.preferences.require_parameters
         if missing and strict:
             may_drop = not self.ask.wanted.preferences.require_parameters

@@ -1,7 +1,7 @@
 """A request for embeddings from its arrival to the ledger's line.
 
-Held is first what it may take; then targets are asked; then what they took is settled: also what
-was made for a request that nobody answered, or that its client left.
+The most it may use is held first; then targets are tried; then what they used is settled, also for
+a request that no target answered or whose client left.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ _BYTES_PER_TOKEN = 3
 
 
 def embeddings_of(target: Target) -> EmbeddingProvider | None:
-    """How the target makes embeddings; None for one that does not."""
+    """How the target makes embeddings; None if it does not."""
     return target.provider.embeddings
 
 
 async def embed(
     serving: Serving, asked: Asked, side_of: Callable[[Target], EmbeddingProvider | None]
 ) -> Embedded:
-    """Raises RequestError, AccountsError, AllTargetsFailedError; writes a line of the ledger."""
+    """Answer a request and write its ledger line. Raises RequestError, AccountsError,
+    AllTargetsFailedError."""
     course = _Course(serving, asked, side_of)
     try:
         return await course.run()
@@ -111,7 +112,7 @@ class _Course:
             with Within(self._left_s(route)):
                 made = await dispatch.first(decision, route)
         except TimeoutError:
-            failure = Failure(kind="timeout", message="the time for the whole request is over")
+            failure = Failure(kind="timeout", message="the time limit of the request has passed")
             raise AllTargetsFailedError(504, failure, tuple(dispatch.tried), ()) from None
         finally:
             await asyncio.shield(self._settle())
@@ -140,14 +141,14 @@ class _Course:
         )
 
     def _decide(self, ask: RoutingQuery) -> Decision:
-        """Among those that make embeddings. Raises AllTargetsFailedError, RequestError."""
+        """Targets that make embeddings. Raises AllTargetsFailedError, RequestError."""
         decision = self._serving.router.decide(ask, self._serving.clock_ns() * _S_PER_NS)
         if not decision.candidates:
             raise nobody_answered((), decision.left_out)
         able = self._dispatch.able(decision.candidates)
         if not able:
             raise RequestError(
-                f"model {ask.wanted.models[0]}: none of its targets makes embeddings",
+                f"model {ask.wanted.models[0]}: none of its targets supports embeddings",
                 param="model",
                 code="unsupported_model",
             )
@@ -159,20 +160,22 @@ class _Course:
             return
         router, candidates = self._serving.router, decision.candidates
         candidates += self._dispatch.able(may_follow(router, candidates, ask))
-        costs = [most_nusd(one.target.price, ask.input_tokens, 0) for one in candidates]
-        known = [one for one in costs if one is not None]
+        costs = [most_nusd(candidate.target.price, ask.input_tokens, 0) for candidate in candidates]
+        known = [cost for cost in costs if cost is not None]
         asked = ask.wanted.models
         demand = Demand(
             model=asked[0],
             input_tokens=ask.input_tokens,
             most_cost_nusd=max(known) if len(known) == len(costs) else None,
         )
-        demand = with_names(demand, router, caller, asked, (one.model for one in candidates))
+        demand = with_names(
+            demand, router, caller, asked, (candidate.model for candidate in candidates)
+        )
         await self._holding.take(demand)
 
     async def _settle(self) -> None:
         dispatch = self._dispatch
-        took = [one.took for one in dispatch.paid]
+        took = [paid.took for paid in dispatch.paid]
         model = sent_as(dispatch.tried)
         try:
             await self._holding.settle_each(took, sent_as=model)
@@ -180,38 +183,38 @@ class _Course:
             await self._holding.close(was_sent=bool(took) or model is not None)
 
     def _usage(self) -> TokenUsage | None:
-        """Of all that is billed, also by targets that failed; None for nothing."""
+        """The usage of all that is billed, failed targets included; None if nothing is."""
         paid = self._dispatch.paid
         if len(paid) < 2:
             return paid[0].usage if paid else None
-        return TokenUsage(input_tokens=sum(one.usage.prompt_tokens for one in paid))
+        return TokenUsage(input_tokens=sum(line.usage.prompt_tokens for line in paid))
 
     def _cost(self) -> int | None:
-        """Each at the price of its target; one that nobody knows makes the sum one."""
+        """The sum of each target's cost; None if one of them is unknown."""
         paid = self._dispatch.paid
-        costs = [one.took.cost_nusd for one in paid]
-        known = [one for one in costs if one is not None]
+        costs = [line.took.cost_nusd for line in paid]
+        known = [cost for cost in costs if cost is not None]
         return sum(known) if paid and len(known) == len(costs) else None
 
     def _left_s(self, route: Route) -> float:
-        """Of the time for the whole request."""
+        """What is left of the time for the whole request."""
         gone_s = (self._serving.clock_ns() - self._asked.received_ns) * _S_PER_NS
         return max(0.001, route.total_s - gone_s)
 
     def _overhead_us(self, until_ns: int) -> int:
-        """What was not spent waiting for providers."""
+        """The time that was not spent waiting for providers."""
         return max(0, until_ns - self._asked.received_ns - self._dispatch.waited_ns) // 1000
 
     def close(self) -> None:
-        """The line of the ledger."""
+        """Write the ledger line."""
         asked, ended_ns, paid = self._asked, self._serving.clock_ns(), self._dispatch.paid
         tier = self._serving.free_tier
         if tier is not None and self._free is not None:
             tier.end(self._free, self._target)
         path = {} if asked.caller is None else dict(asked.caller.path)
-        # Where nobody answered, the line tells whose bill it is.
+        # If no target answered, the line names the one that bills.
         target = self._target or (paid[-1].target if paid else None)
-        is_told = all(one.is_told for one in paid)
+        is_told = all(line.is_told for line in paid)
         entry = Entry(
             id=asked.id,
             at_s=self._arrived_s,
@@ -248,8 +251,8 @@ class _Course:
 
 
 def _estimated(call: EmbeddingCall) -> int:
-    """About how many tokens, rather too many than too few."""
+    """An estimate of the tokens, rather too high than too low."""
     return sum(
-        len(one) if isinstance(one, tuple) else len(one.encode()) // _BYTES_PER_TOKEN + 1
-        for one in call.inputs
+        len(text) if isinstance(text, tuple) else len(text.encode()) // _BYTES_PER_TOKEN + 1
+        for text in call.inputs
     )

@@ -1,8 +1,8 @@
-"""Questions of the semantic cache, embedded as clients' texts are: routed, timed out and billed.
+"""Embeds questions for the semantic cache like clients' texts: routed, timed out and billed.
 
-It goes on the account of who asks: budgets and limits on tokens hold, and the ledger has a line of
-it. Limits on requests do not count it, and the key need not be allowed the embedding model: it was
-the gateway that asked.
+A question is charged to the caller's account: budgets and limits on tokens hold, and the ledger has
+a line for it. Limits on requests do not count it, and the key need not be allowed the embedding
+model, since the gateway chose to embed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.protocol.neutral.embedding import EmbeddingCall
 
 _DIALECT = "openai-chat"
-# Of a text that the model does not take; others it takes.
+# Statuses that reject this text; the model accepts others.
 _REFUSED = (400, 413, 422)
 _OF_REQUESTS = ("rpm", "concurrency")
 
 
 class QuestionEmbedder:
-    """An Embedder. serving: of the gateway whose cache it is. model: as a client would name it."""
+    """An Embedder that sends texts to `model`, as a client would name it, through the gateway."""
 
     def __init__(self, serving: Callable[[], Serving], model: str) -> None:
         self._serving = serving
@@ -53,18 +53,18 @@ class QuestionEmbedder:
             found = await embed(serving, asked, embeddings_of)
         except AccountsError as error:
             raise EmbedderFailedError(str(error), is_callers=True) from error
-        except RequestError as error:  # nobody who may see this caller's data, or nobody at all
+        except RequestError as error:  # no target may see this caller's data, or there is none
             raise EmbedderFailedError(str(error), is_callers=True) from error
         except AllTargetsFailedError as error:
             refused = error.status in _REFUSED
             raise EmbedderFailedError(str(error), is_callers=refused) from error
         vector = normalised(found.reply.vectors[0]) if len(found.reply.vectors) == 1 else None
         if vector is None:
-            told = f"{found.target.name} gave no vector for a text"
+            told = f"{found.target.name} returned no vector for a text"
             raise EmbedderFailedError(told, is_callers=False)
         return Embedded(vector, found.target.name)
 
 
 def _for_embedding(caller: Caller) -> Caller:
-    meters = tuple(one for one in caller.meters if one.limit_name not in _OF_REQUESTS)
+    meters = tuple(meter for meter in caller.meters if meter.limit_name not in _OF_REQUESTS)
     return msgspec.structs.replace(caller, allowed_models=(), meters=meters)

@@ -1,4 +1,4 @@
-"""A request for embeddings, and what comes of it."""
+"""A request for embeddings, and its result."""
 
 from __future__ import annotations
 
@@ -19,57 +19,65 @@ from headrace.protocol.neutral.embedding import EmbeddingCall, EmbeddingReply
 
 
 class EmbeddingClient(Protocol):
-    """How clients of a dialect ask for embeddings."""
+    """The client side of a dialect with embeddings."""
 
     @property
     def name(self) -> str:
-        """Of the dialect."""
+        """The dialect's name."""
 
     def read_embedding_call(self, body: bytes, path: str, headers: Headers) -> EmbeddingCall:
-        """Raises RequestError naming the field at fault."""
+        """Parse a request. Raises RequestError naming the field at fault."""
 
     def write_embedding_reply(self, reply: EmbeddingReply, call: EmbeddingCall) -> bytes:
         """The body of a 200."""
 
 
 class Embedded(NamedTuple):
-    """An answer, and who gave it after how many attempts. overhead_us: of the time until now, what
-    was not spent waiting for providers. cost_nusd: of all that was made for it. body: of a provider
-    of the client's dialect, to be passed on; the reply has usage alone then. None where it is to be
-    written."""
+    """The answer to a request for embeddings."""
 
     reply: EmbeddingReply
     candidate: Candidate
+    """The target that answered."""
     attempts: int
     overhead_us: int
+    """Time until now that was not spent waiting for providers."""
     cost_nusd: int | None
+    """The cost of all attempts; None if a price is unknown."""
     body: bytes | None = None
+    """A body in the client's dialect to pass on, in which case `reply` has the usage alone; None
+    if it is to be written."""
 
     @property
     def target(self) -> Target:
-        """Who answered."""
+        """The target that answered."""
         return self.candidate.target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """A request for embeddings. call: without the words to the gateway; wanted: what these say.
-    received_ns: of the monotonic clock. body: as the client sent it, for providers of its dialect;
-    None if there is none. headers: of the client's. purpose, parent: as in the ledger,
-    of what the gateway itself wants embedded. guardrails: what they did; refusal: why they want no
-    answer. on_entry: told the ledger's line too."""
+    """A request for embeddings."""
 
     id: str
     dialect: str
     call: EmbeddingCall
+    """The request in neutral form, without the fields meant for the gateway."""
     wanted: Wanted
+    """Those fields."""
     caller: Caller | None
     received_ns: int
+    """When it arrived, on the monotonic clock."""
     body: JsonObject | None = None
+    """The client's body, for providers of its dialect, if there is one."""
     headers: Headers = field(default_factory=dict)
+    """The client's headers."""
     trace: RequestTrace = UNTRACED
     purpose: Purpose = ""
+    """As in the ledger, for texts the gateway itself embeds."""
     parent: str = ""
+    """As in the ledger, for texts the gateway itself embeds."""
     guardrails: tuple[str, ...] = ()
+    """What guardrails did."""
     refusal: RequestError | None = None
+    """Why guardrails refuse it; None if they do not."""
     on_entry: Callable[[Entry], None] | None = None
+    """Also called with the ledger line."""

@@ -1,7 +1,7 @@
-"""Texts to one target: in one request, or in as many as its provider needs.
+"""Texts sent to one target: in one request, or in as many as its provider needs.
 
-What was sent and got no reply to its end, or one of no use, is paid for, as an estimate: nobody
-told that it is not.
+A request that was sent and got no complete or no usable reply is billed as an estimate, because
+nothing says that it is free.
 """
 
 from __future__ import annotations
@@ -38,43 +38,45 @@ _MOST_ERROR_BYTES = 1 << 20
 
 
 class Paid(NamedTuple):
-    """What a candidate took, for vectors or for what was sent to it. is_told: by the provider; else
-    it is an estimate."""
+    """What a target bills, for vectors or for a request that was sent to it."""
 
     candidate: Candidate
     usage: TokenUsage
     is_told: bool
+    """Whether the provider reported the usage; otherwise it is an estimate."""
 
     @property
     def target(self) -> Target:
-        """Who is paid."""
+        """The target that bills."""
         return self.candidate.target
 
     @property
     def took(self) -> Took:
-        """As it is settled."""
+        """The charge to settle."""
         cost = cost_nusd(self.usage, self.target.price)
         return Took(self.candidate.model, self.usage, cost)
 
 
 @dataclass(slots=True, kw_only=True)
 class EmbeddingAttempt:
-    """credential: None where all keys rest. tokens: of all texts, about. paid: what is to be billed
-    is added to it, whatever becomes of the attempt."""
+    """One attempt to embed texts at one target."""
 
     serving: Serving
     asked: Asked
     candidate: Candidate
     side: EmbeddingProvider
     credential: Credential | None
+    """None if all keys rest."""
     trace: TraceHeaders
     tokens: int
+    """Estimated tokens of all texts."""
     paid: list[Paid]
+    """Charges are added to it, whatever becomes of the attempt."""
     _was_sent: bool = False
 
     async def vectors(self) -> tuple[EmbeddingReply, bytes | None]:
-        """With the body where it is to be passed on; the reply has usage alone then. What came is
-        paid for. Raises AttemptFailedError."""
+        """The vectors, or a body to pass on and its usage alone. Charges are recorded either way.
+        Raises AttemptFailedError."""
         target = self.candidate.target
         provider = target.provider
         if self.credential is None:
@@ -111,7 +113,7 @@ class EmbeddingAttempt:
             raise
 
     def _passing(self) -> EmbeddingPassing | None:
-        """None where the body has to be written anew."""
+        """How to pass the body through; None if it has to be translated."""
         passes = self.candidate.target.provider.embedding_passes
         return None if self.asked.body is None else passes.get(self.asked.dialect)
 
@@ -127,14 +129,14 @@ class EmbeddingAttempt:
         return Written(passing.path(model), {"content-type": "application/json"}, body)
 
     async def _in_batches(self, credential: Credential) -> EmbeddingReply:
-        """As many requests as the provider needs. Batches that came are paid for, also where the
-        next one fails or the client goes."""
+        """Send as many requests as the provider needs. Batches that arrived are billed, even if
+        the next one fails or the client leaves."""
         model = self.candidate.target.model
         requests = self.side.write_embeddings(self.asked.call, model).requests
         bodies: list[bytes] = []
         try:
-            for one in requests:
-                bodies.append(await self._send(credential, one, of=len(requests)))
+            for request in requests:
+                bodies.append(await self._send(credential, request, of=len(requests)))
             return self.side.read_embeddings(tuple(bodies))
         except BaseException:
             for body in bodies:
@@ -145,17 +147,17 @@ class EmbeddingAttempt:
             raise
 
     def _pay(self, usage: TokenUsage | None, *, of: int) -> None:
-        """of: in how many batches the texts were sent; this is one of them."""
+        """Record the charge of one of `of` batches."""
         estimated = TokenUsage(input_tokens=-(-self.tokens // of))
         self.paid.append(Paid(self.candidate, usage or estimated, usage is not None))
 
     def _pay_damaged(self, error: DamagedReplyError, *, of: int) -> None:
-        """A reply that cannot be used; an error in one costs nothing, but for what it tells."""
+        """Record an unusable reply; an error in one costs nothing unless it reports usage."""
         if error.failure is None or error.usage is not None:
             self._pay(error.usage, of=of)
 
     async def _send(self, credential: Credential, written: Written, *, of: int) -> bytes:
-        """One batch of `of`."""
+        """Send one batch of `of`."""
         sent, status, is_lost = Sent(self.serving.clock_ns), 0, False
         try:
             reply, proof = await self._reply(credential, written, sent)
@@ -180,14 +182,14 @@ class EmbeddingAttempt:
         finally:
             if sent.at_ns is not None:
                 self._was_sent = True
-                # An error may be cut as well, and costs nothing.
+                # An error may be cut off as well, and costs nothing.
                 if is_lost and status < 400:
                     self._pay(None, of=of)
 
     async def _reply(
         self, credential: Credential, written: Written, sent: Sent
     ) -> tuple[Reply, TraceHeaders]:
-        """With the headers of which nothing may be told: those that show who we are."""
+        """The reply, with the secret headers of the request: they must not appear in messages."""
         target = self.candidate.target
         provider = target.provider
         path = provider.base.joined(written.path)

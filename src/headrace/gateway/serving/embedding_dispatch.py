@@ -1,6 +1,6 @@
-"""Texts to one target after another until one makes vectors of all of them.
+"""Texts sent to one target after another until one makes vectors of all of them.
 
-No streams and no commit point: what a target made before it failed is thrown away, and billed.
+There are no streams here: what a target made before it failed is discarded, and billed.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ _S_PER_NS = 1e-9
 
 
 class Made(NamedTuple):
-    """Vectors of all texts. body: of a provider of the client's dialect, to be passed on; the reply
-    has usage alone then."""
+    """Vectors of all texts."""
 
     reply: EmbeddingReply
     candidate: Candidate
     body: bytes | None
+    """A body in the client's dialect to pass on; `reply` then has the usage alone."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EmbeddingDispatch(Rounds[Made]):
-    """One request's way from target to target. paid: what is to be billed, whatever became of the
-    request."""
+    """The failover of one request for embeddings from target to target."""
 
     serving: Serving
     asked: Asked
     side_of: Callable[[Target], EmbeddingProvider | None]
     paid: list[Paid] = field(default_factory=list)
+    """All charges, whatever became of the request."""
 
     def able(self, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        """Those that make embeddings."""
-        return tuple(one for one in candidates if self.side_of(one.target) is not None)
+        """The candidates that support embeddings."""
+        return tuple(
+            candidate for candidate in candidates if self.side_of(candidate.target) is not None
+        )
 
     async def _at(self, candidate: Candidate) -> Made:
         target, count = candidate.target, len(self.paid)
@@ -60,7 +62,7 @@ class EmbeddingDispatch(Rounds[Made]):
         except AttemptFailedError as error:
             trace.failed(error.failure)
             self._failed(candidate, error, began_ns)
-            self._unheld += [one.took for one in self.paid[count:]]
+            self._unheld += [charge.took for charge in self.paid[count:]]
             raise
         except BaseException:
             self.waited_ns += self.clock_ns() - began_ns

@@ -1,4 +1,4 @@
-"""What a request comes to once it is over: what it took, and by whose name it counts."""
+"""The result of a request once it is over: its bill, and the model it counts for."""
 
 from __future__ import annotations
 
@@ -17,21 +17,26 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Bill(NamedTuple):
-    """usage: None where nothing was asked of anybody. cost_nusd: None where nobody knows; then
-    standard_nusd is what it would be at the standard service tier, as far as that is known."""
+    """What a request used and cost."""
 
     usage: TokenUsage | None
+    """None if no target was tried."""
     usage_from: Literal["provider", "estimated", "none"]
     cost_nusd: int | None
+    """None if it is unknown."""
     standard_nusd: int = 0
+    """Where the cost is unknown, that at the standard service tier, as far as known."""
 
 
 _NOTHING = Bill(None, "none", None)
 
 
 def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered | None) -> Bill:
-    """opened: who answered; None with a tally for an answer from the cache, which costs nothing.
-    unanswered: who was still being asked when the client left or the time was over."""
+    """The bill of a request.
+
+    `opened` is the answer; None with a tally stands for an answer from the cache, which is free.
+    `unanswered` is the attempt under way when the client left or the time was over.
+    """
     if tally is not None:
         usage, usage_from = tally.usage
         reader = None if opened is None else opened.reader
@@ -41,7 +46,7 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
             return Bill(usage, usage_from, 0)
         price, asked = opened.candidate.target.price, opened.ready.service_tier
         if usage_from == "estimated" and opened.ready.goes_on:
-            cost = None  # what came is not all that it writes
+            cost = None  # the provider goes on writing what never arrives
         else:
             cost = cost_nusd(usage, price, tally.service_tier, asked_tier=asked)
         return Bill(usage, usage_from, cost, standard_nusd(usage, price) if cost is None else 0)
@@ -52,4 +57,4 @@ def bill_of(opened: Opened | None, tally: Tally | None, unanswered: Unanswered |
 
 def sent_as(tried: Iterable[Tried]) -> str | None:
     """The model of the last attempt that failed and a provider may have seen."""
-    return next((one.model for one in reversed(list(tried)) if one.was_sent), None)
+    return next((attempt.model for attempt in reversed(list(tried)) if attempt.was_sent), None)

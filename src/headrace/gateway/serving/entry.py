@@ -1,4 +1,4 @@
-"""The line of the ledger that every request leaves, whatever became of it."""
+"""The ledger line that every request leaves, whatever became of it."""
 
 from __future__ import annotations
 
@@ -8,49 +8,38 @@ import msgspec
 
 from headrace.protocol.neutral.usage import TokenUsage
 
-# As OpenTelemetry's conventions name them.
+# Named as in OpenTelemetry's conventions.
 Operation = Literal["chat", "text_completion", "embeddings"]
 Outcome = Literal["answered", "cut", "client_gone", "failed", "refused"]
-# "": the answer that the client asked for. The others are paid for on its way and told to nobody;
-# "attempt": one that was sent and got no reply, or none of use, as far as it may be billed.
+# "" is the answer that the client requested. The others are billed calls on its way, not sent to
+# it; "attempt" was sent and got no usable reply, as far as it may be billed.
 Purpose = Literal["", "attempt", "hedge", "judge", "router", "stage", "shadow", "cache"]
 
 MOST_ERROR_CHARACTERS = 2000
-"""Of what providers say of a failure, or errors repeat of a request; the rest of a page of HTML
-tells nobody anything."""
+"""Longest error kept of a provider's failure or a refusal; the rest of an HTML page is useless."""
 
 
 class AttemptEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One target that was asked. failure: its kind, None if it answered."""
+    """One attempt at a target."""
 
     target: str
     began_ms: float
     lasted_ms: float
     failure: str | None = None
+    """The kind of failure; None if it answered."""
     status: int | None = None
     message: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """at_s: Unix time of its arrival. usage_from: "provider" told it, or it is "estimated" from
-    what came before a stream was cut, of the prompt alone where nothing came. cost_nusd: None
-    where nobody knows the price.
+    """One ledger line: a request, or a billed call beside its answer.
 
-    first_token_ms, total_ms: from the arrival. overhead_us: of it all, what was not spent waiting
-    for the provider or the client. organisation, team, user, key: whose account it went on, ""
-    where there is none; tags: of the key and the levels above it. cache: "hit", "coalesced" or
-    "semantic" if the gateway's own cache answered, "" if a provider did; a hit costs 0, and its
-    usage, target and provider are those of the answer as it was first given.
-
-    purpose, parent: an answer that was paid for besides the one that was told has a line of its
-    own, with the id of the request it belongs to. variant: of an A/B test, the side that answered,
-    or was to; assigned: the side it was given to.
-    guardrails: those that found something, each as "name=action". prompt: of the file, as
-    "name@version".
+    A cache hit costs 0; its usage, target and provider are those of the answer as first given.
     """
 
     id: str
     at_s: float
+    """Unix time of its arrival."""
     dialect: str
     model: str
     target: str | None
@@ -61,27 +50,40 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptEntry, ...]
     usage: TokenUsage | None
     usage_from: Literal["provider", "estimated", "none"]
+    """"estimated" counts what arrived before a stream was cut, the prompt alone if nothing did."""
     cost_nusd: int | None
+    """None if the price is unknown."""
     finish: str | None
     first_token_ms: float | None
+    """From its arrival."""
     total_ms: float
+    """From its arrival."""
     overhead_us: int
+    """Time not spent waiting for the provider or the client."""
     organisation: str = ""
     team: str = ""
     user: str = ""
     key: str = ""
+    """The account that is charged, as the three above; "" without one."""
     tags: tuple[str, ...] = ()
+    """Tags of the key and of the levels above it."""
     cache: str = ""
+    """"hit", "coalesced" or "semantic" if the gateway's cache answered, "" if a provider did."""
     error: str = ""
     operation: Operation = "chat"
     purpose: Purpose = ""
     parent: str = ""
+    """For a billed call beside an answer, the id of the request it belongs to."""
     variant: str = ""
+    """The A/B variant that answered, or was to."""
     assigned: str = ""
+    """The A/B variant that the request was assigned to."""
     guardrails: tuple[str, ...] = ()
+    """Guardrails that found something, each as "name=action"."""
     prompt: str = ""
+    """The configured prompt it was made with, as "name@version"."""
 
     def __post_init__(self) -> None:
-        """Lines wait in memory and go to other processes: an error is cut when one is made."""
+        """Shorten the error: lines wait in memory and go to other processes."""
         if len(self.error) > MOST_ERROR_CHARACTERS:
             msgspec.structs.force_setattr(self, "error", self.error[:MOST_ERROR_CHARACTERS])

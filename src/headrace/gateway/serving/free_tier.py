@@ -1,9 +1,9 @@
-"""Limits of what costs nothing: of keys, and of addresses, which keys are easier to come by than.
+"""Rate limits for free models, per key and per address (keys are cheap to obtain).
 
-A target is free if its price is known to be 0 and it is no engine of one's own. Where a request
-may go to free targets and to others, free ones are left out once the limit is reached; where there
-are no others it is refused. It is one request however many free targets it was answered by: a model
-made of others asks several.
+A target is free if its price is known to be 0 and it is not the operator's own engine. If a request
+may go to free targets and to others, free ones are left out once the limit is reached; if there are
+no others, it is refused. It counts as one request however many free targets it calls, as a composed
+model may.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from headrace.gateway.serving.aside import Aside
 from headrace.gateway.settings.free_tier import FreeTierSettings
 from headrace.gateway.targets.target import Target
 
-if TYPE_CHECKING:  # imported where the file uses them
+if TYPE_CHECKING:  # imported only where the configuration uses them
     from headrace.gateway.serving.composed.way import Way
 
 _MINUTE = Window("1m")
-# By the calendar, so that everybody knows when there is room again.
+# By the calendar, so that everybody knows when requests are allowed again.
 _DAY = Window("1d", True)
 
 
 class Asking(Protocol):
-    """A request, as far as it says whose it is."""
+    """A request, as far as the free tier looks at it."""
 
     @property
     def caller(self) -> Caller | None:
-        """None where nobody has an account."""
+        """None if keys are not required."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -53,16 +53,18 @@ class Asking(Protocol):
 
 
 class FreeHold(NamedTuple):
-    """ask, decision: with free targets left out where the limit is reached. reservation: None where
-    nobody free may be asked."""
+    """What the free tier holds for a request, and where the request may still go."""
 
     ask: RoutingQuery
+    """The routing query, without free targets once the limit is reached."""
     decision: Decision
+    """The routing decision, without free targets once the limit is reached."""
     reservation: Reservation | None = None
+    """None if no free target may be tried."""
 
 
 class FreeTier:
-    """accounts: where it is counted, also where no keys are asked for."""
+    """Counts requests to free models in `accounts`, also where keys are not required."""
 
     def __init__(self, settings: FreeTierSettings, accounts: Accounts) -> None:
         self._settings = settings
@@ -77,24 +79,24 @@ class FreeTier:
         asking: Asking,
         way: Way | None = None,
     ) -> FreeHold:
-        """Before anybody is asked. way: of a model made of others; it is told what is left out.
-        Raises LimitExceededError, StoresDownError."""
+        """Hold one request before any target is tried. `way` is the plan for a composed model,
+        which is told to leave out free targets. Raises LimitExceededError, StoresDownError."""
         caller, address = asking.caller, asking.headers.get(ADDRESS, UNKNOWN)
         answering = decision.candidates if way is None else decision.candidates + way.may_answer
         reached = answering + may_follow(router, answering, ask)
         if way is not None:
             reached += way.besides.candidates
-        is_any_free = any(one.target.is_given_away for one in reached)
+        is_any_free = any(candidate.target.is_given_away for candidate in reached)
         if not is_any_free or caller is MASTER or caller is ADMIN:
             return FreeHold(ask, decision)
         asks = Caller(key_id=ANONYMOUS) if caller is None else caller
-        # What it may ask was looked at before, by all names of the model.
+        # Whether the key may use the model was checked before, by all of its names.
         meters = self._meters(caller, address)
         asks = msgspec.structs.replace(asks, meters=meters, allowed_models=())
         try:
             held = await self._accounts.reserve(asks, Demand(model=ask.wanted.models[0]))
         except LimitExceededError as error:
-            if answering and all(one.target.is_given_away for one in answering):
+            if answering and all(candidate.target.is_given_away for candidate in answering):
                 raise
             why = f"it is free of charge, and {error}", error.retry_after_s
             if way is not None:
@@ -103,14 +105,14 @@ class FreeTier:
         return FreeHold(ask, decision, held)
 
     def end(self, hold: FreeHold, served_by: Target | None, asides: Sequence[Aside] = ()) -> None:
-        """It counts if a free target answered, be it a question on the way (`asides`). By a task of
-        its own, which a client that goes does not end."""
+        """Settle the hold: it counts if a free target answered, be it a call beside the answer.
+        A task of its own does it, so that a client that leaves does not end it."""
         reservation = hold.reservation
         if reservation is None:
             return
-        answered = [one.target for one in asides if one.outcome != "failed"]
+        answered = [aside.target for aside in asides if aside.outcome != "failed"]
         answered += [] if served_by is None else [served_by]
-        free = any(one.is_given_away for one in answered)
+        free = any(target.is_given_away for target in answered)
         task = asyncio.ensure_future(
             reservation.settle(Actual()) if free else reservation.release()
         )
@@ -119,11 +121,11 @@ class FreeTier:
 
     @property
     def is_busy(self) -> bool:
-        """Whether holds are being ended."""
+        """Whether holds are being settled."""
         return bool(self._ending)
 
     async def drain(self, within_s: float) -> None:
-        """Wait so long for holds that are being ended; before accounts are closed."""
+        """Wait up to `within_s` for holds being settled; call before accounts are closed."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=within_s)
 
@@ -156,11 +158,13 @@ class FreeTier:
 
 def _without_free(decision: Decision, why: tuple[str, float | None]) -> Decision:
     out = tuple(
-        LeftOut(one.target.name, one.model, *why, rate_limited=True)
-        for one in decision.candidates
-        if one.target.is_given_away
+        LeftOut(candidate.target.name, candidate.model, *why, rate_limited=True)
+        for candidate in decision.candidates
+        if candidate.target.is_given_away
     )
     return decision._replace(
-        candidates=tuple(one for one in decision.candidates if not one.target.is_given_away),
+        candidates=tuple(
+            candidate for candidate in decision.candidates if not candidate.target.is_given_away
+        ),
         left_out=(*decision.left_out, *out),
     )

@@ -1,4 +1,4 @@
-"""A request among its guardrails: which hold for it, what they did, and the way back past them."""
+"""A request's guardrails: which apply, what they did, and the checks on its answer."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _NO_GUARDRAILS = Guardrails((), {})
 
 
 class Guarded:
-    """One request. incoming, sink: to be used from `look` on in place of those it was given.
-    waited_ns: for webhooks and functions of the user's own."""
+    """The guardrails of one request.
+
+    From `look` on, use its `incoming` and `sink` instead of those it was given. `waited_ns` is the
+    time spent in webhooks and user functions.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Guarded:
         self.sink = sink
 
     async def look(self, ask: RoutingQuery, router: Router) -> None:
-        """At the request. Raises GuardBlockedError, RequestError."""
+        """Check the request. Raises GuardBlockedError, RequestError."""
         incoming = self.incoming
         caller = incoming.caller
         guards = self._guardrails.of(
@@ -64,9 +67,11 @@ class Guarded:
         body = incoming.body
         if FIELD in body:
             body = JsonObject.read(body.edited({FIELD: None}))
-        of_request = [one for one in guards if "input" in one.on or one.most_tokens is not None]
+        of_request = [
+            guard for guard in guards if "input" in guard.on or guard.most_tokens is not None
+        ]
         originals = Originals()
-        # Whatever they say, the client hears it in the same headers.
+        # Whatever guardrails find, the client gets the same headers.
         self.sink = self._sink((), subject)
         if of_request:
             began_ns = self._clock_ns()
@@ -76,25 +81,27 @@ class Guarded:
                 self._acted.append(error.acted)
                 raise
             finally:
-                if any(one.look is not None for one in of_request):
+                if any(guard.look is not None for guard in of_request):
                     self.waited_ns += self._clock_ns() - began_ns
             body, originals = found.body, found.originals
             self._acted += found.acted
         if body is not incoming.body:
             self.incoming = dataclasses.replace(incoming, body=body)
-        of_answer = [one for one in guards if "output" in one.on and one.most_tokens is None]
+        of_answer = [
+            guard for guard in guards if "output" in guard.on and guard.most_tokens is None
+        ]
         if originals:
             of_answer.append(_restoring(originals))
         if of_answer:
             self.sink = self._sink(of_answer, subject._replace(on="output", input_tokens=0))
 
     def blocked(self, error: GuardBlockedError) -> None:
-        """By one that looks at answers."""
+        """Record a guardrail that blocked an answer."""
         if error.acted not in self._acted:
             self._acted.append(error.acted)
 
     def entry(self, entry: Entry) -> Entry:
-        """The ledger's line with what was done."""
+        """The ledger line with what guardrails did."""
         acted = _told(self._acted)
         return msgspec.structs.replace(entry, guardrails=acted, prompt=self.incoming.prompt)
 
@@ -123,12 +130,13 @@ class Guarded:
 
 
 class Screened(NamedTuple):
-    """A request for embeddings, or for a count of tokens, as its guardrails leave it. acted: for
-    the ledger. refusal: why it is not answered; None if it is."""
+    """A request for embeddings or a token count after its guardrails."""
 
     body: JsonObject
     acted: tuple[str, ...] = ()
+    """What guardrails did, for the ledger."""
     refusal: RequestError | None = None
+    """Why it is refused; None if it is not."""
 
 
 async def screened(
@@ -140,7 +148,7 @@ async def screened(
     caller: Caller | None,
     request_id: str,
 ) -> Screened:
-    """A request whose answer has nothing to look at. dialect: of its texts."""
+    """Check a request whose answer needs no checks; `dialect` is that of its texts."""
     try:
         guards = (guardrails or _NO_GUARDRAILS).of(
             _may_answer(models, router),
@@ -152,7 +160,9 @@ async def screened(
         subject = _subject(request_id, dialect, model, tokens, caller)
         if FIELD in body:
             body = JsonObject.read(body.edited({FIELD: None}))
-        looking = [one for one in guards if "input" in one.on and _has_to_look(one, dialect)]
+        looking = [
+            guard for guard in guards if "input" in guard.on and _has_to_look(guard, dialect)
+        ]
         found = await looked_at(looking, subject, body)
     except GuardBlockedError as error:
         return Screened(body, _told([error.acted]), error)
@@ -162,7 +172,7 @@ async def screened(
 
 
 def _has_to_look(guard: Guard, dialect: str) -> bool:
-    """Embeddings are given no tools, and nothing that is answered here is written by a model."""
+    """Whether a guardrail applies: embeddings have no tools, and no model writes an answer."""
     return guard.most_tokens is None and (guard.tools is None or dialect != EMBEDDINGS)
 
 
@@ -184,8 +194,8 @@ def _subject(
 
 
 def _told(acted: Iterable[Acted]) -> tuple[str, ...]:
-    named = (one for one in acted if one.guard != NAMELESS)
-    return tuple(dict.fromkeys(f"{one.guard}={one.action}" for one in named))
+    named = (action for action in acted if action.guard != NAMELESS)
+    return tuple(dict.fromkeys(f"{action.guard}={action.action}" for action in named))
 
 
 def _restoring(originals: Originals) -> Guard:
@@ -193,7 +203,7 @@ def _restoring(originals: Originals) -> Guard:
 
 
 def _may_answer(models: Iterable[str], router: Router) -> list[str]:
-    """Every model of the file that the request may come to, by its fallbacks too."""
+    """Every configured model that the request may reach, by fallbacks too."""
     found: dict[str, None] = {}
     open_names = list(models)
     while open_names:

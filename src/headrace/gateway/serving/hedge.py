@@ -1,7 +1,7 @@
-"""One answer of several targets: who is slow is not waited for alone.
+"""One answer from several targets: a slow target gets a competitor.
 
-The first target with content wins. The others are cut at once, and nothing is held against them:
-that they were slower than another says nothing of their health.
+The first target with content wins. The others are cut off at once, and this does not count against
+them: being slower than another says nothing about their health.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _S_PER_NS = 1e-9
 
 
 class Runner(NamedTuple):
-    """A target that was asked. `task` gives None where it cannot honour the request."""
+    """A target in the race. `task` returns None if it cannot honour the request."""
 
     candidate: Candidate
     sent: Sent
@@ -32,12 +32,14 @@ class Runner(NamedTuple):
 
 
 class Race(NamedTuple):
-    """opened: None if nobody answered. failures: of those that did not, in their order.
-    asides: of those that were cut."""
+    """The result of a race between targets."""
 
     opened: Opened | None
+    """The winner's answer; None if no target answered."""
     failures: list[tuple[Candidate, AttemptFailedError]]
+    """Attempts that failed, in their order."""
     asides: list[Aside]
+    """The billed calls of targets that were cut off."""
     hedges: int
     hedge_won: bool
 
@@ -53,11 +55,11 @@ async def race(
     clock_ns: Callable[[], int],
     on_asides: Callable[[list[Aside]], None],
 ) -> Race:
-    """another: the next target that may be asked besides those, None if there is none; it is not
-    asked where `hedging` has no share left.
+    """Race targets, beginning with `first`.
 
-    on_asides is called in any case, also where this is cancelled; nothing runs on after it.
-    Raises what `ask` raises but for AttemptFailedError.
+    `another` returns the next target that may join those it is given, or None; it joins only while
+    `hedging` has a share left. `on_asides` is called in any case, also if this is cancelled;
+    nothing runs on afterwards. Raises what `ask` raises except AttemptFailedError.
     """
     runners: list[Runner] = []
 
@@ -69,7 +71,7 @@ async def race(
     async def besides(candidate: Candidate, sent: Sent) -> Opened | None:
         try:
             return await ask(candidate, sent)
-        except RequestError:  # it cannot be told to this one, and the first may answer yet
+        except RequestError:  # this target cannot take it, but the first may still answer
             return None
 
     after_s = hedging.after_s(stream=stream)
@@ -77,7 +79,7 @@ async def race(
     start(first)
     try:
         while winner is None:
-            running = {one.task for one in runners if not one.task.done()}
+            running = {runner.task for runner in runners if not runner.task.done()}
             if not running or _ends_it(runners[0]):
                 break
             may_more = after_s is not None and len(runners) <= hedging.most
@@ -88,16 +90,18 @@ async def race(
             )
             if not done:
                 after_s = after_s if _hedge(runners, another, hedging, clock_ns, start) else None
-            winner = next((one for one in runners if _answer(one) is not None), None)
+            winner = next((runner for runner in runners if _answer(runner) is not None), None)
     finally:
-        is_cancelled = await _end(one.task for one in runners if one is not winner)
-        if is_cancelled:  # while those that lost were ended: the client has gone, too
+        is_cancelled = await _end(runner.task for runner in runners if runner is not winner)
+        if is_cancelled:  # while the losers were being ended, the client left too
             winner = None
         asides = _lost(runners, winner, hedging, input_tokens, stream, clock_ns)
         on_asides(asides)
         if is_cancelled:
             raise asyncio.CancelledError
-    failures = [(one.candidate, error) for one in runners if (error := _failure(one)) is not None]
+    failures = [
+        (runner.candidate, error) for runner in runners if (error := _failure(runner)) is not None
+    ]
     hedge_won = winner is not None and winner is not runners[0]
     if hedge_won:
         hedging.won()
@@ -112,8 +116,8 @@ def _hedge(
     clock_ns: Callable[[], int],
     start: Callable[[Candidate], None],
 ) -> bool:
-    """Ask one more, if there is one and so many may be; whether there may be yet another."""
-    candidate = another([one.candidate for one in runners])
+    """Start one more target if there is one and `hedging` allows it; return whether it did."""
+    candidate = another([runner.candidate for runner in runners])
     if candidate is None or not hedging.take(clock_ns() * _S_PER_NS):
         return False
     start(candidate)
@@ -121,7 +125,7 @@ def _hedge(
 
 
 def _answer(runner: Runner) -> Opened | None:
-    """Raises what went wrong, but for an attempt that failed."""
+    """The runner's answer. Raises its error, except for an attempt that failed."""
     task = runner.task
     if not task.done() or task.cancelled() or _failure(runner) is not None:
         return None
@@ -137,18 +141,18 @@ def _failure(runner: Runner) -> AttemptFailedError | None:
 
 
 def _ends_it(runner: Runner) -> bool:
-    """Of the first, a client's own fault. What another refuses, the first may take yet."""
+    """Whether the first target found the client at fault. If a hedge does, the first may not."""
     error = _failure(runner)
     return error is not None and class_of(error.failure).next == "stop"
 
 
 async def _end(tasks: Iterable[asyncio.Task[Opened | None]]) -> bool:
-    """Cancel them and wait until they are over; whether this was cancelled meanwhile."""
+    """Cancel the tasks and wait for them; return whether the caller was cancelled meanwhile."""
     every = list(tasks)
     for task in every:
         task.cancel()
     is_cancelled = False
-    while running := [one for one in every if not one.done()]:
+    while running := [task for task in every if not task.done()]:
         try:
             await asyncio.wait(running)
         except asyncio.CancelledError:
@@ -164,14 +168,14 @@ def _lost(
     stream: bool,
     clock_ns: Callable[[], int],
 ) -> list[Aside]:
-    """Let go of what is not wanted; what each may have cost. Where nobody won, the first is the
-    request's own and its line tells of it."""
+    """Abort what is not wanted, and list what each may have cost. If no target won, the first is
+    the request's own attempt, which its ledger line records."""
     now_ns = clock_ns()
     asides = []
-    for one in runners:
-        if one is winner:
+    for runner in runners:
+        if runner is winner:
             continue
-        task = one.task
+        task = runner.task
         answered = None
         if not task.cancelled() and task.exception() is None:
             answered = task.result()
@@ -181,13 +185,13 @@ def _lost(
             health.ended()
             health.did_not_count(now_ns * _S_PER_NS)
         elif not task.cancelled():
-            continue  # it failed, which is told elsewhere, or was not asked
-        if one.sent.at_ns is None:
+            continue  # it failed, which is recorded elsewhere, or was not sent
+        if runner.sent.at_ns is None:
             continue  # nothing was sent
         if winner is not None:
-            hedging.had_first_token((now_ns - one.sent.at_ns) * _S_PER_NS, stream=stream)
-        if winner is not None or one is not runners[0]:
-            asides.append(_aside(one, one.sent.at_ns, answered, input_tokens, stream, now_ns))
+            hedging.had_first_token((now_ns - runner.sent.at_ns) * _S_PER_NS, stream=stream)
+        if winner is not None or runner is not runners[0]:
+            asides.append(_aside(runner, runner.sent.at_ns, answered, input_tokens, stream, now_ns))
     return asides
 
 

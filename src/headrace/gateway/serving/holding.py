@@ -1,5 +1,5 @@
-"""What one request holds of its key's limits and budgets, from before it is sent until it is
-settled."""
+"""The share of a key's limits and budgets that one request holds, from before it is sent until it
+is settled."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.gateway.serving.aside import Aside
 from headrace.gateway.serving.ending import Bill
 from headrace.gateway.serving.settle import Took, settle, settle_each, settle_unknown
 
-# Told where room comes as requests end, of which this is one.
+# Retry time where room comes as requests end.
 _ENDED_AGAIN_S = 1.0
 
 
 class Holding:
-    """Holds nothing where nobody is asked for a key. `close` has to follow, whatever happens."""
+    """One request's hold; holds nothing if keys are not required. Always call `close`."""
 
     def __init__(self, accounts: Accounts | None, caller: Caller | None) -> None:
         self._accounts = accounts
@@ -32,24 +32,24 @@ class Holding:
         self._again: list[Reservation] = []
 
     def keep(self, taken: Reservation | None) -> None:
-        """What somebody else has taken for it."""
+        """Adopt a reservation made elsewhere."""
         self._taken = taken
 
     async def take(self, demand: Demand) -> None:
-        """Before anybody is sent it. Raises AccountsError, and holds nothing then."""
+        """Reserve before any target is tried. Raises AccountsError, and then holds nothing."""
         assert self._accounts is not None
         assert self._caller is not None
         self._taken = await self._accounts.reserve(self._caller, demand)
         self._demand = demand
 
     async def take_again(self, paid: Sequence[Took]) -> Reason | None:
-        """What was paid to those who did not answer, so that what was held is there for whoever is
-        asked next; why there is no room for it, None where there was."""
+        """Reserve what failed attempts used, so that the whole hold is there for the next target.
+        Return why there is no room, or None if there was."""
         if self._demand is None or self._accounts is None or self._caller is None:
             return None
         try:
-            for one in paid:
-                more = _more(self._demand, one)
+            for charge in paid:
+                more = _more(self._demand, charge)
                 self._again.append(await self._accounts.reserve(self._caller, more))
         except AccountsError as error:
             return Reason(str(error), _room_in_s(error))
@@ -67,20 +67,20 @@ class Holding:
             await settle_each(self._taken, took, sent_as=sent_as)
 
     async def close(self, *, was_sent: bool) -> None:
-        """Give back what `take_again` took. See `settle_unknown` of a request that is not settled,
-        of which somebody was sent something (`was_sent`)."""
+        """Give back what `take_again` took. A request that is not settled goes to
+        `settle_unknown`; `was_sent` says whether a target was sent it."""
         if self._taken is not None and self._taken.is_open:
             await settle_unknown(self._taken, was_sent=was_sent)
-        for one in self._again:
-            await one.release()
+        for reservation in self._again:
+            await reservation.release()
 
 
 def _more(demand: Demand, paid: Took) -> Demand:
-    """Besides a request's demand, by whoever was paid. It is the same request still."""
+    """The demand of a failed attempt, besides the request's own. It is still the same request."""
     names = demand.names
     if names is not None:
         names = {paid.model: names.get(paid.model, (paid.model,))}
-    # Of what nobody knows the cost of, all that is held may be used.
+    # If the cost is unknown, it may be all that is held.
     cost = demand.most_cost_nusd if paid.cost_nusd is None else paid.cost_nusd
     return msgspec.structs.replace(
         demand,
@@ -93,7 +93,7 @@ def _more(demand: Demand, paid: Took) -> Demand:
 
 
 def _room_in_s(error: AccountsError) -> float | None:
-    """When to ask again, None where waiting does not help."""
+    """When to try again; None if waiting does not help."""
     if isinstance(error, StoresDownError):
         return error.retry_after_s
     if not isinstance(error, LimitExceededError):

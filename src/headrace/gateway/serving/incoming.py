@@ -13,51 +13,54 @@ from headrace.protocol.neutral.dialect import ClientSide
 
 
 def operation_of(dialect: str) -> Operation:
-    """What clients of a dialect ask for."""
+    """The operation that requests of a dialect stand for."""
     return "text_completion" if dialect == "openai-completions" else "chat"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Incoming:
-    """received_ns: of a monotonic clock. headers: names in lower case. stream: whether it is
-    answered by one. caller: whose account it goes on, None where nobody has one. prompt: the
-    template it was made with, as "name@version"; "" for none."""
+    """A client's request."""
 
     id: str
     side: ClientSide
     path: str
     headers: Mapping[str, str]
+    """Names are in lower case."""
     body: JsonObject
     model: str
     stream: bool
+    """Whether the answer is streamed."""
     received_ns: int
+    """When it arrived, on the monotonic clock."""
     caller: Caller | None
+    """The account it is charged to; None if keys are not required."""
     prompt: str = ""
+    """The configured prompt it was made with, as "name@version"; "" for none."""
 
     @property
     def operation(self) -> Operation:
-        """What is asked for."""
+        """The operation it stands for."""
         return operation_of(self.side.name)
 
 
 class Sink(Protocol):
-    """The way back to the client. After `start`, `write` any number of times, then `end` or `last`.
+    """The way back to the client. Call `start`, `write` any number of times, `end` or `last`.
 
-    Writing to a client that has gone raises ClientGoneError, at the latest at the next piece.
+    Writing to a client that has gone raises ClientGoneError, at the latest with the next piece.
     """
 
     async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
-        """Status and headers; nothing can be tried again after it."""
+        """Send status and headers; no other target can be tried afterwards."""
 
     async def write(self, piece: bytes) -> None:
-        """Some of the body; waits while the client does not take it."""
+        """Send a piece of the body; waits while the client does not read."""
 
     async def last(self, piece: bytes) -> None:
-        """As `write` and then `end`, in one go."""
+        """Send a piece and end the body."""
 
     async def end(self) -> None:
-        """The body is whole."""
+        """End the body."""
 
 
 class ClientGoneError(Exception):
-    """Nobody reads the answer any more."""
+    """The client is not reading the answer any more."""

@@ -1,4 +1,4 @@
-"""A request's line of the ledger, made of what its way has left."""
+"""A request's ledger line."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def line_of(
     assigned: str,
     unanswered: Unanswered | None = None,
 ) -> Entry:
-    """opened: the target that answered, None if none did. tried: those that failed before it.
-    unanswered: who was still asked at the end."""
+    """Make the line.
+
+    `opened` is the answer, None if no target answered; `tried` holds the attempts that failed
+    before it; `unanswered` is the attempt under way at the end.
+    """
     caller = incoming.caller
     target = None if opened is None else opened.candidate.target
     if unanswered is not None:

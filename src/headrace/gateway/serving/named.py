@@ -1,4 +1,4 @@
-"""What a provider's answer does not say and clients expect: a model, an id, a time."""
+"""What clients expect of an answer and a provider may leave out: a model, an id, a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.protocol.neutral.reply import ChatReply
 
 
 class Names:
-    """Stand in where the provider said nothing (Bedrock and Cohere tell no model)."""
+    """Values that stand in for missing ones (Bedrock and Cohere name no model)."""
 
     def __init__(self, model: str, id: str, created_s: int) -> None:
         self._model = model
@@ -19,7 +19,7 @@ class Names:
         self._created_s = created_s
 
     def reply(self, reply: ChatReply) -> ChatReply:
-        """A whole answer."""
+        """The reply with the missing values."""
         return msgspec.structs.replace(
             reply,
             model=reply.model or self._model,
@@ -28,7 +28,7 @@ class Names:
         )
 
     def events(self, events: Iterable[Event]) -> list[Event]:
-        """Events of a stream."""
+        """The events with the missing values."""
         return [
             msgspec.structs.replace(
                 event,

@@ -1,7 +1,7 @@
-"""A stream that is passed on, without our secrets where the provider speaks for itself.
+"""Removes the gateway's secrets from the parts of a passed-through stream that are not the answer.
 
-What a model says is left alone, to the byte: a word of it may be one of a header by chance, and the
-same answer whole has it too. Errors, comments, events of no known form and fields beside the
+What a model writes is left unchanged, to the byte: a word of it may equal one of a header by
+chance, and the same answer whole has it too. Errors, comments, unknown events and fields beside the
 answer are searched.
 """
 
@@ -19,11 +19,11 @@ from headrace.protocol.json_object import JsonObject
 
 _INSTEAD = INSTEAD.encode()
 _DATA = b"data:"
-# Nobody escapes these in JSON, so a long enough run of them stands in every spelling of a secret.
+# No JSON writer escapes these, so a long enough run of them stands in every spelling of a secret.
 _PLAIN_RUN = re.compile(r"[A-Za-z0-9_.~-]{4,}")
 _PLAIN_CHAR = re.compile(r"[A-Za-z0-9_.~-]")
-# Where answers are said: chats and completions; Anthropic, which has a `message` as Ollama does;
-# Ollama's generate. Of Responses it is all of an event.
+# Fields that hold answers: of chats and completions; of Anthropic, whose `message` Ollama has too;
+# of Ollama's generate. In Responses the whole event is the answer.
 _SAID: dict[str, type] = {
     "choices": list, "delta": dict, "content_block": dict, "message": dict, "response": str,
     "thinking": str,
@@ -32,17 +32,19 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class PassedScrub:
-    """headers: those that went out and are nobody's business but the provider's. has_failed: set it
-    once the stream told of an error; all that comes from then on is searched."""
+    """Replaces secrets from request headers in a stream.
+
+    Set `has_failed` once the stream reports an error; all that comes afterwards is searched.
+    """
 
     def __init__(self, headers: Iterable[Header]) -> None:
         self.has_failed = False
         self._secrets = secrets_in(headers)
-        self._marks = {_mark(one) for one in self._secrets}
+        self._marks = {_mark(secret) for secret in self._secrets}
         self._found: re.Pattern[bytes] | None = None
 
     def clean(self, events: bytes) -> bytes:
-        """Whole events; the same bytes where no secret is to be taken out."""
+        """Whole events without secrets; the same bytes if there are none."""
         for mark in self._marks:
             if mark in events:
                 return b"".join(self._cleaned(events))
@@ -72,12 +74,12 @@ class PassedScrub:
                 yield line
 
     def _without_beside(self, line: bytes, said: frozenset[str]) -> bytes:
-        """Without secrets in the other fields of the object that the line has."""
+        """The line without secrets in fields of its object that are not the answer."""
         at = line.index(b"{")
         end = line.rindex(b"}") + 1
         try:
             fields = JsonObject.read(line[at:end])
-        except RequestError:  # a name that is there twice, or too many
+        except RequestError:  # a duplicate name, or too many
             return self._without(line)
         cleaned: dict[str, bytes | None] = {}
         for name in fields.names:
@@ -102,7 +104,7 @@ def _names_error(line: bytes) -> bool:
 
 
 def _said(data: bytes) -> frozenset[str]:
-    """The fields of an event that are an answer's; none of an error, or of what is no answer."""
+    """The fields of an event that hold the answer; none for an error or an unknown event."""
     try:
         told = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -122,17 +124,17 @@ def _tells_error(told: dict[str, Any]) -> bool:
     choices = told.get("choices")
     inside = (told, told.get("response"), told.get("item"))
     parts = (*inside, *(choices if isinstance(choices, list) else ()))
-    return any(isinstance(one, dict) and bool(one.get("error")) for one in parts)
+    return any(isinstance(part, dict) and bool(part.get("error")) for part in parts)
 
 
 def _mark(secret: str) -> bytes:
-    """What is in the bytes where the secret is, however it is spelt."""
+    """Bytes that are present wherever the secret is, however it is written."""
     longest = max(_PLAIN_RUN.findall(secret), key=len, default=secret)
     return longest.encode(errors="replace")
 
 
 def _spelled(secret: str) -> bytes:
-    """An expression of it as it is, or with escapes as a JSON text may have them."""
+    """A pattern for the secret as it is, or with the escapes a JSON text may have."""
     return b"".join(
         char.encode() if _PLAIN_CHAR.fullmatch(char) else _spelled_char(char) for char in secret
     )

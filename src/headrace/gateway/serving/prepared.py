@@ -1,7 +1,7 @@
-"""A client's request as each provider wants it: passed on with a few edits, or translated.
+"""A client's request as each provider needs it: passed through with a few edits, or translated.
 
-A provider that speaks the client's dialect gets the body as it came: only the fields named in
-`EDITS` change, and no other byte does.
+A provider of the client's dialect gets the body as it came: only the fields named in `EDITS`
+change, and no other byte does.
 """
 
 from __future__ import annotations
@@ -21,28 +21,34 @@ from headrace.protocol.neutral.dialect import ReplySide
 
 _SERVICE_TIER = "service_tier"
 _BACKGROUND = "background"
-# Words to the gateway: a provider would refuse them.
+# Fields meant for the gateway: a provider would refuse them.
 _OURS = ("provider", "models", "route", "cache")
 
 
 class Ready(NamedTuple):
-    """path: after the base URL's. dropped: parameters that the provider cannot be told. passed_on:
-    whether the answer can be passed on too. hides_usage: whether its usage was not asked for.
-    replies: how the answer is read, where the provider's own side does not. service_tier: what the
-    provider is asked for, None if nothing. goes_on: whether it writes on where nobody waits."""
+    """A request ready to be sent to one provider."""
 
     path: str
+    """Comes after the base URL's."""
     headers: tuple[tuple[str, str], ...]
     body: bytes
     dropped: tuple[str, ...]
+    """Parameters that the provider does not support."""
     passed_on: bool
+    """Whether the answer can be passed through as well."""
     hides_usage: bool
+    """Whether the client did not request usage."""
     replies: ReplySide | None = None
+    """Reads the answer instead of the provider's own side."""
     service_tier: str | None = None
+    """The tier requested of the provider; None without one."""
     goes_on: bool = False
+    """Whether the provider goes on writing after its reply."""
 
 
 class Edited(NamedTuple):
+    """A body with edits, and whether the usage they request is hidden from the client."""
+
     body: bytes
     hides_usage: bool = False
 
@@ -55,10 +61,12 @@ def _openai_chat(body: JsonObject, model: str, more: Edits) -> Edited:
     hides = False
     if body.decoded("stream") is True:
         options = body.decoded("stream_options")
-        told: dict[str, object] = options if isinstance(options, dict) else {}
-        if told.get("include_usage") is not True:
+        stream_options: dict[str, object] = options if isinstance(options, dict) else {}
+        if stream_options.get("include_usage") is not True:
             hides = True
-            changes["stream_options"] = msgspec.json.encode({**told, "include_usage": True})
+            changes["stream_options"] = msgspec.json.encode(
+                {**stream_options, "include_usage": True}
+            )
     return Edited(body.edited(changes), hides)
 
 
@@ -83,7 +91,7 @@ EDITS: dict[str, Callable[[JsonObject, str, Edits], Edited]] = {
 
 
 def _beyond_chat(dialect: str, call: ChatCall) -> tuple[str, str] | None:
-    """What of a request no chat can be told: the field, and why. dialect: of the client."""
+    """The field of a request in `dialect` that no chat API has, and why; None if there is none."""
     if dialect == "openai-completions":
         from headrace.protocol.dialects.openai_completions.beyond_chat import beyond_chat
 
@@ -96,8 +104,10 @@ def _beyond_chat(dialect: str, call: ChatCall) -> tuple[str, str] | None:
 
 
 def without_ours(body: JsonObject, model: str | None = None, *others: str) -> bytes:
-    """A body without the words to the gateway. model: in place of the client's; None leaves it.
-    others: fields that go as well."""
+    """A body without the fields meant for the gateway.
+
+    `model` replaces the client's; None leaves it. `others` are removed as well.
+    """
     changes: dict[str, bytes | None] = {name: None for name in (*_OURS, *others) if name in body}
     if model is not None:
         changes["model"] = msgspec.json.encode(model)
@@ -105,7 +115,7 @@ def without_ours(body: JsonObject, model: str | None = None, *others: str) -> by
 
 
 class Prepared:
-    """Each form is made when it is first wanted."""
+    """A client's request in each form that a target needs; each is made on first use."""
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
@@ -113,7 +123,7 @@ class Prepared:
 
     @property
     def call(self) -> ChatCall:
-        """The request in neutral form; raises RequestError for one that is at fault."""
+        """The request in neutral form. Raises RequestError if it is invalid."""
         if self._call is None:
             incoming = self._incoming
             raw = without_ours(incoming.body)
@@ -122,7 +132,7 @@ class Prepared:
 
     @property
     def stub(self) -> ChatCall:
-        """Enough of it to read an answer by, without looking at the messages."""
+        """Enough of the request to read an answer, without its messages."""
         if self._call is not None:
             return self._call
         incoming = self._incoming
@@ -131,11 +141,11 @@ class Prepared:
         )
 
     def for_target(self, target: Target) -> Ready:
-        """Raises RequestError for what the target cannot be told at all."""
+        """The request for one target. Raises RequestError if the target cannot take it at all."""
         ready = self._ready(target)
         if not target.pass_priority:
             return ready
-        # The key's, whatever the body says: or everybody would go first.
+        # The key's priority, whatever the body says; otherwise everybody would claim to be first.
         caller = self._incoming.caller
         priority = b"%d" % (0 if caller is None else caller.priority)
         return ready._replace(body=JsonObject.read(ready.body).edited({"priority": priority}))
@@ -160,7 +170,7 @@ class Prepared:
         call = self.call
         if kept := needs_state(call):
             raise RequestError(
-                f"{kept[0]}: it keeps no conversations; send all of this one as input",
+                f"{kept[0]}: it does not store conversations; send the whole conversation as input",
                 param=kept[0],
                 code="translation",
             )
@@ -179,28 +189,28 @@ class Prepared:
 
 
 def asked_service_tier(body: JsonObject) -> str | None:
-    """What a client asks for; None if nothing, or no text."""
+    """The requested service tier; None if there is none, or it is not text."""
     tier = body.decoded(_SERVICE_TIER) if _SERVICE_TIER in body else None
     return tier if isinstance(tier, str) else None
 
 
 def _goes_on(incoming: Incoming) -> bool:
-    """Whether its reply only tells that it was taken on (OpenAI's `background`)."""
+    """Whether the reply only confirms that work has begun (OpenAI's `background`)."""
     if incoming.side.name != "openai-responses" or _BACKGROUND not in incoming.body:
         return False
     return incoming.body.decoded(_BACKGROUND) is True
 
 
-# What of a client's headers means something to the provider of the same dialect.
+# Client headers that mean something to a provider of the same dialect.
 _FORWARDED = {"anthropic": ("anthropic-beta", "anthropic-version")}
 
 
 def forwarded(incoming: Incoming) -> tuple[tuple[str, str], ...]:
-    """Of a client's headers, those that go on to a provider of its dialect."""
+    """The client's headers that are passed on to a provider of its dialect."""
     return forwarded_headers(incoming.side.name, incoming.headers)
 
 
 def forwarded_headers(dialect: str, headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The same of a dialect's name."""
+    """As `forwarded`, by the dialect's name."""
     names = _FORWARDED.get(dialect, ())
     return tuple((name, headers[name]) for name in names if name in headers)

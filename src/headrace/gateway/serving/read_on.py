@@ -1,7 +1,7 @@
-"""The end of an answer that nobody reads any more, for its bill.
+"""Reads the end of an answer whose client has left, for its bill.
 
-Providers tell their count last, behind the content: a client that leaves with all it wanted must
-not have it for the price of an estimate.
+Providers report usage last, after the content: a client that leaves once it has all the content
+must not pay an estimate instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from headrace.gateway.upstream.connection import Reply
 from headrace.gateway.upstream.errors import UpstreamError
 from headrace.protocol.neutral.dialect import ContentEndReader
 
-# The count follows the last content at once, or does not come.
+# The usage follows the last content at once, or not at all.
 _WITHIN_S = 1.5
 
 
 async def read_on(opened: Opened, tally: Tally) -> None:
-    """Where an answer had come to its finish and its count is still to come; else nothing."""
+    """Read on if the answer is finished and its usage is still to come."""
     reply, reader = opened.reply, opened.reader
     if reader is None or tally.ended or not isinstance(reply, Reply):
         return

@@ -1,4 +1,4 @@
-"""What ends a request before an answer, as failures and statuses of HTTP."""
+"""Errors that end a request before an answer, as failures with HTTP statuses."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Ending = RequestError | AccountsError | AllTargetsFailedError
 
 
 def refused(error: Ending, dialect: str = "") -> tuple[int, Failure, Outcome]:
-    """Status, failure and what the ledger calls it. dialect: the client's, in which a provider's
-    own error may be told; "" where it is written anew in any case."""
+    """Status, failure and outcome for the ledger. `dialect` is the client's, in which a provider's
+    own error may be passed on; "" if the error is always rewritten."""
     if isinstance(error, AllTargetsFailedError):
         return *status_for(error, dialect), "refused" if error.is_clients else "failed"
     if isinstance(error, AccountsError):
@@ -39,8 +39,8 @@ def refused(error: Ending, dialect: str = "") -> tuple[int, Failure, Outcome]:
 
 
 def refusal_of(error: AccountsError) -> tuple[int, Failure]:
-    """Status and failure; a limit that waiting does not help against is still a 429, as OpenAI's
-    `insufficient_quota` is, which clients expect of budgets."""
+    """Status and failure. A spent budget, which no waiting helps, is a 429 too, because clients
+    expect that of OpenAI's `insufficient_quota`."""
     status, kind = _class(error)
     retry_after_s = None
     if isinstance(error, LimitExceededError | StoresDownError):
@@ -51,7 +51,7 @@ def refusal_of(error: AccountsError) -> tuple[int, Failure]:
 
 
 def failure_of(error: GuardBlockedError) -> Failure:
-    """As a client is told it."""
+    """The failure that a client gets."""
     is_down = error.acted.action == "failed"
     return Failure(
         kind="server" if is_down else "content_policy",

@@ -1,5 +1,5 @@
-"""The ledger's line of a request that was refused before it was anybody's turn: its body could not
-be read, or was too large. Who has no key leaves none: strangers must not fill the disk."""
+"""The ledger line of a request that was refused early: its body was too large or not readable.
+Requests without a key leave none: strangers must not fill the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def note_refused(
     status: int,
     error: str,
 ) -> None:
-    """received_ns: of the monotonic clock."""
+    """Write the line. `received_ns` is a reading of the monotonic clock."""
     if caller is None or caller.key_id == ANONYMOUS:
         return
     path = dict(caller.path)

@@ -1,4 +1,4 @@
-"""What every reply of the gateway says of its way."""
+"""The headers of the gateway's replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.protocol.neutral.failure import Failure
 REQUEST_ID = "x-request-id"
 PREFIX = "x-headrace-"
 HEDGED = (PREFIX + "hedged", "1")
-"""The answer is of a target that was asked besides the first, which was slow."""
+"""The answer is from a hedge: the first target was slow."""
 _MOST_CHARS = 1000
 
 
@@ -22,14 +22,14 @@ def told_headers(
     overhead_us: int,
     ignored: tuple[str, ...],
 ) -> list[tuple[str, str]]:
-    """overhead_us: of the time until this head, what was not spent waiting for providers."""
+    """Headers of a reply; `overhead_us` is the time not spent waiting for providers."""
     return [(REQUEST_ID, request_id), *way_headers(candidate, attempts, overhead_us, ignored)]
 
 
 def way_headers(
     candidate: Candidate | None, attempts: int, overhead_us: int, ignored: tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    """The same without the request's id."""
+    """The same without the request id."""
     headers = [
         (PREFIX + "attempts", str(attempts)),
         (PREFIX + "overhead-us", str(overhead_us)),
@@ -44,8 +44,8 @@ def way_headers(
 
 
 def variant_headers(assigned: str, answered: str) -> list[tuple[str, str]]:
-    """The side of an A/B test that answered, and the one it stood in for. answered: "" where
-    another model did."""
+    """The A/B variant that answered, and the assigned one if it differs. `answered` is "" if
+    another model answered."""
     headers = [(PREFIX + "variant", answered)] if answered else []
     if answered != assigned:
         headers.append((PREFIX + "variant-assigned", assigned))
@@ -53,15 +53,15 @@ def variant_headers(assigned: str, answered: str) -> list[tuple[str, str]]:
 
 
 def cost_header(cost_nusd: int | None) -> tuple[str, str]:
-    """Dollars with nine places, or that nobody knows the price."""
+    """Dollars with nine decimals, or "unknown"."""
     if cost_nusd is None:
         return PREFIX + "cost-usd", "unknown"
     return PREFIX + "cost-usd", f"{cost_nusd // NUSD_PER_USD}.{cost_nusd % NUSD_PER_USD:09d}"
 
 
 def retry_after(failure: Failure) -> list[tuple[str, str]]:
-    """In whole seconds, never too early; nothing where waiting does not help. OpenAI's and
-    Anthropic's packages try every 429 again, but for those that say that it is of no use."""
+    """Whole seconds, rounded up; nothing if waiting does not help. The OpenAI and Anthropic
+    packages retry every 429 except those marked as not worth it."""
     headers = [("x-should-retry", "false")] if failure.kind == "payment" else []
     if failure.retry_after_s is not None:
         headers.append(("retry-after", str(max(1, math.ceil(failure.retry_after_s)))))
@@ -69,7 +69,7 @@ def retry_after(failure: Failure) -> list[tuple[str, str]]:
 
 
 def visible(text: str) -> str:
-    """As much of it as a header holds. Names may hold anything; a header holds visible ASCII."""
+    """The text as far as a header can hold it: visible ASCII of limited length."""
     if not (text.isascii() and text.isprintable()):
-        text = "".join(one if " " <= one <= "~" else "?" for one in text)
+        text = "".join(char if " " <= char <= "~" else "?" for char in text)
     return text[:_MOST_CHARS]

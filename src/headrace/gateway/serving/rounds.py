@@ -1,7 +1,7 @@
-"""Who is asked next with one request until somebody answers, be it a chat or texts to embed.
+"""The failover loop: which target is tried next until one answers, for chats and embeddings.
 
-All candidates are asked before any is asked again; busy ones are waited for once the others were
-asked. A client's own fault ends it at once.
+All candidates are tried before any is tried again; busy ones are waited for once the others have
+been tried. A client's own fault ends the loop at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from headrace.gateway.targets.auth import said_of
 from headrace.protocol.neutral.failure import Failure
 
 _S_PER_NS = 1e-9
-# Told to who found no room to wait in, or waited too long: turns come as others end.
+# Retry time if there was no room to wait in, or the wait was too long: turns come as others end.
 _TURN_AGAIN_S = 1.0
-# Of one request where `retries.attempts` does not say: with fewer targets, and with more keys.
+# Attempts if `retries.attempts` is not set: with fewer targets, and with more keys.
 _ATTEMPTS = 4
 _ATTEMPTS_WITH_KEYS = 20
 
@@ -41,18 +41,20 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True, kw_only=True)
 class Rounds(ABC, Generic[Answer]):
-    """One request's way from target to target. holding: None where nothing is held for it.
-    attempts: those that were begun. waited_ns: of the time, what was spent waiting for others."""
+    """The failover of one request from target to target."""
 
     router: Router
     ask: RoutingQuery
     clock_ns: Callable[[], int]
     source: random.Random
     holding: Holding | None = None
+    """None if no budget is held for it."""
     tried: list[Tried] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     waited_ns: int = 0
+    """Time spent waiting for providers."""
     attempts: int = 0
+    """Attempts begun."""
     _unheld: list[Took] = field(default_factory=list)
     _no_room: Reason | None = None
     _most_attempts: int = 0
@@ -63,18 +65,18 @@ class Rounds(ABC, Generic[Answer]):
 
     @abstractmethod
     async def _at(self, candidate: Candidate) -> Answer | None:
-        """None if the target cannot honour what is asked for. `_begin` has to be called, and
-        `_failed` or `_left` of what does not answer. Raises AttemptFailedError, RequestError."""
+        """Try a target; None if it cannot honour the request. Implementations call `_begin`, and
+        `_failed` or `_left` if no answer comes. Raises AttemptFailedError, RequestError."""
 
     async def _round(
         self, candidate: Candidate, queue: deque[Candidate], route: Route
     ) -> tuple[Answer | None, list[tuple[Candidate, AttemptFailedError]]]:
-        """As `_at`, where others of the queue may be asked besides; with who failed. Raises
-        AttemptFailedError of the candidate, RequestError."""
+        """As `_at`, but others of the queue may be tried besides; also returns the failures.
+        Raises AttemptFailedError of the candidate, RequestError."""
         return await self._at(candidate), []
 
     def able(self, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        """Those that can be asked for such an answer at all."""
+        """The candidates that can give such an answer at all."""
         return candidates
 
     async def first(self, decision: Decision, route: Route) -> Answer:
@@ -84,8 +86,8 @@ class Rounds(ABC, Generic[Answer]):
         again: deque[tuple[Candidate, Failure]] = deque()
         self.left_out += decision.left_out
         turns = self.router.turns
-        said = route.retries.attempts
-        self._most_attempts = said or max(_ATTEMPTS, len(queue))
+        own_limit = route.retries.attempts
+        self._most_attempts = own_limit or max(_ATTEMPTS, len(queue))
         while self.attempts < self._most_attempts:
             if self._unheld and self.holding is not None:
                 self._no_room = await self.holding.take_again(self._unheld)
@@ -125,38 +127,41 @@ class Rounds(ABC, Generic[Answer]):
                 fallback = self._fallback(failed.next, candidate, route)
                 if fallback is not None:
                     queue = deque(fallback.candidates)
-                    if said is None:
+                    if own_limit is None:
                         self._most_attempts = max(self._most_attempts, self.attempts + len(queue))
                     self.left_out += fallback.left_out
                     again.clear()
                 elif self._has_other_key(candidate, failure) and (
-                    said is not None or self.attempts + len(queue) + len(busy) < _ATTEMPTS_WITH_KEYS
+                    own_limit is not None
+                    or self.attempts + len(queue) + len(busy) < _ATTEMPTS_WITH_KEYS
                 ):
-                    self._tries_at[candidate.target.name] -= 1  # of that key it was the first
+                    self._tries_at[candidate.target.name] -= 1  # it was that key's first try
                     queue.appendleft(candidate)
-                    if said is None:
+                    if own_limit is None:
                         self._most_attempts += 1
                 elif failed.again:
                     again.append((candidate, failure.failure))
         if self.attempts >= self._most_attempts:
-            asked = {one.target for one in self.tried}
-            self._unasked = len({one.target.name for one in (*queue, *busy)} - asked)
+            names = {attempt.target for attempt in self.tried}
+            self._unasked = len({candidate.target.name for candidate in (*queue, *busy)} - names)
         raise self._nobody()
 
     async def _turn(self, turns: Turns, busy: list[Candidate]) -> Candidate:
-        """Who is promised to this request. Raises AllTargetsFailedError."""
+        """Wait for a turn at one of the busy targets. Raises AllTargetsFailedError."""
         began_ns = self.clock_ns()
         try:
             return await turns.wait(busy, self.ask.priority)
         except NoTurnError as error:
-            for one in busy:
-                self.left_out.append(LeftOut(one.target.name, one.model, str(error), _TURN_AGAIN_S))
+            for candidate in busy:
+                self.left_out.append(
+                    LeftOut(candidate.target.name, candidate.model, str(error), _TURN_AGAIN_S)
+                )
             raise self._nobody() from None
         finally:
             self.waited_ns += self.clock_ns() - began_ns
 
     async def _at_turn(self, turns: Turns, candidate: Candidate) -> Answer | None:
-        """As `_at`, at the place that was promised; nothing waits before it is taken."""
+        """As `_at`, with the turn that was granted; nothing waits before it is taken."""
         health = candidate.target.health
         turns.take(candidate)
         attempts = self.attempts
@@ -170,7 +175,7 @@ class Rounds(ABC, Generic[Answer]):
                 turns.freed(health)
 
     def _begin(self, candidate: Candidate) -> int:
-        """A request goes to it; when, by the clock. Its health has to hear that it ended."""
+        """Record that an attempt begins; return the time."""
         target, began_ns = candidate.target, self.clock_ns()
         target.health.began(began_ns * _S_PER_NS)
         self.attempts += 1
@@ -178,7 +183,7 @@ class Rounds(ABC, Generic[Answer]):
         return began_ns
 
     def _failed(self, candidate: Candidate, error: AttemptFailedError, began_ns: int) -> int:
-        """The attempt has ended without an answer; when, by the clock."""
+        """Record that an attempt ended without an answer; return the time."""
         target, failure, ended_ns = candidate.target, error.failure, self.clock_ns()
         self.waited_ns += ended_ns - began_ns
         target.health.ended()
@@ -193,13 +198,13 @@ class Rounds(ABC, Generic[Answer]):
         return ended_ns
 
     def _left(self, candidate: Candidate) -> None:
-        """Nobody waits for it any more, as a client has gone: that says nothing of the target."""
+        """Record an attempt that was given up, as the client left; the target is not at fault."""
         health = candidate.target.health
         health.ended()
         health.did_not_count(self.clock_ns() * _S_PER_NS)
 
     def _has_other_key(self, candidate: Candidate, error: AttemptFailedError) -> bool:
-        """Whether it failed for its key, and another one of the provider's may be asked."""
+        """Whether it failed because of its key, and another key may be tried."""
         kind = class_of(error.failure).next
         if error.credential is None or kind not in ("other_key", "other_account"):
             return False
@@ -214,7 +219,7 @@ class Rounds(ABC, Generic[Answer]):
         return left > 0 and others > 0
 
     def _rest_keys(self, failures: list[tuple[Candidate, AttemptFailedError]]) -> None:
-        """Those that were refused while another target answered."""
+        """Let keys rest that were refused while another target answered."""
         now_s = self.clock_ns() * _S_PER_NS
         for candidate, error in failures:
             target, failure = candidate.target, error.failure
@@ -222,8 +227,8 @@ class Rounds(ABC, Generic[Answer]):
                 target.provider.auth.failed(error.credential, failure, now_s, target.model)
 
     def _fallback(self, kind: str, candidate: Candidate, route: Route) -> Decision | None:
-        """Other models for what this one cannot take; each list is followed once. Raises
-        AllTargetsFailedError where there are none."""
+        """Other models for a request that this one cannot take; each list is used once. Raises
+        AllTargetsFailedError if there are none."""
         if kind not in ("context_fallback", "policy_fallback") or kind in self._followed:
             return None
         own = self.router.route(candidate.model) or route
@@ -240,10 +245,12 @@ class Rounds(ABC, Generic[Answer]):
     async def _after_a_wait(
         self, route: Route, again: deque[tuple[Candidate, Failure]]
     ) -> Candidate | None:
-        """One that failed for what a moment may mend, after that moment: the soonest first."""
+        """A target worth a second try, after its wait; the shortest wait first."""
         while again:
             now_s = self.clock_ns() * _S_PER_NS
-            asked_s = [asked_wait_s(one.target, failure, now_s) for one, failure in again]
+            asked_s = [
+                asked_wait_s(candidate.target, failure, now_s) for candidate, failure in again
+            ]
             at = asked_s.index(min(asked_s))
             candidate, _ = again[at]
             del again[at]

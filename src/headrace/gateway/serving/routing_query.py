@@ -1,4 +1,4 @@
-"""What a request asks for, with what holds for who asks."""
+"""The routing query of a request, with the policy of the caller's key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.protocol.json_object import JsonObject
 
 
 def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
-    """Raises RequestError."""
+    """The routing query of a request. Raises RequestError."""
     body = incoming.body
     found = query_from_body(body, incoming.model, by_prefix=router.has_prefixes)
     session = next(
@@ -33,7 +33,7 @@ def query_for(incoming: Incoming, router: Router) -> RoutingQuery:
     continued = _continued(incoming, router)
     earlier_tokens = 0 if continued is None else continued.tokens or 0
     return found._replace(
-        # The provider reads all of it again, and bills it.
+        # The provider reads the earlier turns again and bills them.
         input_tokens=min(found.input_tokens + earlier_tokens, MOST_TOKENS),
         continued=continued,
         session=session,
@@ -55,8 +55,8 @@ def _continued(incoming: Incoming, router: Router) -> ToldResponse | None:
 
 
 def _session_key(key: str, session: str) -> str:
-    """Kept for many sessions and told to other processes, so it is short whatever the client sent.
-    Sessions of two keys are two, whatever they are called."""
+    """A short key for a session. Stored for many sessions and sent to other processes, so its
+    length does not depend on the client; sessions of two keys never coincide."""
     of_both = f"{key}|{session}".encode(errors="surrogatepass")
     return hashlib.blake2b(of_both, digest_size=16).hexdigest()
 

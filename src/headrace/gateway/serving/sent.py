@@ -1,4 +1,4 @@
-"""Requests that have left for a provider: from then on their prompts may be billed."""
+"""Requests that were sent to a provider: from then on their prompts may be billed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Sent:
-    """at_ns: when a request's bytes left for a provider, None before. service_tier: what it asks
-    for, None if nothing. told, told_tier: what a reply that could not be used says it took, and at
-    which tier. is_open: whether it takes more than its prompt, and nobody tells how much."""
+    """What is known of a request at a provider while it has no usable reply.
+
+    `at_ns` is when its bytes were sent, None before. `service_tier` is the requested tier, None if
+    there is none. `told` and `told_tier` are the usage and the tier that an unusable reply
+    reported. `is_open` says that it uses more than its prompt, by an unknown amount.
+    """
 
     __slots__ = ("_clock_ns", "at_ns", "is_open", "service_tier", "told", "told_tier")
 
@@ -26,13 +29,12 @@ class Sent:
         self.is_open = False
 
     def mark(self) -> None:
-        """They leave now."""
+        """Record that the request is being sent."""
         self.at_ns = self._clock_ns()
 
 
 class Unanswered(NamedTuple):
-    """A request that was sent, and to which no reply has come, or none that could be used.
-    service_tier, told, told_tier, is_open: as of Sent."""
+    """A request that was sent and has no usable reply. For the other fields see Sent."""
 
     candidate: Candidate
     sent_ns: int
@@ -44,14 +46,13 @@ class Unanswered(NamedTuple):
 
     @property
     def usage(self) -> TokenUsage:
-        """Where it is not told, estimated: of the prompt alone, for nobody knows what was written
-        after it."""
+        """The reported usage, or else the prompt alone: nobody knows what was written after it."""
         return self.told or TokenUsage(input_tokens=self.input_tokens)
 
     @property
     def cost_nusd(self) -> int | None:
-        """At the service tier it was told or asked for; None where nobody knows the price, or
-        what it took."""
+        """The cost at the reported or requested tier; None if the price or the usage is
+        unknown."""
         if self.is_open and self.told is None:
             return None
         price = self.candidate.target.price
@@ -59,7 +60,7 @@ class Unanswered(NamedTuple):
 
 
 def unanswered_of(candidate: Candidate, sent: Sent, input_tokens: int) -> Unanswered | None:
-    """None where nothing was sent."""
+    """The record of a request without a reply; None if nothing was sent."""
     if sent.at_ns is None:
         return None
     return Unanswered(

@@ -1,7 +1,7 @@
 """A request from its arrival to the ledger's line: the one place that knows the whole order.
 
-Held is first what it may take at most; then a target is found; then its answer goes out; then what
-it took is settled. Whatever happens on the way, a line is written and what was held is given back.
+First the most it may use is held; then a target is found; then its answer is sent; then what it
+used is settled. Whatever happens, a line is written and the rest of the hold is given back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from headrace.gateway.within import Within
 from headrace.protocol.neutral.failure import Failure
 from headrace.protocol.neutral.usage import TokenUsage
 
-if TYPE_CHECKING:  # imported where the file uses them
+if TYPE_CHECKING:  # imported only where the configuration uses them
     from headrace.gateway.serving.composed.way import Way
     from headrace.gateway.serving.guarded import Guarded
 
@@ -62,7 +62,7 @@ _S_PER_NS = 1e-9
 
 
 async def serve(serving: Serving, incoming: Incoming, sink: Sink) -> Entry:
-    """Answer a request. Cancelling it is how a client goes: what came until then is billed."""
+    """Answer a request. Cancel it when the client leaves: what came until then is billed."""
     course = _Course(serving, incoming, sink)
     try:
         await course.run()
@@ -71,7 +71,7 @@ async def serve(serving: Serving, incoming: Incoming, sink: Sink) -> Entry:
         await asyncio.shield(course.close())
         raise
     except Exception:
-        # A fault of ours ends this request and no other.
+        # A fault of the gateway ends this request and no other.
         logger.exception("request %s failed", incoming.id)
         await course.fail()
     await course.close()
@@ -80,7 +80,7 @@ async def serve(serving: Serving, incoming: Incoming, sink: Sink) -> Entry:
 
 
 class _Course:
-    """The state of one request on its way."""
+    """The state of one request."""
 
     def __init__(self, serving: Serving, incoming: Incoming, sink: Sink) -> None:
         self._serving = serving
@@ -110,14 +110,14 @@ class _Course:
         self.entry: Entry | None = None
 
     async def fail(self) -> None:
-        """What a fault of ours becomes: a 500, or the end of a reply that has begun."""
+        """Turn a fault of the gateway into a 500, or into the end of a reply that has begun."""
         self.outcome, self.error = "failed", "a fault of the gateway"
         if not self._status:
             failure = Failure(kind="server", message=self.error, code="internal_error")
             await self._refuse(500, failure, "failed")
 
     async def run(self) -> None:
-        """Everything but the settling."""
+        """Everything except settling."""
         try:
             router = self._serving.router
             ask = query_for(self._incoming, router)
@@ -165,12 +165,12 @@ class _Course:
             await self._refuse(*refused(error, self._incoming.side.name))
 
     def _is_guarded(self) -> bool:
-        """Whether guardrails or prompts are to look at it; for most there are none."""
+        """Whether guardrails or configured prompts apply; to most requests they do not."""
         asks = FIELD in self._incoming.body or bool(self._incoming.prompt)
         return asks or self._serving.guardrails is not None
 
     async def _pass_guardrails(self, ask: RoutingQuery) -> RoutingQuery:
-        """What they leave of the request is what is asked from here on."""
+        """Apply guardrails; the request goes on as they leave it."""
         serving = self._serving
         from headrace.gateway.serving.guarded import Guarded
 
@@ -190,7 +190,7 @@ class _Course:
         return query_for(incoming, serving.router)
 
     async def _block(self, error: GuardBlockedError) -> None:
-        """By a guardrail, before or after the answer. What was answered is billed."""
+        """Refuse what a guardrail blocked, before or after the answer. Answers are billed."""
         assert self._guarded is not None
         self._guarded.blocked(error)
         if error.told:
@@ -199,13 +199,13 @@ class _Course:
             await self._refuse(*refused(error))
 
     def _left_s(self, route: Route) -> float:
-        """Of the time for the whole request."""
+        """What is left of the time for the whole request."""
         gone_s = (self._serving.clock_ns() - self._incoming.received_ns) * _S_PER_NS
         return max(0.001, route.total_s - gone_s)
 
     async def _out_of_time(self) -> None:
-        """The time for the whole request ends, perhaps in the middle of its answer."""
-        failure = Failure(kind="timeout", message="the time for the whole request is over")
+        """End a request whose time has passed, perhaps in the middle of its answer."""
+        failure = Failure(kind="timeout", message="the time limit of the request has passed")
         if not self._status:
             await self._refuse(504, failure, "failed")
             return
@@ -216,7 +216,7 @@ class _Course:
                 await self._sink.end()
 
     async def _tell_again(self) -> None:
-        """From the cache: nobody is asked and nothing is paid."""
+        """Send an answer from the cache: no target is tried and nothing is paid."""
         at_cache, now_s = self._at_cache, self._serving.wall_s()
         assert at_cache.kept is not None
         self._status = 200
@@ -232,14 +232,14 @@ class _Course:
     async def _hold(self, ask: RoutingQuery, decision: Decision) -> None:
         accounts, caller = self._serving.accounts, self._incoming.caller
         if accounts is None or caller is None or not (decision.candidates or self._way):
-            return  # nobody can be asked, which `_find` says
+            return  # no target can be tried, which `_find` reports
         router = self._serving.router
         tier = asked_service_tier(self._incoming.body)
         demand = demand_at(router, caller, ask, decision, most_hedges(router, ask), tier, self._way)
         await self._holding.take(demand)
 
     async def _go(self, way: Way) -> Opened:
-        """Of a model made of others."""
+        """Open the answer of a composed model."""
         self._sink = way.heartbeats(self._sink, self._prepared)
         router = self._serving.router
 
@@ -312,7 +312,7 @@ class _Course:
         headers = told_headers(incoming.id, None, attempts, self._overhead_us(), ())
         try:
             if isinstance(self._sink, Heartbeats) and self._sink.begun:
-                self._status = 200  # it was told before it was known who answers
+                self._status = 200  # it was sent before it was known which target answers
                 await tell_failed(failure, self._prepared, incoming, self._sink)
                 await self._sink.end()
             else:
@@ -369,7 +369,7 @@ class _Course:
         self._trace.ended(entry)
         if opened is not None and tally is not None and self.outcome == "answered":
             self._at_cache.keep(opened, tally, serving.wall_s())
-        # Last: it may wait, and is done also if a client that has all it wanted goes meanwhile.
+        # Last, because it may wait; it is done even if a satisfied client leaves meanwhile.
         answers = opened or unanswered
         if serving.free_tier is not None and self._free is not None:
             served_by = None if answers is None else answers.candidate.target
@@ -391,7 +391,7 @@ class _Course:
         return self._serving.clock_ns() * _S_PER_NS
 
     def _overhead_us(self, until_ns: int | None = None) -> int:
-        """Of the time so far, what was not spent waiting for providers."""
+        """The time so far that was not spent waiting for providers."""
         end_ns = self._serving.clock_ns() if until_ns is None else until_ns
         dispatch, waited_ns = self._dispatch, self._at_cache.waited_ns
         waited_ns += 0 if dispatch is None else dispatch.waited_ns

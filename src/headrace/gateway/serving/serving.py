@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.gateway.telemetry.tracing import NOT_TRACED, Tracing
 
-if TYPE_CHECKING:  # what a file does not use is not imported for it
+if TYPE_CHECKING:  # what the configuration does not use is not imported
     from headrace.gateway.accounts.accounts import Accounts
     from headrace.gateway.accounts.stored_ids import StoredIds
     from headrace.gateway.cache.cache import ResponseCache
@@ -24,18 +24,20 @@ if TYPE_CHECKING:  # what a file does not use is not imported for it
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Serving:
-    """What all requests share. accounts: None where nobody is counted. wall_s: Unix time; clock_ns:
-    monotonic. on_entry takes each line of the ledger and must not wait. What follows it: None
-    where the file does not use it."""
+    """The parts of a gateway that all requests share. Optional parts are None if not configured."""
 
     router: Router
     accounts: Accounts | None
+    """None if nothing is counted."""
     drop_unsupported: bool
     most_reply_bytes: int
     clock_ns: Callable[[], int]
+    """A monotonic clock."""
     wall_s: Callable[[], float]
+    """Unix time."""
     source: random.Random
     on_entry: Callable[[Entry], None]
+    """Takes each ledger line; must not wait."""
     cache: ResponseCache | None = None
     guardrails: Guardrails | None = None
     tracing: Tracing = NOT_TRACED

@@ -1,4 +1,4 @@
-"""What was held for a request becomes what it took."""
+"""Replaces what was held for a request by what it used."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Took(NamedTuple):
-    """What was paid for. model: who it was paid to. cost_nusd: None where nobody knows; budgets
-    then count no less than standard_nusd, nor than was held. is_request: whether it counts as
-    one of its model, as the first always does."""
+    """One charge of a request."""
 
     model: str
+    """The model that is charged."""
     usage: TokenUsage
     cost_nusd: int | None
+    """None if unknown; budgets then count the larger of standard_nusd and what was held."""
     standard_nusd: int = 0
     is_request: bool = False
+    """Whether it counts as a request of its model, as the first charge always does."""
 
 
-# What was asked on purpose; what else is paid for besides came of asking somebody else.
+# Calls made on purpose; other side calls are attempts at the same request.
 _REQUESTS = frozenset({"judge", "router", "stage"})
 
 
@@ -37,10 +38,11 @@ async def settle(
     was_sent: bool,
     model: str = "",
 ) -> None:
-    """With what was paid for besides. A cost nobody knows makes the sum one. Where nothing was
-    answered and nothing paid besides, all that was held is given back, but for the request itself
-    where a provider was sent it (`was_sent`). model: who answered, or was asked last; "" where that
-    is not known."""
+    """Settle the hold with the bill and all side calls; one unknown cost makes the total unknown.
+
+    If nothing was answered and nothing billed, all of it is given back, except the request itself
+    if a provider received it (`was_sent`). `model` answered, or was tried last; "" if unknown.
+    """
     if held is None:
         return
     took = []
@@ -48,22 +50,24 @@ async def settle(
         took.append(Took(model, bill.usage, bill.cost_nusd, bill.standard_nusd))
     took += [
         Took(
-            one.answered_by or one.model,
-            one.usage,
-            one.cost_nusd,
-            is_request=one.purpose in _REQUESTS,
+            aside.answered_by or aside.model,
+            aside.usage,
+            aside.cost_nusd,
+            is_request=aside.purpose in _REQUESTS,
         )
-        for one in asides
+        for aside in asides
     ]
     await settle_each(held, took, sent_as=model if was_sent else None)
 
 
 async def settle_each(held: Reservation, took: Sequence[Took], *, sent_as: str | None) -> None:
-    """took: all that was paid for, of one request. sent_as: the model of who was sent it last; None
-    where nobody was, and "" where that is not known."""
+    """Settle with all charges of one request. `sent_as` is the model that was sent it last; None if
+    it was not sent, "" if unknown."""
     if took:
         first, *others = took
-        await held.settle(_taken(first, 1), *(_taken(one, int(one.is_request)) for one in others))
+        await held.settle(
+            _taken(first, 1), *(_taken(charge, int(charge.is_request)) for charge in others)
+        )
     elif sent_as is not None:
         await held.settle(Actual(model=sent_as, cost_nusd=0))
     else:
@@ -71,8 +75,8 @@ async def settle_each(held: Reservation, took: Sequence[Took], *, sent_as: str |
 
 
 async def settle_unknown(held: Reservation, *, was_sent: bool) -> None:
-    """What a fault kept from being settled: nobody knows what it took, so that budgets keep what
-    was held as used. Given back where no provider was sent it; one that has ended is left alone."""
+    """Close a hold that a fault kept from being settled. The usage is unknown, so budgets keep what
+    was held as used if a provider received the request; otherwise it is given back."""
     if was_sent:
         await held.settle(Actual())
     else:
@@ -80,7 +84,7 @@ async def settle_unknown(held: Reservation, *, was_sent: bool) -> None:
 
 
 def _taken(took: Took, requests: int) -> Actual:
-    """More than accounts can count is the most they can."""
+    """A charge as accounts count it, limited to the most they can."""
     usage, cost = took.usage, took.cost_nusd
     return Actual(
         model=took.model,

@@ -1,8 +1,8 @@
-"""Copies of answered requests for a shadow: nobody waits for them, and nobody is told.
+"""Sends copies of answered requests to a shadow target; no client waits for them or sees them.
 
-A copy goes out once the real answer is told, so it delays nothing. Its answer is paid for by who
-runs the gateway: it is a line of the ledger under the key `shadow`, on nobody's budget. Its failure
-is nobody's: the target's breaker and its keys do not hear of it.
+A copy is sent once the real answer is out, so it delays nothing. The gateway's operator pays for
+it: its ledger line has the key `shadow` and no budget. Its failures do not count against the
+target's breaker or its keys.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ _S_PER_NS = 1e-9
 
 
 class Told(NamedTuple):
-    """A request that was answered. number: of the line that its copy gets."""
+    """An answered request to copy."""
 
     ask: RoutingQuery
     prepared: Prepared
     incoming: Incoming
     entry: Entry
     number: int
+    """Number of the ledger line that the copy gets."""
 
 
 class Shadows:
-    """All copies of a gateway that are under way."""
+    """The copies of a gateway that are under way."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Shadows:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, shadow: Shadow, told: Told) -> None:
-        """Send a copy, if chance wants it and the target may have it. Never waits."""
+        """Send a copy if the draw and the target's policy allow it. Never waits."""
         if told.entry.outcome != "answered" or told.entry.cache:
             return
         if shadow.share < 1 and self._source.random() >= shadow.share:
@@ -90,11 +91,11 @@ class Shadows:
 
     @property
     def under_way(self) -> int:
-        """How many are."""
+        """The number of copies under way."""
         return len(self._tasks)
 
     async def drain(self, within_s: float) -> None:
-        """Wait so long for those under way, and end the rest; what they cost until then is told."""
+        """Wait up to `within_s` for copies under way, then end the rest and record their cost."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within_s)
         left = list(self._tasks)
@@ -103,20 +104,20 @@ class Shadows:
         await asyncio.gather(*left, return_exceptions=True)
 
     def _ready(self, shadow: Shadow, told: Told) -> Ready | None:
-        """None for what must not be done twice, and what the target cannot be told."""
+        """The copy; None if it must not be sent twice or the target does not support it."""
         if acts_at_provider(told.incoming.body):
             return None
         try:
             ready = told.prepared.for_target(shadow.target)
         except RequestError:
             return None
-        missing = any(not one.startswith("extra.") for one in ready.dropped)
+        missing = any(not name.startswith("extra.") for name in ready.dropped)
         return None if missing and not self._drop_unsupported else ready
 
     async def _run(self, shadow: Shadow, told: Told, ready: Ready) -> None:
         copy = _Copy(shadow, told, ready, self._clock_ns)
         log = self._request_log
-        # As the real one: who is not logged is not logged here either.
+        # As the real request: what is not logged there is not logged here.
         visit = None if log is None else log.visit(told.incoming, _Nowhere())
         try:
             await copy.run(self._most_reply_bytes, _Nowhere() if visit is None else visit.sink)
@@ -124,7 +125,7 @@ class Shadows:
             copy.error = "the gateway was stopped"
             raise
         except Exception:
-            # Nobody waits for a shadow, so nobody else would hear of it.
+            # Nobody waits for a shadow, so this error would be seen nowhere else.
             copy.error = "a fault of the gateway"
             logger.exception("the shadow of request %s failed", told.entry.id)
         finally:
@@ -137,7 +138,7 @@ class Shadows:
 
 
 class _Copy:
-    """One request at the shadow."""
+    """One request to the shadow target."""
 
     def __init__(
         self, shadow: Shadow, told: Told, ready: Ready, clock_ns: Callable[[], int]
@@ -181,7 +182,7 @@ class _Copy:
                 self._opened.reply.abort()
 
     async def _read(self, opened: Opened, sink: Sink) -> None:
-        """To its end, in the client's dialect: so the log has both answers alike."""
+        """Read it to its end, in the client's dialect, so that the log has both answers alike."""
         prepared, incoming = self._told.prepared, self._told.incoming
         names = Names(self._shadow.target.model, incoming.id, int(self._told.entry.at_s))
         if incoming.stream:
@@ -192,7 +193,7 @@ class _Copy:
         await answer_whole(opened, prepared, incoming, sink, self._tally, [], names)
 
     def entry(self) -> Entry | None:
-        """None for a copy that cost nothing: it was not sent, or was refused."""
+        """The ledger line; None for a copy that cost nothing: it was not sent, or was refused."""
         sent_ns, opened, told = self._sent.at_ns, self._opened, self._told
         if sent_ns is None or self._failed:
             return None
@@ -226,7 +227,7 @@ class _Copy:
 
 
 class _Nowhere:
-    """A sink that nobody reads from."""
+    """A sink that discards what is written."""
 
     async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What a request tells of the side of an A/B test that it was given to."""
+"""Counts the result of a request for the A/B variant it was assigned to."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headrace.gateway.serving.incoming import Incoming
 
 
 def note_side(variants: Variants, entry: Entry, incoming: Incoming) -> None:
-    """A side failed where nobody answered, half an answer came, or another side stood in for it.
+    """Count a failure if no target answered, the answer was cut off, or another variant stood in.
 
-    Nothing is learned from the gateway's own cache, from a client that goes or is refused, and from
-    who chose its side: such requests are not drawn by chance.
+    Cached answers, clients that left or were refused, and requests that chose their variant are not
+    counted: those are not random samples.
     """
     if entry.cache or HEADER in incoming.headers:
         return

@@ -1,6 +1,6 @@
-"""An answer that takes more than one request: made, then streamed or asked for again and again.
+"""An answer that takes several requests: it is created, then streamed or polled.
 
-Whoever gives it up before its end has it cancelled, so that nobody pays for what nobody reads.
+Giving it up before its end cancels it at the provider, so that nothing unread is paid for.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class SteppedAnswer:
-    """Of one call at one provider. most_bytes: of each reply. headers: of every request. proof:
-    the headers by which the last request was known."""
+    """One answer at one provider that takes several requests.
+
+    `most_bytes` limits each reply, and `headers` go with every request. `proof` holds the headers
+    that authenticated the last request.
+    """
 
     def __init__(
         self,
@@ -51,27 +54,27 @@ class SteppedAnswer:
         self.proof: Headers = ()
 
     async def events(self) -> list[Event]:
-        """What came next: one event at least, Ended or Failed as the last. Raises UpstreamError."""
+        """The next events, at least one; the last is Ended or Failed. Raises UpstreamError."""
         while True:
             ask = self._steps.next_request()
             if ask is None:
                 return [Ended()]
             events = await self._step(ask)
             if self._body is not None and self._steps.next_request() != ask:
-                self._body.abort()  # the stream is past, and its connection rests nowhere
+                self._body.abort()  # the stream is over; its connection is not reused
                 self._body = None
             if events:
                 self._over = isinstance(events[-1], Ended | Failed)
                 return events
 
     def content_came(self) -> None:
-        """From now on the pieces of a stream may not be further apart than idle_s."""
+        """Call when content arrives: from then on pauses may not exceed idle_s."""
         self._has_content = True
         if self._body is not None:
             self._body.limit_idle(self._timeouts.idle_s)
 
     def abort(self) -> None:
-        """Nobody wants the rest. What still runs is cancelled after this returns."""
+        """Give up the rest. What still runs is cancelled after this returns."""
         body, self._body = self._body, None
         if body is not None:
             body.abort()
@@ -98,7 +101,7 @@ class SteppedAnswer:
         return await self._take(ask)
 
     async def _made(self, ask: ProviderRequest) -> list[Event]:
-        """The first request goes on if nobody waits for it any more: only its reply tells what
+        """Send the first request, which goes on even if the caller leaves: only its reply says what
         there is to cancel."""
         self._first = asyncio.ensure_future(self._take(ask))
         try:

@@ -1,4 +1,4 @@
-"""Whether a caller may use what a provider stores: what others stored there is theirs."""
+"""Whether a caller may use objects stored at a provider: those of other keys are off limits."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 CODE = "stored_id_not_allowed"
 MOST_IDS = 2048
-"""Of one request, each once: far more items than fit into a context. Each is hashed and looked up
-before any limit of the key counts the request."""
+"""Distinct ids that one request may name: far more than items that fit into a context. Each is
+looked up before any limit of the key counts the request."""
 
 _ANTHROPIC = "anthropic"
 
 
 async def check_asked(serving: Serving, incoming: Incoming, ask: RoutingQuery) -> None:
-    """Whether the caller may ask for these models, with these ids. Raises ModelNotAllowedError,
+    """Check that the caller may use these models and ids. Raises ModelNotAllowedError,
     RequestError, StoresDownError."""
     check_models(incoming.caller, ask.wanted.models, serving.router)
     if serving.stored_ids is not None:
@@ -39,8 +39,8 @@ async def check_asked(serving: Serving, incoming: Incoming, ask: RoutingQuery) -
 
 
 async def check_stored(serving: Serving, incoming: Incoming) -> None:
-    """Refuses ids that the caller's key was not told by this gateway. Raises RequestError,
-    StoresDownError where that cannot be looked up."""
+    """Refuse ids that this gateway has not sent to the caller's key. Raises RequestError, and
+    StoresDownError if they cannot be looked up."""
     stored_ids, caller = serving.stored_ids, incoming.caller
     if stored_ids is None or caller is None or caller is MASTER or caller is ADMIN:
         return
@@ -52,15 +52,15 @@ async def check_stored(serving: Serving, incoming: Incoming) -> None:
         elif field in TOLD:
             wanted.setdefault(stored_id, field)
         else:
-            raise _refused(field, stored_id, "may be another key's")
+            raise _refused(field, stored_id, "may belong to another key")
         if len(wanted) + len(copied) > MOST_IDS:
             raise _too_many(field, stored_id)
     told = await stored_ids.told(caller.key_id, wanted) if wanted else ()
     for stored_id, field in wanted.items():
         if stored_id not in told:
-            raise _refused(field, stored_id, "was not told to this key")
+            raise _refused(field, stored_id, "was not created with this key")
     for stored_id in await stored_ids.of_others(caller.key_id, copied) if copied else ():
-        raise _refused(COPIED, stored_id, "was told to another key")
+        raise _refused(COPIED, stored_id, "belongs to another key")
 
 
 def _refused(field: str, stored_id: str, why: str) -> RequestError:
@@ -74,8 +74,8 @@ def _refused(field: str, stored_id: str, why: str) -> RequestError:
 
 def _too_many(field: str, stored_id: str) -> RequestError:
     return RequestError(
-        f"{field}: {shown(stored_id)} is one more than the {MOST_IDS:,} ids of what is stored at "
-        "the provider that one request may name; send the content itself, or go on from a "
+        f"{field}: {shown(stored_id)} is one too many: a request may name {MOST_IDS:,} ids of "
+        "objects stored at the provider; send the content itself, or continue from a "
         "response with previous_response_id",
         param=field,
         code="too_many_stored_ids",
@@ -83,9 +83,9 @@ def _too_many(field: str, stored_id: str) -> RequestError:
 
 
 def telling(serving: Serving, incoming: Incoming, opened: Opened, sink: Sink, tally: Tally) -> Sink:
-    """The way back for an answer; where it may tell ids, one that makes them the caller's to use
-    before they go out, and keeps where a response is stored and what it took so far."""
-    # Of an answer that is written anew the provider's ids are not told.
+    """The sink for an answer. If it may contain ids, the sink registers them for the caller before
+    they go out, and records where a response is stored and what it has used so far."""
+    # A translated answer does not contain the provider's ids.
     if not opened.ready.passed_on or not _may_tell(incoming):
         return sink
     stored_ids, caller = serving.stored_ids, incoming.caller
@@ -113,7 +113,7 @@ def telling(serving: Serving, incoming: Incoming, opened: Opened, sink: Sink, ta
 
 
 def _may_tell(incoming: Incoming) -> bool:
-    """Anthropic stores containers alone, for those who ask to run code in one."""
+    """Whether an answer may contain ids. Anthropic stores containers only, for code execution."""
     if incoming.side.name == _ANTHROPIC:
         return "container" in incoming.body or b"code_execution" in incoming.body.body
     return incoming.side.name == RESPONSES

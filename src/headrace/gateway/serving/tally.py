@@ -1,4 +1,4 @@
-"""What an answer took, counted while it passes."""
+"""Counts the usage of an answer while it passes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class Tally:
-    """input_tokens: the estimate that stands where a provider says nothing. worked_ns: what was
-    spent on a stream's pieces, waiting for provider and client left out. keeps_all: whether it
-    wants more of an answer than what is billed. service_tier: what the provider says it answered
-    at, None if it says nothing."""
+    """The usage of one answer.
+
+    `input_tokens` is the estimate that counts if the provider reports nothing. `worked_ns` is the
+    time spent on a stream's pieces, without waiting. `keeps_all` says whether it needs more of an
+    answer than what is billed. `service_tier` is the reported tier, None if there is none.
+    """
 
     keeps_all = False
 
@@ -45,7 +47,7 @@ class Tally:
         self.service_tier: str | None = None
 
     def take(self, event: Event) -> None:
-        """One event of a stream."""
+        """Count one event of a stream."""
         self.has_content = self.has_content or has_content(event)
         if isinstance(event, PartGrew):
             self._bytes += utf8_bytes(event.text)
@@ -64,21 +66,21 @@ class Tally:
             self.ended = True
 
     def take_reply(self, reply: ChatReply) -> None:
-        """An answer without a stream."""
+        """Count an answer that is not streamed."""
         self.ended = self.has_content = True
         self._counted, self.service_tier = reply.usage, reply.service_tier
         self._bytes = sum(_part_size(part) for choice in reply.choices for part in choice.parts)
-        self.finish = next((one.finish for one in reply.choices), None)
+        self.finish = next((choice.finish for choice in reply.choices), None)
 
     def take_glance(self, glance: UsageSummary) -> None:
-        """An answer without a stream, of which no more was read."""
+        """Count an answer that is not streamed, of which no more was parsed."""
         self.ended = self.has_content = True
         self._counted, self.finish, self.service_tier = glance
 
     @property
     def usage(self) -> tuple[TokenUsage, Literal["provider", "estimated"]]:
-        """As the provider counted; of a stream that was cut, or of a provider that does not count,
-        what was seen of it."""
+        """The provider's count; for a stream that was cut off, or a provider that does not count,
+        an estimate from what arrived."""
         if self._counted is not None:
             return self._counted, "provider"
         output = -(-self._bytes // BYTES_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""What is told of a request that no target answered."""
+"""The error for a request that no target answered."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from headrace.gateway.routing.eligible import Reason
 from headrace.gateway.serving.after_failure import CLASSES, Tried, class_of, summary
 from headrace.protocol.neutral.failure import Failure
 
-# Another request would be answered; nobody has to look after the gateway or a provider.
+# Another request would be answered; neither the gateway nor a provider needs attention.
 _CLIENTS = frozenset(("stop", "context_fallback", "policy_fallback"))
-# What says something of one provider alone: another may have it, or do it.
+# Failures that concern one provider alone: another may have the model, or accept the request.
 _OF_ONE = frozenset(("not_found", "account_limit"))
 _NONE: Mapping[str, tuple[LeftOut, ...]] = MappingProxyType({})
 
 
 class AllTargetsFailedError(Exception):
-    """failure: the one that says most; status: of our reply. tried: all of them. left_out: who was
-    not asked. is_clients: whether the request itself was at fault."""
+    """No target answered a request.
+
+    `failure` is the most informative one and `status` that of the reply. `tried` holds all
+    attempts, `left_out` the targets that were not tried. `is_clients` says whether the request
+    itself was at fault.
+    """
 
     def __init__(
         self, status: int, failure: Failure, tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]
@@ -42,9 +46,12 @@ def nobody_answered(
     no_room: Reason | None = None,
     unasked: int = 0,
 ) -> AllTargetsFailedError:
-    """given: all attempts. without: who was not asked. followed: the lists of fallbacks that were,
-    each with who of it was not asked. no_room: why a limit of the client's ended it. unasked: how
-    many targets `retries.attempts` left out."""
+    """The error for a request.
+
+    `given` holds all attempts, `without` the targets that were not tried. `followed` holds the
+    lists of fallbacks that were used, each with the targets skipped in it. `no_room` is the
+    client's limit that ended it. `unasked` is the number of targets cut off by `retries.attempts`.
+    """
     tried, left_out = tuple(given), tuple(without)
     if not tried:
         return _nobody_to_ask(left_out)
@@ -54,22 +61,22 @@ def nobody_answered(
         if waiting := _may_yet_take_it(failed.next, tried, followed):
             return _nobody_free(tried, waiting)
         return AllTargetsFailedError(failed.status, worst, tried, left_out)
-    waits = [one.failure.retry_after_s for one in tried if one.failure.retry_after_s]
+    waits = [attempt.failure.retry_after_s for attempt in tried if attempt.failure.retry_after_s]
     wait_s, told = min(waits, default=None), f"no target answered: {summary(tried)}"
     if no_room is not None:
-        told += f"; nobody else was asked, as there is no room to hold more: {no_room.said}"
+        told += f"; no other target was tried, as there is no room to hold more: {no_room.said}"
         if no_room.for_s is not None:
             wait_s = max(wait_s or 0.0, no_room.for_s)
     if unasked:
-        told += f"; {unasked} more not asked, as `retries.attempts` ends it after {len(tried)}"
-    if worst.kind in _OF_ONE and any(one.for_s is not None for one in left_out):
-        return _nobody_free(tried, left_out)  # who was not asked may have it
-    all_told = all(one.failure.as_told is not None for one in tried)
-    if all_told and no_room is None and not unasked:  # it is the client's to mend
+        told += f"; {unasked} more not tried, as `retries.attempts` is {len(tried)}"
+    if worst.kind in _OF_ONE and any(skipped.for_s is not None for skipped in left_out):
+        return _nobody_free(tried, left_out)  # a target that was not tried may have it
+    all_told = all(attempt.failure.as_told is not None for attempt in tried)
+    if all_told and no_room is None and not unasked:  # the client can fix it
         return AllTargetsFailedError(failed.status, worst, tried, left_out)
     ours = failed.next == "other_key" and worst.kind != "rate_limit"
     failure = Failure(
-        # A client has its own key, which is not at fault.
+        # The client's own key is not at fault.
         kind="server" if ours else worst.kind,
         message=told,
         status=worst.status,
@@ -80,36 +87,40 @@ def nobody_answered(
 
 
 def _most_telling(tried: tuple[Tried, ...], followed: Container[str]) -> Failure:
-    """A client's own fault before all others, then what waiting helps, then the last that has what
-    is asked for. A fault for which others were asked comes after how those failed."""
-    failures = [one.failure for one in reversed(tried)]
-    clients = [one for one in failures if class_of(one).next in _CLIENTS]
-    for one in clients:
-        if class_of(one).next not in followed:
-            return one
-    for one in failures:
-        if one.kind in ("rate_limit", "overloaded"):
-            return one
-    have = (one for one in failures if one.kind not in _OF_ONE and one not in clients)
-    rest = clients or [one for one in failures if one.kind != "not_found"] or failures
+    """The failure to report: the client's own fault first, then one that waiting helps, then the
+    last of a target that has the model. A fault with fallbacks comes after their failures."""
+    failures = [attempt.failure for attempt in reversed(tried)]
+    clients = [failure for failure in failures if class_of(failure).next in _CLIENTS]
+    for failure in clients:
+        if class_of(failure).next not in followed:
+            return failure
+    for failure in failures:
+        if failure.kind in ("rate_limit", "overloaded"):
+            return failure
+    have = (
+        failure for failure in failures if failure.kind not in _OF_ONE and failure not in clients
+    )
+    rest = clients or [failure for failure in failures if failure.kind != "not_found"] or failures
     return next(have, rest[0])
 
 
 def _may_yet_take_it(
     kind: str, tried: tuple[Tried, ...], followed: Mapping[str, tuple[LeftOut, ...]]
 ) -> tuple[LeftOut, ...]:
-    """Fallbacks for it that could not be asked now, of models that did not refuse it themselves."""
-    refused = {one.model for one in tried if class_of(one.failure).next == kind}
+    """Fallbacks that could not be tried now, of models that did not refuse the request."""
+    refused = {attempt.model for attempt in tried if class_of(attempt.failure).next == kind}
     return tuple(
-        one for one in followed.get(kind, ()) if one.for_s is not None and one.model not in refused
+        skipped
+        for skipped in followed.get(kind, ())
+        if skipped.for_s is not None and skipped.model not in refused
     )
 
 
 def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> AllTargetsFailedError:
-    """Before anything was sent: every target was left out."""
-    if all(one.for_s is None for one in left_out):
+    """Nothing was sent: every target was left out."""
+    if all(skipped.for_s is None for skipped in left_out):
         reasons = _reasons(left_out)
-        too_long = bool(left_out) and all(one.too_long for one in left_out)
+        too_long = bool(left_out) and all(skipped.too_long for skipped in left_out)
         failure = Failure(
             kind="context_length" if too_long else "bad_request",
             message=f"no target can serve this request: {reasons}",
@@ -120,18 +131,20 @@ def _nobody_to_ask(left_out: tuple[LeftOut, ...]) -> AllTargetsFailedError:
 
 
 def _nobody_free(tried: tuple[Tried, ...], left_out: tuple[LeftOut, ...]) -> AllTargetsFailedError:
-    """Waiting may help, for those that were left out."""
+    """Waiting may help: some targets will be available again."""
     told = [_reasons(left_out), *([summary(tried)] if tried else [])]
-    limited = all(one.rate_limited for one in left_out if one.for_s is not None)
+    limited = all(skipped.rate_limited for skipped in left_out if skipped.for_s is not None)
     failure = Failure(
         kind="rate_limit" if limited else "server",
         message=f"no target is free: {'; '.join(told)}",
         code="no_target_available",
-        retry_after_s=max(1.0, min(one.for_s for one in left_out if one.for_s is not None)),
+        retry_after_s=max(
+            1.0, min(skipped.for_s for skipped in left_out if skipped.for_s is not None)
+        ),
     )
     status = CLASSES["rate_limit" if limited else "overloaded"].status
     return AllTargetsFailedError(status, failure, tried, left_out)
 
 
 def _reasons(left_out: tuple[LeftOut, ...]) -> str:
-    return "; ".join(f"{one.target}: {one.reason}" for one in left_out[:8])
+    return "; ".join(f"{skipped.target}: {skipped.reason}" for skipped in left_out[:8])

@@ -1,4 +1,4 @@
-"""The way back to a client, past what remembers which ids its key is told."""
+"""A sink that registers the ids in an answer before they reach the client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.gateway.serving.told_ids import ToldIds, ids_in_answer, ids_in_eve
 
 
 class TellingSink:
-    """A Sink for one answer that is passed on. tell: hears of the ids before they go out."""
+    """A Sink for one passed-through answer; `tell` is called with its ids before they go out."""
 
     def __init__(self, sink: Sink, tell: Callable[[ToldIds], Awaitable[None]]) -> None:
         self._sink = sink
@@ -20,12 +20,12 @@ class TellingSink:
         await self._sink.start(status, headers)
 
     async def write(self, piece: bytes) -> None:
-        """See Sink. piece: whole events."""
+        """See Sink. `piece` holds whole events."""
         await self._tell(ids_in_events(piece))
         await self._sink.write(piece)
 
     async def last(self, piece: bytes) -> None:
-        """See Sink. piece: a whole answer."""
+        """See Sink. `piece` is a whole answer."""
         await self._tell(ids_in_answer(piece))
         await self._sink.last(piece)
 

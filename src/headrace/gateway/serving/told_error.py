@@ -1,7 +1,7 @@
-"""A provider's error for a client of the same dialect: its own status and body.
+"""A provider's error passed on to a client of the same dialect, with its own status and body.
 
-Packages have classes and retries of their own for 409, 415 or 422, and programs read fields that no
-neutral failure has. Told so is what is the client's own fault alone; all else is ours to explain.
+Packages have their own classes and retries for 409, 415 or 422, and programs read fields that no
+neutral failure has. Only the client's own faults are passed on; all else is the gateway's.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from headrace.gateway.serving.target_failures import AllTargetsFailedError
 from headrace.protocol.neutral.dialect import ClientSide
 from headrace.protocol.neutral.failure import Failure, FailureKind, ProviderError
 
-# Prompts that are too long have a code of their own in each dialect, which few providers write.
+# Prompts that are too long have their own code in each dialect, which few providers send.
 _KINDS: frozenset[FailureKind] = frozenset(("bad_request", "too_large", "content_policy"))
-# Somebody else may have the response; where nobody has, it is the client's own to mend.
+# Another provider may have the response; if none has, it is the client's fault.
 _CODES = frozenset(("previous_response_not_found",))
-# Of keys, money and waiting: those are the gateway's own towards its clients.
+# Keys, payment and waiting are between the gateway and its own clients.
 _NOT_TOLD = frozenset((401, 402, 407, 408, 429))
 _MOST_BYTES = 1 << 16
 
 
 def with_body(failure: Failure, dialect: str, body: bytes) -> Failure:
-    """The same with its body, if it is one that a client of the dialect can read. The body is
-    written anew, so that whoever looks for secrets in it has one spelling of each to look for."""
+    """The failure with its body, if a client of the dialect can read that. It is encoded again, so
+    that each secret has only one spelling to search for."""
     status = failure.status or 0
     is_clients = failure.kind in _KINDS or failure.code in _CODES
     if not is_clients or not 400 <= status < 500 or status in _NOT_TOLD:
@@ -45,7 +45,7 @@ def with_body(failure: Failure, dialect: str, body: bytes) -> Failure:
 
 
 def status_for(error: AllTargetsFailedError, dialect: str) -> tuple[int, Failure]:
-    """What a client of a dialect is told: `as_told` and its status only where that is its own."""
+    """Status and failure for a client: `as_told` and its status only if the dialect matches."""
     failure = error.failure
     if failure.as_told is None:
         return error.status, failure
@@ -55,7 +55,7 @@ def status_for(error: AllTargetsFailedError, dialect: str) -> tuple[int, Failure
 
 
 def error_body(side: ClientSide, failure: Failure, status: int, request_id: str) -> bytes:
-    """The body of a reply with `status`. A request's id in it is ours, as in the headers."""
+    """The body of a reply with `status`. A request id in it is the gateway's, as in the headers."""
     if failure.as_told is None:
         return side.write_failure(failure, status, request_id)
     body = msgspec.json.decode(failure.as_told.body)

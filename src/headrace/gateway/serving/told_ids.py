@@ -1,4 +1,4 @@
-"""Ids of what a provider stores, in the bytes of an answer that is passed on."""
+"""The ids of objects stored at a provider, in the bytes of a passed-through answer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any, NamedTuple
 import msgspec
 
 MOST_ITEMS = 256
-"""Of one answer; a client that goes on from it may point to each of them."""
+"""Items of one answer; a client that continues from it may refer to each."""
 
-# Events that have a whole answer in them, at its beginning and at its end.
+# Events that contain a whole answer, at its beginning and at its end.
 _TELLING = re.compile(
     rb"response\.(?:created|completed|incomplete|failed)|message_start|message_delta"
 )
 
 
 class ToldIds(NamedTuple):
-    """stored: of the response, and then of its items. containers: in which the provider ran
-    tools."""
+    """Ids in an answer."""
 
     stored: tuple[str, ...] = ()
+    """The id of the response, then those of its items."""
     containers: tuple[str, ...] = ()
+    """Containers in which the provider ran tools."""
 
 
 class _Item(msgspec.Struct):
@@ -32,7 +33,7 @@ class _Item(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """Of the Responses API; container: of Anthropic's."""
+    """An answer of the Responses API; `container` is of Anthropic's."""
 
     id: Any = None
     output: list[_Item] | None = None
@@ -50,7 +51,7 @@ _EVENTS = msgspec.json.Decoder(_Event)
 
 
 def ids_in_answer(body: bytes) -> ToldIds:
-    """Of a whole one; none where it cannot be read."""
+    """Ids of a whole answer; none if it is not readable."""
     try:
         return _told([_ANSWERS.decode(body)])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -58,7 +59,7 @@ def ids_in_answer(body: bytes) -> ToldIds:
 
 
 def ids_in_events(piece: bytes) -> ToldIds:
-    """Of whole events of a stream; nearly all have none."""
+    """Ids in whole events of a stream; nearly all have none."""
     if _TELLING.search(piece) is None:
         return ToldIds()
     return _told(list(_in_events(piece)))
@@ -72,7 +73,9 @@ def _in_events(piece: bytes) -> Iterator[_Answer]:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 continue
             yield from (
-                one for one in (event.response, event.message, event.delta) if one is not None
+                answer
+                for answer in (event.response, event.message, event.delta)
+                if answer is not None
             )
 
 
@@ -93,5 +96,5 @@ def _field(value: object, name: str) -> object:
 
 
 def _texts(values: list[Any]) -> tuple[str, ...]:
-    """Each once."""
-    return tuple(dict.fromkeys(one for one in values if one and isinstance(one, str)))
+    """The texts among the values, each once."""
+    return tuple(dict.fromkeys(value for value in values if value and isinstance(value, str)))

@@ -1,4 +1,4 @@
-"""What becomes of one request besides its answer: its side of an A/B test, hedges, its shadow."""
+"""What a request causes besides its answer: A/B variants, hedges, shadow copies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class RequestTraffic:
-    """assigned: the side of an A/B test that the request was given to, "" without one."""
+    """The variant, hedges and shadow of one request.
+
+    `assigned` is the A/B variant it was assigned to, "" without one.
+    """
 
     __slots__ = ("_shadowed", "_variants", "assigned")
 
@@ -36,7 +39,7 @@ class RequestTraffic:
         self._shadowed: tuple[Shadow, RoutingQuery] | None = None
 
     def takes_side(self, ask: RoutingQuery, decision: Decision, router: Router) -> RoutingQuery:
-        """Of an A/B test; it is decided."""
+        """Record the A/B variant that the decision assigned."""
         if not decision.sides:
             return ask
         if decision.assigned:
@@ -46,13 +49,13 @@ class RequestTraffic:
         return ask._replace(sides=decision.sides)
 
     def goes(self, route: Route, ask: RoutingQuery) -> None:
-        """A target will be asked."""
+        """A target is about to be tried."""
         if route.shadow is not None:
-            # A shadow is on nobody's account.
+            # A shadow is charged to no account.
             self._shadowed = route.shadow, ask._replace(no_free=None)
 
     def headers(self, opened: Opened, dispatch: Dispatch) -> Sequence[tuple[str, str]]:
-        """Of its answer."""
+        """The headers of its answer."""
         found = [HEDGED] if dispatch.hedge_won else []
         if self.assigned:
             found += variant_headers(self.assigned, opened.candidate.variant)
@@ -66,7 +69,7 @@ class RequestTraffic:
         shadows: Shadows | None,
         asides: int,
     ) -> None:
-        """Its line is written. asides: how many lines it has besides."""
+        """Its ledger line is written; `asides` is the number of lines beside it."""
         if self._variants is not None:
             note_side(self._variants, entry, incoming)
         if self._shadowed is not None and shadows is not None:
@@ -77,7 +80,7 @@ class RequestTraffic:
 
 
 def hedging_of(route: Route | None, incoming: Incoming, now_s: float) -> Hedging | None:
-    """None for a model that is not hedged, and for what must not be done twice."""
+    """None for a model without hedging, and for requests that must not be sent twice."""
     hedging = None if route is None else route.hedging
     if hedging is None:
         return None
@@ -86,11 +89,11 @@ def hedging_of(route: Route | None, incoming: Incoming, now_s: float) -> Hedging
 
 
 def most_hedges(router: Router, ask: RoutingQuery) -> int:
-    """How many may be asked besides the first; of a model made of others, of any of them."""
+    """How many hedges may join the first target; for a composed model, at any of its models."""
     route = router.route(ask.wanted.models[0])
     if route is None or not route.stands_for:
         return _most_hedges(route)
-    return max(_most_hedges(router.route(one)) for one in router.models_of(route.name))
+    return max(_most_hedges(router.route(name)) for name in router.models_of(route.name))
 
 
 def _most_hedges(route: Route | None) -> int:

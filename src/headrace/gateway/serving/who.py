@@ -1,4 +1,4 @@
-"""Who a request is from, as far as it says: what it is given to a variant by."""
+"""The person or session a request comes from, by which it is assigned to a variant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SESSION_HEADERS = ("x-session-id", "x-headrace-session")
 
 
 def who_of(incoming: Incoming) -> Who:
-    """user: of the body, in the dialect's words, else of the key."""
+    """The origin of a request; the user is that of the body, else of the key."""
     headers, caller = incoming.headers, incoming.caller
     user = user_of(incoming.body)
     if user is None and caller is not None:

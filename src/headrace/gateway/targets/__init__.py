@@ -1,1 +1,1 @@
-"""Places where models are served, and how each has been doing."""
+"""Places where models are served, and how each is doing."""

@@ -1,9 +1,9 @@
-"""How a provider knows who we are: keys used in turn, tokens, signatures.
+"""How the gateway authenticates to a provider: keys used in turn, tokens, signatures.
 
-A key that the provider refused rests. One that has no money left rests for all models; one that
-asked too much, is not known or may not, for the model it was used for alone: providers limit by
-model, and a key that is made for some of them is a wrong one elsewhere. What a provider says of one
-key says nothing of the target: another key is tried first.
+A key that the provider refused rests. If it has no money left it rests for all models; if its rate
+is limited, or it is unknown or not permitted, it rests for the model it was used for: providers
+limit by model, and a key made for some models is refused for others. What a provider says about a
+key does not count against the target: another key is tried first.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple, Protocol
 from headrace.gateway.settings.secret import Secret
 from headrace.protocol.neutral.failure import Failure, FailureKind
 
-# Wrong keys and empty accounts are mended by people; asking now and then notices it.
+# People fix wrong keys and empty accounts; a request now and then notices it.
 _REFUSED_REST_S = 300.0
-# One 401 may be a moment's; the rest doubles while they go on.
+# A single 401 may pass; the rest doubles while they go on.
 _FIRST_WRONG_REST_S = 10.0
 _FORBIDDEN_REST_S = 10.0
-# Where a provider does not say: short enough to be waited for (`retries.backoff_most_s`).
+# If a provider does not say: short enough to be waited for (`retries.backoff_most_s`).
 _LIMITED_REST_S = 5.0
-# A provider may say a day; asking once an hour costs nothing.
+# A provider may say a day; a request an hour costs nothing.
 _MOST_REST_S = 3600.0
-# Clients may choose models by name; those that rest must not fill memory.
+# Clients may choose models by name; resting ones must not fill memory.
 _MOST_OF_MODELS = 1000
 _MOST_SAID_CHARS = 200
 _CURE = (
@@ -33,7 +33,7 @@ _CURE = (
 
 
 class Outgoing(NamedTuple):
-    """What a signature covers."""
+    """The parts of a request that a signature covers."""
 
     method: str
     host: str
@@ -43,40 +43,40 @@ class Outgoing(NamedTuple):
 
 
 class Credential(Protocol):
-    """One way to be known, of perhaps several."""
+    """One credential, of perhaps several."""
 
     async def headers(self, outgoing: Outgoing) -> tuple[tuple[str, str], ...]:
-        """Headers to add. Raises UpstreamError if there are none to be had now."""
+        """Headers to add. Raises UpstreamError if they are not available now."""
 
 
 class Auth(Protocol):
-    """Which credential a request goes out with."""
+    """Chooses the credential that a request is sent with."""
 
     def pick(self, now_s: float, model: str = "") -> Credential | None:
-        """The next that may be used; None if all rest. model: as the provider calls it, here and
-        below; "" for what is of none."""
+        """The next credential to use; None if all rest. `model` is the provider's name for it,
+        here and below; "" for requests without a model."""
 
     def failed(
         self, credential: Credential, failure: Failure, now_s: float, model: str = ""
     ) -> bool:
-        """What came of it; whether it is the credential's fault and another one is left."""
+        """Record a failure; return whether the credential is at fault and another is left."""
 
     def others(self, credential: Credential, now_s: float, model: str = "") -> int:
-        """How many but this one may be used now."""
+        """The number of other credentials that may be used now."""
 
     def rests_s(self, now_s: float, model: str = "") -> float:
         """How long until one may be used again."""
 
     def why(self, now_s: float, model: str = "") -> Failure | None:
-        """For what the first to be used again rests; None if one may be used."""
+        """Why the first to be usable again rests; None if one may be used now."""
 
 
 class RefusedKey(NamedTuple):
-    """A key begins to rest that its provider refused as wrong or without money. key: its place
-    among `keys`, from 1."""
+    """A key that begins to rest because its provider refused it as wrong or without money."""
 
     provider: str
     key: int
+    """Its place among `keys`, from 1."""
     keys: int
     kind: FailureKind
     status: int | None
@@ -86,7 +86,7 @@ OnRefused = Callable[[RefusedKey], None]
 
 
 class NoAuth:
-    """For providers that ask for nothing."""
+    """For providers without authentication."""
 
     def pick(self, now_s: float, model: str = "") -> Credential | None:
         return self
@@ -127,18 +127,19 @@ class KeyHeader:
 
 
 class _Rest(NamedTuple):
-    """for_s: how long it is in all."""
+    """The rest of a credential."""
 
     until_s: float
     why: Failure | None
     for_s: float = 0.0
+    """Its whole length."""
 
 
 _NO_REST = _Rest(0.0, None)
 
 
 class InTurn:
-    """Several credentials, each used as often as the others."""
+    """Several credentials, used in turn."""
 
     def __init__(self, credentials: tuple[Credential, ...]) -> None:
         self._credentials = credentials
@@ -150,7 +151,7 @@ class InTurn:
         self._on_refused: OnRefused | None = None
 
     def tell(self, provider: str, on_refused: OnRefused) -> None:
-        """It hears of keys that are refused from now on. provider: its name."""
+        """Report refused keys of `provider` to `on_refused` from now on."""
         self._provider, self._on_refused = provider, on_refused
 
     def pick(self, now_s: float, model: str = "") -> Credential | None:
@@ -190,27 +191,27 @@ class InTurn:
         )
 
     def count(self, now_s: float) -> tuple[int, int]:
-        """How many there are, and how many of them rest as wrong or without money."""
+        """The number of keys, and how many of them rest as wrong or without money."""
         return len(self._credentials), len(self._whys(now_s))
 
     def refusals(self, now_s: float) -> tuple[str, ...]:
-        """Of each key that rests as wrong or without money, why, in the provider's words."""
+        """Why each key rests that is wrong or without money, in the provider's words."""
         return tuple(
             f"key {at + 1} of {len(self._rests)}: {said_of(why)}: {why.message[:_MOST_SAID_CHARS]}"
             for at, why in sorted(self._whys(now_s).items())
         )
 
     def _whys(self, now_s: float) -> dict[int, Failure]:
-        """By the key's place, from 0; what holds for all models before what is of one."""
+        """Reasons by the key's place, from 0; those for all models come before those of one."""
         wrong = {
-            at: one.why
-            for (at, _), one in self._of_models.items()
-            if one.until_s > now_s and one.why is not None and one.why.kind == "authentication"
+            at: rest.why
+            for (at, _), rest in self._of_models.items()
+            if rest.until_s > now_s and rest.why is not None and rest.why.kind == "authentication"
         }
         whole = {
-            at: one.why
-            for at, one in enumerate(self._rests)
-            if one.until_s > now_s and one.why is not None
+            at: rest.why
+            for at, rest in enumerate(self._rests)
+            if rest.until_s > now_s and rest.why is not None
         }
         return wrong | whole
 
@@ -222,10 +223,10 @@ class InTurn:
         return first.why if first.until_s > now_s else None
 
     def _first(self, model: str) -> _Rest:
-        if len(self._rests) == 1:  # as with most, and asked for each request
+        if len(self._rests) == 1:  # the usual case, and it is on the path of each request
             return self._rest(0, model)
         rests = (self._rest(at, model) for at in range(len(self._rests)))
-        return min(rests, key=lambda one: one.until_s, default=_NO_REST)
+        return min(rests, key=lambda rest: rest.until_s, default=_NO_REST)
 
     def _rest(self, at: int, model: str) -> _Rest:
         whole = self._rests[at]
@@ -235,11 +236,11 @@ class InTurn:
         return own if own.until_s > whole.until_s else whole
 
     def _wrong(self, at: int, model: str, failure: Failure, now_s: float) -> _Rest:
-        """The rest for a 401: longer where another has been but just now."""
+        """The rest for a 401: longer if another came just before."""
         last = self._of_models.get((at, model), _NO_REST)
         if last.why is None or last.why.kind != "authentication":
             for_s = _FIRST_WRONG_REST_S
-        elif now_s < last.until_s:  # was under way with it
+        elif now_s < last.until_s:  # it was already under way
             return last
         else:
             again = now_s < last.until_s + _REFUSED_REST_S
@@ -247,7 +248,7 @@ class InTurn:
         return _Rest(now_s + for_s, failure, for_s)
 
     def _refused(self, at: int, failure: Failure, now_s: float) -> None:
-        """Tells of it, once while it goes on."""
+        """Report it, once while it goes on."""
         if now_s < self._told_until_s[at] or self._on_refused is None:
             return
         self._told_until_s[at] = now_s + _REFUSED_REST_S
@@ -258,25 +259,25 @@ class InTurn:
         every = self._of_models
         every.pop((at, model), None)
         if len(every) >= _MOST_OF_MODELS:
-            over = [key for key, one in every.items() if one.until_s <= now_s]
+            over = [key for key, rest in every.items() if rest.until_s <= now_s]
             for key in over or [next(iter(every))]:
                 del every[key]
         every[at, model] = rest
 
 
 def said_of(failure: Failure) -> str:
-    """Its kind and status: what anybody may be told, as a provider's words quote what was sent."""
+    """Its kind and status: safe for any client, while a provider's words may quote a request."""
     return f"{failure.kind} {failure.status}" if failure.status else failure.kind
 
 
 def all_rest(provider: str, auth: Auth, now_s: float, model: str) -> Failure:
-    """What it is to a request that no key may be used for a model now. provider: its name."""
+    """The failure of a request when no key of `provider` may be used for a model now."""
     why, rests_s = auth.why(now_s, model), auth.rests_s(now_s, model)
-    said = f"all keys of {provider} rest for {rests_s:.1f} s"
+    message = f"all keys of {provider} rest for {rests_s:.1f} s"
     if why is None:
-        return Failure(kind="rate_limit", message=said, retry_after_s=rests_s)
-    since = "one was refused" if why.kind == "payment" else f"{model} was refused"
-    said = f"{said}, since {since}: {said_of(why)}"
+        return Failure(kind="rate_limit", message=message, retry_after_s=rests_s)
+    since = "a key was refused" if why.kind == "payment" else f"{model} was refused"
+    message = f"{message}, since {since}: {said_of(why)}"
     if why.kind in ("authentication", "payment"):
-        said += f"; {_CURE}"
-    return Failure(kind=why.kind, message=said, retry_after_s=rests_s)
+        message += f"; {_CURE}"
+    return Failure(kind=why.kind, message=message, retry_after_s=rests_s)

@@ -12,9 +12,10 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 class Counting(NamedTuple):
-    """passes: paths that take a client's body as it came, but for the model; by the client's
-    dialect. at_root: whether paths lie beside /v1."""
+    """How to count a prompt's tokens at a provider."""
 
     counter: TokenCounter
     passes: Mapping[str, str] = _NOBODY
+    """Paths that take a client's body unchanged except for the model, by the client's dialect."""
     at_root: bool = False
+    """Whether the paths are beside /v1."""

@@ -1,6 +1,6 @@
-"""How a target has been doing: what is at it now, how fast it was, whether to leave it alone.
+"""The health of a target: requests under way, speed, and its circuit breaker.
 
-All of it is of this process. Times are handed in, in seconds of one monotonic clock.
+All of it is of one process. Times are handed in, in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,40 +13,43 @@ from typing import Literal
 
 from headrace.gateway.settings.reliability import BreakerSettings
 
-# A reading counts half after so long: latencies drift over minutes.
+# Half-life of a reading's weight: latencies drift over minutes.
 _HALF_LIFE_S = 10.0
-# Where nothing is read, because others look better, a latency is forgotten so slowly.
+# Half-life of a latency that is not renewed because other targets look better.
 _FORGOTTEN_HALF_S = 120.0
-# Of a target that has requests and no reading yet: after all that are known, until one is there.
+# A target with requests under way and no reading yet: it comes after all that have one.
 _UNKNOWN_S = 1e6
 
 State = Literal["closed", "open", "probing"]
 OnBreaker = Callable[[str, State, str], None]
-"""Hears the name of a target whose breaker opened or closed, and what failed last."""
+"""Called with the name of a target whose breaker opened or closed, and its last failure."""
 
 
 @dataclass(slots=True)
 class _Mean:
-    """A mean in which what is older counts less."""
+    """A mean in which older readings count less."""
 
     value: float | None = None
     at_s: float = 0.0
 
     def take(self, reading: float, now_s: float, *, peak: bool) -> None:
-        """peak: a reading above the mean replaces it at once (as Finagle's peak EWMA)."""
+        """Add a reading. `peak`: one above the mean replaces it (as in Finagle's peak EWMA)."""
         if self.value is None or (peak and reading > self.value):
             self.value = reading
         else:
             kept = 0.5 ** (max(0.0, now_s - self.at_s) / _HALF_LIFE_S)
-            # Many readings in a moment: each still has a say.
+            # With many readings in a moment, each still counts.
             kept = min(kept, 0.9)
             self.value = kept * self.value + (1 - kept) * reading
         self.at_s = now_s
 
 
 class Health:
-    """The breaker: `closed` lets all through, `open` none, `probing` one at a time. taken_out: open
-    by somebody's hand."""
+    """The health and the circuit breaker of one target.
+
+    The breaker lets all requests through if `closed`, none if `open`, one at a time if `probing`.
+    `taken_out` means that a person opened it.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Health:
         name: str = "",
         on_breaker: OnBreaker | None = None,
     ) -> None:
-        """name: what `on_breaker` is told of whose breaker it is."""
+        """`name` is passed to `on_breaker`."""
         self._settings = settings or BreakerSettings()
         self._name = name
         self._on_breaker = on_breaker
@@ -76,7 +79,7 @@ class Health:
         self.on_free: Callable[[Health], None] | None = None
 
     def state(self, now_s: float) -> State:
-        """What may be sent to it."""
+        """The state of the breaker."""
         if self.taken_out:
             return "open"
         if self._state == "open" and now_s >= self._open_until_s:
@@ -89,11 +92,11 @@ class Health:
         return state == "closed" or (state == "probing" and self._probes == 0)
 
     def take_out(self) -> None:
-        """Nothing is sent to it until `put_back`, whatever it does."""
+        """Stop sending requests to it until `put_back`, whatever it does."""
         self.taken_out = True
 
     def put_back(self) -> None:
-        """Requests go to it again, also where failures had opened the breaker."""
+        """Send requests to it again, even if failures had opened the breaker."""
         self.taken_out = False
         self._state = "closed"
         self._outcomes.clear()
@@ -102,19 +105,19 @@ class Health:
         self._tell("closed")
 
     def closed_for_s(self, now_s: float) -> float:
-        """How long nothing can be sent; 0 if something can. Of one that was taken out, how long the
-        breaker would be open without that."""
+        """How long nothing can be sent; 0 if something can. For a target that was taken out, how
+        long the breaker would be open otherwise."""
         return 0.0 if self.lets_through(now_s) else max(0.05, self._open_until_s - now_s)
 
     @property
     def failed_for(self) -> str:
-        """Kind and status of what failed last: what any client may be told, as the provider's words
-        may quote another's request. "" if nothing failed."""
+        """Kind and status of the last failure, safe for any client, while the provider's words may
+        quote another client's request; "" if nothing failed."""
         return (self.last_failure or "").partition(":")[0]
 
     @property
     def first_token_s(self) -> float | None:
-        """Mean time to the first content; peaks count at once."""
+        """Mean time to the first content; a slower one counts at once."""
         return self._first_token.value
 
     @property
@@ -123,10 +126,10 @@ class Health:
         return self._rate.value
 
     def load_score(self, now_s: float) -> float:
-        """What a new request may expect: time to the first token times those before it.
+        """What a new request may expect: time to the first token times the requests before it.
 
-        Targets nobody tried have the score 0 and are so tried first, by one request. A latency is
-        forgotten slowly, or a target that was slow once would never be asked again.
+        Targets not yet tried have the score 0 and so come first, for one request. A latency fades,
+        because otherwise a target that was slow once would never be tried again.
         """
         seen = self._first_token
         if seen.value is None:
@@ -135,28 +138,28 @@ class Health:
         return seen.value * math.exp2(-halves) * (self.in_flight + 1)
 
     def began(self, now_s: float) -> None:
-        """A request goes to it; `ended` has to follow."""
+        """Count a request that begins; `ended` has to follow."""
         self.in_flight += 1
         self.requests += 1
         if self.state(now_s) == "probing":
             self._probes += 1
 
     def ended(self) -> None:
-        """It is over, however."""
+        """Count a request that is over, whatever became of it."""
         self.in_flight -= 1
         if self.on_free is not None:
             self.on_free(self)
 
     def had_first_token(self, after_s: float, now_s: float) -> None:
-        """The first content came `after_s` after the request was sent."""
+        """Record that the first content came `after_s` after the request was sent."""
         self._first_token.take(after_s, now_s, peak=True)
 
     def had_rate(self, tokens_per_s: float, now_s: float) -> None:
-        """How fast the rest came."""
+        """Record the rate of the rest."""
         self._rate.take(tokens_per_s, now_s, peak=False)
 
     def succeeded(self, now_s: float) -> None:
-        """It answered. While it is left alone, a request from before did; that changes nothing."""
+        """Record an answer. While the breaker is open, it is ignored."""
         if self.state(now_s) == "probing":
             self._state = "closed"
             self._outcomes.clear()
@@ -166,7 +169,7 @@ class Health:
         self._note(now_s, failed=False)
 
     def failed(self, now_s: float, why: str, *, cool_s: float | None = None) -> None:
-        """It did not. cool_s: how long it asked to be left alone (Retry-After)."""
+        """Record a failure. `cool_s` is how long it asked to be left alone (Retry-After)."""
         self.failures += 1
         self.last_failure = why
         was_probing = self.state(now_s) == "probing"
@@ -182,7 +185,7 @@ class Health:
             self._open(now_s, self._cooldown_s)
 
     def did_not_count(self, now_s: float) -> None:
-        """A probe ended without saying anything of the target: another may follow."""
+        """Allow another probe after one that showed nothing about the target."""
         if self.state(now_s) == "probing":
             self._probes = max(0, self._probes - 1)
 

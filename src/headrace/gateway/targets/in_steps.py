@@ -1,4 +1,4 @@
-"""What a provider needs whose answers take more than one request."""
+"""What is needed for a provider whose answers take more than one request."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from headrace.protocol.neutral.steps import AnswerSteps
 
 logger = logging.getLogger(__name__)
 
-# Streams lie at a few hosts of the provider's; a reply says at which.
+# Streams are on a few hosts of the provider; a reply names the host.
 _MOST_POOLS = 8
 _ERRAND_S = 75.0
 
 
 class InSteps:
-    """steps: all requests of one answer, of a call and the provider's model; raises RequestError.
-    tls: for addresses that a reply names. sleep: how it is waited between two requests."""
+    """The steps of answers at one provider, and connections to its other hosts.
+
+    `steps` makes the steps of a call for a model; it raises RequestError. `tls` is for addresses
+    that a reply names. `sleep` waits between two requests.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class InSteps:
         self._errands: set[asyncio.Task[None]] = set()
 
     def pool(self, origin: Origin) -> Pool:
-        """Connections to somewhere else than the provider's own address."""
+        """Connections to an origin other than the provider's own."""
         pool = self._pools.get(origin)
         if pool is None:
             if len(self._pools) >= _MOST_POOLS:
@@ -49,23 +52,23 @@ class InSteps:
         return pool
 
     def errand(self, what: Coroutine[None, None, None]) -> None:
-        """Do it after the request it is for has ended; what goes wrong is logged."""
+        """Run it after its request has ended; errors are logged."""
         task = asyncio.get_running_loop().create_task(self._run(what))
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
     @property
     def errands(self) -> int:
-        """How many are under way."""
+        """The number of errands under way."""
         return len(self._errands)
 
     async def drain(self, within_s: float) -> None:
-        """Wait so long for the errands that are under way."""
+        """Wait up to `within_s` for the errands under way."""
         if self._errands:
             await asyncio.wait(self._errands, timeout=within_s)
 
     def close(self) -> None:
-        """End connections at rest."""
+        """Close idle connections."""
         for pool in self._pools.values():
             pool.close()
 
@@ -74,4 +77,4 @@ class InSteps:
             async with asyncio.timeout(_ERRAND_S):
                 await what
         except (UpstreamError, TimeoutError) as error:
-            logger.warning("an answer nobody wants could not be cancelled: %s", error)
+            logger.warning("an unwanted answer could not be cancelled: %s", error)

@@ -1,4 +1,4 @@
-"""How a client's body reaches a provider as it came, but for a few fields."""
+"""How a client's body reaches a provider unchanged, except for a few fields."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _NO_EDITS: Mapping[str, bytes | None] = MappingProxyType({})
 
 
 class Passing(NamedTuple):
-    """Of one dialect of clients at one provider.
-
-    path: after the base URL's, of the provider's model and whether the answer is streamed. edits:
-    fields beside those that change everywhere; JSON, None for one that goes. replies: how answers
-    are read, where the provider's own side does not.
-    """
+    """The pass-through route of one client dialect at one provider."""
 
     path: Callable[[str, bool], str]
+    """Gives the path after the base URL, from the provider's model and whether it streams."""
     edits: Mapping[str, bytes | None] = _NO_EDITS
+    """Fields to set in JSON, or to remove (None), in addition to those that always change."""
     replies: ReplySide | None = None
+    """Reads the answers instead of the provider's own side."""
 
 
 class EmbeddingPassing(NamedTuple):
-    """The same of embeddings. path: of the provider's model. usage: of a reply; raises
-    DamagedReplyError for what is none. base64: whether vectors can be asked for as that."""
+    """The pass-through route of embeddings."""
 
     path: Callable[[str], str]
+    """Gives the path, from the provider's model."""
     usage: Callable[[bytes], TokenUsage | None]
+    """Reads a reply's usage; raises DamagedReplyError if it is not a reply."""
     base64: bool
+    """Whether vectors can be requested as base64."""

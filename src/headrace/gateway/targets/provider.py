@@ -18,12 +18,7 @@ from headrace.protocol.neutral.embedding import EmbeddingProvider
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Provider:
-    """headers: of every request. passes: by name, the dialects of clients whose bodies it takes as
-    they are; all others are translated. glance: what a bill needs of a reply that is passed on;
-    None where all of it is read. embeddings: None if it makes none; embedding_passes: as `passes`.
-    counting: how it counts tokens; None if it cannot. in_steps: where its answers take more than
-    one request. first_token_s: see TimeoutSettings. local: on this machine. self_hosted: whether
-    it is of a kind that people run themselves."""
+    """A configured provider."""
 
     name: str
     side: ProviderSide
@@ -32,16 +27,26 @@ class Provider:
     pool: Pool
     timeouts: Timeouts
     first_token_s: float
+    """See TimeoutSettings."""
     # People put keys into them.
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Headers of every request."""
     passes: Mapping[str, Passing] = field(default_factory=dict)
+    """Client dialects whose bodies it takes unchanged; all others are translated."""
     glance: Callable[[bytes], UsageSummary | None] | None = None
+    """Reads what a bill needs of a passed-through reply; None if replies are read in full."""
     embeddings: EmbeddingProvider | None = None
+    """None if it makes no embeddings."""
     embedding_passes: Mapping[str, EmbeddingPassing] = field(default_factory=dict)
+    """As `passes`, for embeddings."""
     counting: Counting | None = None
+    """How it counts tokens; None if it cannot."""
     in_steps: InSteps | None = None
+    """Set if its answers take more than one request."""
     region: str | None = None
     keeps_data: bool | None = None
     zero_retention: bool | None = None
     local: bool = False
+    """Whether it runs on this machine."""
     self_hosted: bool = False
+    """Whether it is software that people run themselves."""

@@ -13,12 +13,9 @@ from headrace.gateway.upstream.limits import Timeouts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """Nano-dollars (1e-9 USD) per million tokens, so that a bill is whole numbers.
+    """Nano-dollars (1e-9 USD) per million tokens, so that bills are whole numbers.
 
-    None: as input or output. image, input_audio_s: of one picture made and of one second heard;
-    None: nobody knows. source, as_of: where it is from and of when. above_tokens: a prompt longer
-    than that is billed by `above`, all of it. flex, priority: what holds at those service tiers,
-    None if nobody knows it.
+    A rate for tokens that is None is that of input or output.
     """
 
     input: int
@@ -30,29 +27,35 @@ class Price:
     input_audio: int | None = None
     output_audio: int | None = None
     image: int | None = None
+    """For one generated picture; None if unknown."""
     input_audio_s: int | None = None
+    """For one second of audio input; None if unknown."""
     source: str = ""
     as_of: str = ""
+    """The date of the source."""
     above_tokens: int | None = None
+    """A prompt longer than this is billed by `above`, all of it."""
     above: Price | None = None
     flex: Price | None = None
+    """At that service tier; None if unknown."""
     priority: Price | None = None
+    """At that service tier; None if unknown."""
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing costs anything."""
+        """Whether every rate is 0."""
         rates = (getattr(self, name) for name in _LINES)
         return not any(rates) and (self.above is None or self.above.is_free)
 
     def of_prompt(self, prompt_tokens: int) -> Price:
-        """What holds for a prompt of that length."""
+        """The price for a prompt of that length."""
         if self.above is None or self.above_tokens is None or prompt_tokens <= self.above_tokens:
             return self
         return self.above.of_prompt(prompt_tokens)
 
     def of_service_tier(self, tier: str | None) -> Price | None:
-        """What holds at a tier, in the words of any provider; None if nobody knows it. What is
-        free is free at all of them."""
+        """The price at a tier, by any provider's name for it; None if unknown. A free price is
+        free at every tier."""
         if tier is None or tier in _STANDARD_TIERS:
             return self
         if self.is_free:
@@ -60,10 +63,10 @@ class Price:
         return {"flex": self.flex, "priority": self.priority}.get(tier)
 
     def times(self, factor: float) -> Price:
-        """Every line times a factor, to the nearest nano-dollar."""
+        """Every rate times a factor, to the nearest nano-dollar."""
         lines = {name: getattr(self, name) for name in _LINES}
         return replace(
-            self, **{name: round(one * factor) for name, one in lines.items() if one is not None}
+            self, **{name: round(rate * factor) for name, rate in lines.items() if rate is not None}
         )
 
 
@@ -71,14 +74,17 @@ _LINES = (
     "input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning", "input_audio",
     "output_audio", "image", "input_audio_s",
 )  # fmt: skip
-# As OpenAI, Anthropic and Groq call what a list of prices says without another word; "auto" is
-# what a client asks for, and the provider tells where it led elsewhere.
+# Names of OpenAI, Anthropic and Groq for the tier of their ordinary price list; "auto" is what
+# clients request, and the provider reports the tier if it is another.
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
 
 
 class DatedPrice:
-    """What holds at a moment. steps: from which Unix time on each holds, in order; the first holds
-    before it too."""
+    """A price that changes at known times.
+
+    `steps` holds, in order, the Unix time from which each price applies; the first also applies
+    before it.
+    """
 
     __slots__ = ("_steps", "_wall_s")
 
@@ -89,7 +95,7 @@ class DatedPrice:
         self._wall_s = wall_s
 
     def now(self) -> Price | None:
-        """None if nobody knows it."""
+        """The current price; None if unknown."""
         now_s, found = self._wall_s(), self._steps[0][1]
         for from_s, price in self._steps[1:]:
             if now_s >= from_s:
@@ -99,39 +105,41 @@ class DatedPrice:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Target:
-    """name: "provider/model", unique in a model's list. model: as the provider calls it.
-
-    max_in_flight, context_tokens: None without a limit. pass_priority: whether it is told how
-    urgent a request is. fixed_price: None if nobody knows it. dated_price: in place of it,
-    where the price changes on a day that is known.
-    """
+    """A model at a provider."""
 
     name: str
+    """Its "provider/model", unique in a model's list."""
     provider: Provider
     model: str
+    """The provider's name for it."""
     weight: float = 1.0
     order: int = 0
     max_in_flight: int | None = None
+    """None for no limit."""
     pass_priority: bool = False
+    """Whether it is sent the priority of requests."""
     context_tokens: int | None = None
+    """None for no limit."""
     quantization: Quantization = "unknown"
     fixed_price: Price | None = None
+    """None if unknown."""
     dated_price: DatedPrice | None = None
+    """Replaces fixed_price if the price changes on known days."""
     timeouts: Timeouts | None = None
     health: Health = field(default_factory=Health)
 
     @property
     def price(self) -> Price | None:
-        """Of this moment; None if nobody knows it."""
+        """The current price; None if unknown."""
         return self.fixed_price if self.dated_price is None else self.dated_price.now()
 
     @property
     def is_free(self) -> bool:
-        """Whether it is known to cost nothing."""
+        """Whether it is known to be free of charge."""
         price = self.price
         return price is not None and price.is_free
 
     @property
     def is_given_away(self) -> bool:
-        """Whether another serves it free of charge; an engine of one's own is no gift."""
+        """Whether another serves it free of charge; the operator's own engine does not count."""
         return not self.provider.self_hosted and self.is_free

@@ -1,1 +1,1 @@
-"""HTTP/1.1 to providers: kept connections, bounded waits, replies as they come."""
+"""HTTP/1.1 to providers: connections that are kept, bounded waits, replies as they arrive."""

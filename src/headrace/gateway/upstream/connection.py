@@ -1,7 +1,7 @@
 """One connection to a provider, which carries one exchange at a time.
 
-The body is handed on as it comes. Reading stops while more than `held_bytes` of it wait for
-somebody to take them, so a slow client costs a provider's patience and not our memory.
+The body is passed on as it arrives. Reading stops while more than `held_bytes` of it wait for the
+consumer, so that a slow client costs the provider's patience and not the gateway's memory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import httptools
 from headrace.gateway.upstream.errors import Problem, UpstreamError
 from headrace.gateway.upstream.limits import PoolLimits, Timeouts
 
-# A TLS record with an alert: what a port for https says to plain HTTP.
+# A TLS record with an alert: how an https port answers plain HTTP.
 _TLS_ALERT = b"\x15\x03"
 
 
 class Reply:
     """A provider's reply: the head first, then pieces until b"".
 
-    Exactly one task may wait for it. Whoever holds it reads it to the end or calls `abort`.
+    Only one task may wait for it. Its holder reads it to the end or calls `abort`.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Reply:
         self.complete = False
 
     async def head(self) -> int:
-        """The status, once `headers` are there too. Raises UpstreamError."""
+        """The status, once `headers` are complete too. Raises UpstreamError."""
         while not self.status:
             if self._error is not None:
                 raise self._error
@@ -56,7 +56,7 @@ class Reply:
         return self.status
 
     async def piece(self) -> bytes:
-        """What came next of the body, b"" at its end. Raises UpstreamError, after what came."""
+        """The next part of the body, b"" at its end. Raises UpstreamError after what arrived."""
         while not self._pieces:
             if self._error is not None:
                 raise self._error
@@ -74,7 +74,7 @@ class Reply:
         return piece
 
     async def body(self, most_bytes: int) -> bytes:
-        """All of the body. Raises UpstreamError, also for one that is larger than `most_bytes`."""
+        """The whole body. Raises UpstreamError, also if it exceeds `most_bytes`."""
         pieces: list[bytes] = []
         size = 0
         while piece := await self.piece():
@@ -88,13 +88,13 @@ class Reply:
         return b"".join(pieces)
 
     def abort(self) -> None:
-        """Nobody wants the rest: the connection is cut, unless the reply was whole already."""
+        """Discard the rest: the connection is cut unless the reply was already whole."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
 
     def limit_idle(self, idle_s: float | None) -> None:
-        """From now on so long may pass between two pieces."""
+        """Set the longest pause between two pieces from now on."""
         if self._connection is not None:
             self._connection.limit_idle(idle_s)
 
@@ -105,22 +105,22 @@ class Reply:
         finally:
             self._waiter = None
 
-    # What follows is for the connection alone.
+    # The methods below are for the connection only.
 
     def wake(self) -> None:
-        """Something has changed."""
+        """Wake the waiting task, as something has changed."""
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def took(self, piece: bytes) -> int:
-        """A piece has come; how many bytes wait now."""
+        """Add a piece that arrived; return the bytes that wait now."""
         self._pieces.append(piece)
         self._held_bytes += len(piece)
         return self._held_bytes
 
     def finish(self, error: UpstreamError | None = None) -> None:
-        """No more will come."""
+        """End the reply."""
         self._connection = None
         self.complete = error is None
         self._error = error
@@ -128,8 +128,8 @@ class Reply:
 
 
 class Connection(asyncio.Protocol):
-    """on_free: a reply was whole and another request may be sent. on_lost: it has ended; each is
-    called once for each exchange, respectively once."""
+    """One connection. `on_free` is called once after each whole reply, when another request may be
+    sent; `on_lost` is called once, when the connection has ended."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         self.rests_since_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, with TLS where there is some."""
+        """Connected, including TLS."""
         self._transport = cast("asyncio.Transport", transport)
 
     def send(self, request: bytes, timeouts: Timeouts) -> Reply:
@@ -176,38 +176,38 @@ class Connection(asyncio.Protocol):
 
     @property
     def used_before(self) -> bool:
-        """Whether it has carried an exchange: the other side may have closed it meanwhile."""
+        """Whether it has carried an exchange: the provider may have closed it since."""
         return self._exchanges > 1
 
     def abort(self) -> None:
-        """Cut it, and the exchange on it."""
+        """Cut it and its exchange."""
         self.closed = True
         self._stop_timer()
         self._transport.abort()
 
     def close(self) -> None:
-        """End it between two exchanges."""
+        """Close it between two exchanges."""
         self.closed = True
         self._transport.close()
 
     def go_on_reading(self) -> None:
-        """There is room again."""
+        """Read again, as there is room."""
         if not self._reading and not self.closed:
             self._reading = True
             self._moved_s = self._loop.time()
             self._transport.resume_reading()
 
     def limit_idle(self, idle_s: float | None) -> None:
-        """In place of the exchange's own, counted from what came last."""
+        """Replace the exchange's own limit, counted from what came last."""
         self._idle_s = idle_s
         self._stop_timer()
         self._arm()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the reply."""
+        """Take bytes of the reply."""
         reply = self._reply
         if reply is None:
-            self.abort()  # nobody asked: it would be taken for the next reply
+            self.abort()  # unrequested: they would be taken for the next reply
             return
         self._moved_s = self._loop.time()
         if not reply.status:
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
                     "protocol", f"the reply's head is longer than {self._limits.head_bytes:,} bytes"
                 )
                 return
-            if self._timer is None:  # of a reply that comes whole with its head nothing is awaited
+            if self._timer is None:  # nothing is awaited of a reply that is whole with its head
                 self._arm()
             reply.wake()
 
@@ -238,18 +238,18 @@ class Connection(asyncio.Protocol):
         reply = self._reply
         self._is_whole = False
         if reply is None:
-            self.abort()  # more came than was asked for
+            self.abort()  # more came than was requested
         elif not reply.status and data.startswith(_TLS_ALERT):
-            self._fail("protocol", "the provider speaks TLS: write https:// in its base_url")
+            self._fail("protocol", "the provider speaks TLS: use https:// in its base_url")
         else:
             self._fail("protocol", f"the reply is not HTTP/1.1 ({error or 'an upgrade'})")
 
     def on_message_begin(self) -> None:
-        """The first byte of a reply; behind one that was whole nobody asked for it."""
+        """The first byte of a reply; after a whole one it was not requested."""
         self._has_more = self._is_whole
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a field behind a chunked body."""
+        """A header, or a trailer of a chunked body."""
         reply = self._reply
         if reply is None or reply.status:
             return
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
         reply.headers[key] = text if before is None else f"{before}, {text}"
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """The head is complete."""
         reply = self._reply
         if reply is None:
             return
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        """A reply is whole, unless it only said that one will come (1xx)."""
+        """A reply is complete, unless it was only interim (1xx)."""
         reply = self._reply
         if reply is None or not reply.status:
             return
@@ -297,7 +297,7 @@ class Connection(asyncio.Protocol):
         reply.finish()
 
     def eof_received(self) -> None:
-        """The provider says goodbye; `connection_lost` follows."""
+        """The provider closes; `connection_lost` follows."""
         self.closed = True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
             how = f"failed ({error})"
         if reply.status:
             return UpstreamError("cut", f"the connection {how} in the middle of the reply")
-        # A provider that closes what rests has not looked at what came after that.
+        # A provider that closes an idle connection has not read what came after that.
         unsent = self.used_before and error is None
         return UpstreamError("cut", f"the connection {how} before a reply came", unsent=unsent)
 
@@ -339,7 +339,7 @@ class Connection(asyncio.Protocol):
         return self._timeouts.first_byte_s if waiting else self._idle_s
 
     def _look_at_clock(self) -> None:
-        """One timer an exchange: it looks when the time would be over, and sleeps on if not."""
+        """Check the limit; there is one timer per exchange, which is set again if time is left."""
         reply = self._reply
         limit_s = self._limit_s()
         if reply is None:
@@ -347,12 +347,12 @@ class Connection(asyncio.Protocol):
         if limit_s is None:
             self._timer = self._loop.call_later(60.0, self._look_at_clock)
             return
-        # While nobody takes what came, the provider is not the one who is late.
+        # While the consumer does not read, the provider is not late.
         since_s = self._loop.time() - self._moved_s if self._reading else 0.0
         if since_s + 1e-3 < limit_s:
             self._timer = self._loop.call_later(limit_s - since_s, self._look_at_clock)
         elif reply.status:
-            self._fail("timeout", f"nothing more of the reply came for {limit_s:g} s")
+            self._fail("timeout", f"no more of the reply came for {limit_s:g} s")
         else:
             self._fail("timeout", f"no reply came within {limit_s:g} s")
 

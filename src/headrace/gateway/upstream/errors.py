@@ -1,4 +1,4 @@
-"""What can go wrong between us and a provider, before it is known what the provider says."""
+"""What can go wrong between the gateway and a provider, before the provider's reply is known."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _KINDS = {"timeout": "timeout", "protocol": "damaged", "too_large": "reply_too_l
 
 
 class UpstreamError(Exception):
-    """No reply, or none to its end.
+    """No reply, or an incomplete one.
 
-    problem: "connect" before a connection was made; "busy" if all were taken for too long; "cut"
-    if one ended. unsent: whether the provider cannot have seen the request, so that it may be
-    sent again and nothing is done twice.
+    `problem` is "connect" before a connection was made, "busy" if all were taken for too long,
+    "cut" if one ended. `unsent` says that the provider cannot have seen the request, so that it may
+    be sent again without happening twice.
     """
 
     def __init__(self, problem: Problem, message: str, *, unsent: bool = False) -> None:
@@ -26,6 +26,6 @@ class UpstreamError(Exception):
 
     @property
     def failure(self) -> Failure:
-        """The same as other failures are told."""
+        """The same as a Failure."""
         kind = _KINDS.get(self.problem, "network")
         return Failure(kind=kind, message=str(self))  # type: ignore[arg-type]

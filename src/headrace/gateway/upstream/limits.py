@@ -1,4 +1,4 @@
-"""How much of a connection, a reply and time a provider may have."""
+"""Limits on the connections, replies and time of a provider."""
 
 from __future__ import annotations
 
@@ -6,33 +6,30 @@ from typing import NamedTuple
 
 
 class Timeouts(NamedTuple):
-    """In seconds; None: no limit.
-
-    connect_s: to have a connection, TLS included. first_byte_s: from the request's last byte to the
-    reply's head. idle_s: between two pieces of a reply; of a model's answer from its first content
-    on (see `before_content`).
-    """
+    """Timeouts in seconds; None for no limit."""
 
     connect_s: float | None = 5.0
+    """To get a connection, TLS included."""
     first_byte_s: float | None = 600.0
+    """From the request's last byte to the reply's head."""
     idle_s: float | None = 120.0
+    """Between two pieces of a reply; for a model's answer, from its first content on (see
+    `before_content`)."""
 
     def before_content(self) -> Timeouts:
-        """The same without idle_s, for a reply whose first content may be thought about for long:
-        who waits for it bounds that, and sets `Reply.limit_idle` then."""
+        """The same without idle_s, for a reply whose model may think for long before its first
+        content: the caller limits that wait, and then calls `Reply.limit_idle`."""
         return Timeouts(self.connect_s, self.first_byte_s, None)
 
 
 class PoolLimits(NamedTuple):
-    """Of one origin.
-
-    connections: at once; more requests wait for connect_s. rest_s: how long a connection may rest
-    before it is closed; servers close theirs after 60 s and more, and a request that meets that is
-    lost. held_bytes: of a reply's body that nobody took yet; beyond it reading stops until somebody
-    does.
-    """
+    """Limits on the connections to one origin."""
 
     connections: int = 1024
+    """At once; further requests wait for connect_s."""
     rest_s: float = 45.0
+    """How long a connection may be idle; servers close theirs after 60 s or more, and a request
+    that meets that is lost."""
     head_bytes: int = 64 * 1024
     held_bytes: int = 256 * 1024
+    """Unread bytes of a reply's body beyond which reading stops."""

@@ -1,4 +1,4 @@
-"""Where a provider is: scheme, host, port, and the path its API begins with."""
+"""The address of a provider: scheme, host, port, and the path its API begins with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """What a connection is made to; connections of one origin can be used for each other."""
+    """The endpoint of a connection; connections of one origin are interchangeable."""
 
     scheme: str
     host: str
@@ -19,7 +19,7 @@ class Origin(NamedTuple):
 
     @property
     def host_header(self) -> str:
-        """As `Host` says it: without the port that the scheme has anyway."""
+        """The `Host` header: without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -28,14 +28,14 @@ class Origin(NamedTuple):
 
 
 class BaseUrl(NamedTuple):
-    """path: without a slash at its end; "" if the API begins at the root."""
+    """An origin and a path without a slash at its end; "" if the API begins at the root."""
 
     origin: Origin
     path: str
 
     def joined(self, path: str) -> str:
-        """Path of a request. Where the base ends with what `path` begins with (people write
-        addresses with and without /v1) it is there once."""
+        """The path of a request. If the base ends with the first segment of `path` (people write
+        addresses with and without /v1), that segment appears once."""
         first = path.split("/", 2)[1] if path.startswith("/") else ""
         base = self.path
         if first and base.endswith("/" + first):
@@ -44,7 +44,7 @@ class BaseUrl(NamedTuple):
 
 
 def read_base_url(text: str) -> BaseUrl:
-    """Raises ConfigError for what is no http(s) address, or holds a key, a query or a fragment."""
+    """Parse an http(s) address. Raises ConfigError, also for one with a key, query or fragment."""
     problem = None
     try:
         parts = urlsplit(text)
@@ -52,14 +52,14 @@ def read_base_url(text: str) -> BaseUrl:
     except ValueError as error:
         raise ConfigError(f"base_url {shown(text)}: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
-        problem = "an address like https://api.example.com/v1 is expected"
+        problem = "it is not an address like https://api.example.com/v1"
         if "://" not in text and text:
             problem += f"; write http://{_without_login(text)}"
     elif parts.username is not None or parts.password is not None:
-        problem = "a name or password in it would be shown in logs; use api_key"
+        problem = "a name or password in it would appear in logs; use api_key"
     elif parts.query or parts.fragment:
         problem = "it cannot have a query or a fragment"
-    elif not text.isascii() or any(one <= " " or one == "\x7f" for one in text):
+    elif not text.isascii() or any(char <= " " or char == "\x7f" for char in text):
         problem = "only visible ASCII characters can be sent; write others as %XX or punycode"
     if problem or parts.hostname is None:
         raise ConfigError(f"base_url {shown(_without_login(text))}: {problem}")
@@ -68,6 +68,6 @@ def read_base_url(text: str) -> BaseUrl:
 
 
 def _without_login(text: str) -> str:
-    """The address without what stands before its @."""
+    """The address without what comes before its @."""
     scheme, mark, rest = text.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else text.rpartition("@")[2]

@@ -1,6 +1,6 @@
-"""Kept connections to one origin: the one that rested least is used first, the others run out.
+"""A pool of connections to one origin; the most recently used is reused first.
 
-Requests that find all connections taken wait in the order in which they came.
+Requests that find all connections taken wait in their order of arrival.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headrace.gateway.upstream.origin import Origin
 
 
 class Pool:
-    """tls: for https; by default the system's certificates are trusted. A pool belongs to the loop
-    it was first used in; `close` ends what rests."""
+    """Connections to one origin. `tls` is for https; by default the system's certificates are
+    trusted. A pool belongs to the loop it was first used in; `close` closes idle connections."""
 
     def __init__(
         self,
@@ -42,20 +42,20 @@ class Pool:
 
     @property
     def connections(self) -> int:
-        """How many there are, at work or at rest."""
+        """The number of connections, busy or idle."""
         return len(self._all)
 
     @property
     def resting(self) -> int:
-        """How many of them do nothing."""
+        """The number of idle connections."""
         return len(self._resting)
 
     async def send(
         self, request: bytes, timeouts: Timeouts, on_sent: Callable[[], None] | None = None
     ) -> Reply:
-        """Send a whole request and wait for the reply's head. on_sent: told when it leaves.
+        """Send a request and wait for the reply's head. `on_sent` is called when it goes out.
 
-        On a connection that the provider had closed meanwhile the request goes out once more, on a
+        If the provider had closed the connection meanwhile, the request is sent once more, on a
         new one. Raises UpstreamError.
         """
         connection = await self._connection(timeouts, fresh=False)
@@ -80,8 +80,8 @@ class Pool:
             raise
 
     def close(self) -> None:
-        """End connections at rest, and those at work once they are free. What still has to be sent,
-        by requests under way, is sent all the same."""
+        """Close idle connections, and busy ones once they are free. Requests under way may still
+        be sent."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -94,9 +94,9 @@ class Pool:
         try:
             async with asyncio.timeout(timeouts.connect_s):
                 if len(self._all) + self._making >= self._limits.connections:
-                    found = await self._wait_for_free()
-                    if found is not None:
-                        return found
+                    freed = await self._wait_for_free()
+                    if freed is not None:
+                        return freed
                 return await self._connect()
         except TimeoutError:
             raise self._too_late(timeouts) from None
@@ -122,7 +122,7 @@ class Pool:
         return None
 
     async def _wait_for_free(self) -> Connection | None:
-        """A connection, or None for a place in which one can be made."""
+        """A connection, or None for room to make one."""
         waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -155,7 +155,7 @@ class Pool:
             self._place_is_free_after_failure()
             why = error.reason or str(error)
             raise UpstreamError(
-                "connect", f"no TLS with {self.origin}: {why}", unsent=True
+                "connect", f"no TLS connection to {self.origin}: {why}", unsent=True
             ) from error
         except OSError as error:
             self._place_is_free_after_failure()
@@ -172,7 +172,7 @@ class Pool:
         return connection
 
     def _offer(self, connection: Connection) -> None:
-        """A connection is free: for who waits longest, or to rest."""
+        """Give a free connection to the longest waiter, or keep it."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -193,7 +193,7 @@ class Pool:
         self._place_is_free()
 
     def _place_is_free_after_failure(self) -> None:
-        # The place is given back in `_connect`'s finally, a moment after this.
+        # `_connect`'s finally frees the place, a moment after this.
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._place_is_free)
 
@@ -205,7 +205,7 @@ class Pool:
                 return
 
     def _sweep(self) -> None:
-        """Close what rested for too long; the first of the queue has rested longest."""
+        """Close connections that were idle for too long; the first has been idle the longest."""
         loop = asyncio.get_running_loop()
         self._sweeper = None
         now_s = loop.time()

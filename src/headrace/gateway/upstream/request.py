@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from headrace.gateway.upstream.origin import Origin
 
-# RFC 9110, 5.6.2: what a header's name is made of.
+# RFC 9110, 5.6.2: the characters of a header's name.
 _NAME = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -17,12 +17,12 @@ def request_bytes(
     headers: Iterable[tuple[str, str]],
     body: bytes = b"",
 ) -> bytes:
-    """Head and body. target: path and query. Raises ValueError for what would break the head.
+    """Head and body. `target` is path and query. Raises ValueError for what would break the head.
 
-    Host, content-length and accept-encoding are added: what is forwarded has to be readable here.
+    Host, content-length and accept-encoding are added, so that the gateway can read the reply.
     """
     if not target.startswith("/") or not _is_visible(target):
-        raise ValueError("the path of a request has to begin with / and be of visible ASCII")
+        raise ValueError("the path of a request must begin with / and be visible ASCII")
     lines = [f"{method} {target} HTTP/1.1", f"host: {origin.host_header}"]
     for name, value in headers:
         if not name or not _NAME.issuperset(name) or not _is_value(value):
@@ -40,4 +40,4 @@ def _is_visible(text: str) -> bool:
 def _is_value(value: str) -> bool:
     if "\r" in value or "\n" in value or "\0" in value:
         return False
-    return value.isascii() or all(ord(one) < 256 for one in value)
+    return value.isascii() or all(ord(char) < 256 for char in value)

@@ -1,4 +1,4 @@
-"""The admin port of a parent: what it shows is of the workers, what it tries it asks itself."""
+"""The parent's admin port: it shows the workers' state, and tries out requests itself."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ from headrace.gateway.workers.supervisor import Supervisor
 
 
 class ParentAdmin:
-    """Listens once made. takers: hear each line of the ledger that the parent's own requests leave.
-    reload: reads the file anew in all processes, and says what stood against it."""
+    """The admin server of a parent; it listens once made.
+
+    `takers` get each ledger line of the parent's own requests. `reload` reads the configuration
+    again in all processes and returns the problem, "" for none.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class ParentAdmin:
         reload: Callable[[], Awaitable[str]],
         takers: Iterable[Callable[[Entry], None]],
     ) -> None:
-        """Raises ConfigError for an address that is taken."""
+        """Raises ConfigError if the address is taken."""
         self._path = path
         self._accounts = accounts
         place = AdminPlace.of(admin, Sources(os.environ, path.parent))
@@ -54,19 +57,19 @@ class ParentAdmin:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return self._server.url
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start answering."""
         self._server.start()
 
     def take(self, settings: GatewaySettings) -> None:
-        """Another configuration, which was checked, is in force."""
+        """Use another configuration, which was checked."""
         self._current.replace(made(self._path, settings, self._accounts, self._around))
 
     async def end(self) -> None:
-        """Nobody is answered any more."""
+        """Stop answering."""
         await self._server.end()
         self._current.gateway.close()
         if self._around.request_log is not None:
@@ -75,7 +78,7 @@ class ParentAdmin:
 
 
 class Asked:
-    """Workers of the admin API, asked over their links."""
+    """The workers, as the admin API sees them, queried over their links."""
 
     def __init__(self, shared: Shared, supervisor: Supervisor) -> None:
         self._shared = shared
@@ -83,12 +86,12 @@ class Asked:
 
     async def standings(self) -> tuple[WorkerStanding, ...]:
         """See in_workers.Workers."""
-        told = await self._shared.figures()
+        figures_of = await self._shared.figures()
         return tuple(
             WorkerStanding(
                 worker=str(member.number), in_flight=figures.in_flight, standing=figures.standing
             )
-            for member, figures in told
+            for member, figures in figures_of
         )
 
     async def explain(self, model: str, body: bytes, caller: Caller | None) -> Explained | None:
@@ -97,16 +100,16 @@ class Asked:
             if member.link is None:
                 continue
             try:
-                told = await member.link.ask(messages.AskExplain(model, body, caller))
+                answer = await member.link.ask(messages.AskExplain(model, body, caller))
             except LinkLostError:
                 continue
-            if isinstance(told, messages.Explanation):
-                if told.explained is None:
-                    raise RequestError(told.problem, code=told.code)
-                return told.explained
+            if isinstance(answer, messages.Explanation):
+                if answer.explained is None:
+                    raise RequestError(answer.problem, code=answer.code)
+                return answer.explained
         return None
 
     async def take_out(self, target: str, *, out: bool) -> bool:
         """See in_workers.Workers."""
-        told = await self._supervisor.ask_all(messages.TakeOut(target, out))
-        return any(not problem for problem in told)
+        problems = await self._supervisor.ask_all(messages.TakeOut(target, out))
+        return any(not problem for problem in problems)

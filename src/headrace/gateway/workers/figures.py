@@ -1,7 +1,7 @@
-"""What workers counted, added up: figures of the dead go on to count.
+"""Adds up what workers counted; figures of workers that ended go on to count.
 
-A worker's figures come about once a second and at each scrape, and a scrape adds up the last that
-were heard of everybody, so that no counter ever goes backwards.
+Figures arrive about once a second and at each scrape. A scrape adds up the latest of every worker,
+so that no counter ever goes backwards.
 """
 
 from __future__ import annotations
@@ -14,38 +14,42 @@ from headrace.telemetry.series import CounterSeries, Distribution, HistogramSeri
 
 Series = CounterSeries | HistogramSeries
 
-# msgpack has 64 bits for an integer; a figure that stands still is better than none of a process.
+# msgpack has 64 bits for an integer; a figure that stops rising is better than none at all.
 _MOST = 2**64 - 1
 
 
 def counted(series: Iterable[Series]) -> tuple[list[CounterFigures], list[HistogramFigures]]:
-    """What a process counted so far."""
+    """The counts of a process so far."""
     counters, histograms = [], []
-    for one in series:
-        if isinstance(one, CounterSeries):
-            found = [(labels, min(value, _MOST)) for labels, value in one.values.items()]
-            counters.append(CounterFigures(one.name, found))
+    for counter_or_histogram in series:
+        if isinstance(counter_or_histogram, CounterSeries):
+            values = [
+                (labels, min(value, _MOST)) for labels, value in counter_or_histogram.values.items()
+            ]
+            counters.append(CounterFigures(counter_or_histogram.name, values))
         else:
-            seen = [(labels, at.counts, at.total) for labels, at in one.values.items()]
-            histograms.append(HistogramFigures(one.name, seen))
+            seen = [
+                (labels, at.counts, at.total) for labels, at in counter_or_histogram.values.items()
+            ]
+            histograms.append(HistogramFigures(counter_or_histogram.name, seen))
     return counters, histograms
 
 
 class Sum:
-    """Series of the same names as `like`, with the figures of several processes in them."""
+    """Series with the same names as `like` that hold the sums of several processes."""
 
     def __init__(self, like: Sequence[Series]) -> None:
-        self.series = tuple(_empty(one) for one in like)
-        self._by_name = {one.name: one for one in self.series}
+        self.series = tuple(_empty(series) for series in like)
+        self._by_name = {series.name: series for series in self.series}
 
     def figures(self) -> tuple[list[CounterFigures], list[HistogramFigures]]:
-        """As a process would tell them."""
+        """The sums, in the form in which a process sends its figures."""
         return counted(self.series)
 
     def add(
         self, counters: Iterable[CounterFigures], histograms: Iterable[HistogramFigures]
     ) -> None:
-        """A process's. Names that are not known here are passed over."""
+        """Add a process's figures. Unknown names are ignored."""
         for counter in counters:
             series = self._by_name.get(counter.name)
             if isinstance(series, CounterSeries):
@@ -65,8 +69,10 @@ def _empty(series: Series) -> Series:
 
 
 def _add(series: HistogramSeries, labels: tuple[str, ...], counts: list[int], total: float) -> None:
-    found = series.values.get(labels)
-    if found is None:
-        found = series.values[labels] = Distribution([0] * (len(series.bounds) + 1))
-    found.counts = [one + more for one, more in zip(found.counts, counts, strict=True)]
-    found.total += total
+    distribution = series.values.get(labels)
+    if distribution is None:
+        distribution = series.values[labels] = Distribution([0] * (len(series.bounds) + 1))
+    distribution.counts = [
+        count + more for count, more in zip(distribution.counts, counts, strict=True)
+    ]
+    distribution.total += total

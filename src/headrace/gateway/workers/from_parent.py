@@ -1,4 +1,4 @@
-"""What a worker tells of all workers: what its parent says, or of itself where that is silent."""
+"""What a worker reports about all workers: the parent's view, or its own if that is silent."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from headrace.gateway.telemetry.telemetry import Telemetry
 from headrace.gateway.workers import messages
 from headrace.gateway.workers.link import Link, LinkLostError
 
-# The parent asks every worker first, which takes a second where one of them is stuck.
+# The parent first queries every worker, which takes a second if one of them hangs.
 _TIMEOUT_S = 3.0
 
 
 class FromParent:
-    """An Everywhere."""
+    """An Everywhere that asks the parent."""
 
     def __init__(self, link: Link, telemetry: Telemetry) -> None:
         self._link = link
@@ -24,7 +24,7 @@ class FromParent:
         try:
             answer = await self._link.ask(messages.AskHealth(), _TIMEOUT_S)
         except LinkLostError as error:
-            return self._telemetry.standing(), {"workers": f"of this one alone: {error}"}
+            return self._telemetry.standing(), {"workers": f"of this worker alone: {error}"}
         assert isinstance(answer, messages.Health)
         return answer.standing, answer.parts
 

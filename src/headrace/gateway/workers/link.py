@@ -1,8 +1,8 @@
-"""The way between a worker and its parent: questions, answers and news over a socket pair.
+"""The link between a worker and its parent: questions, answers and news over a socket pair.
 
-A frame is a length of four bytes and msgpack of a number and a message: above 0 it is a question,
-below 0 the answer to it, 0 is news. Either end may ask, many questions may be open, and messages
-arrive in the order in which they were sent.
+A frame is a length of four bytes and msgpack of a number and a message: a positive number marks a
+question, its negative the answer, 0 news. Either end may ask, many questions may be open, and
+messages arrive in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -22,40 +22,39 @@ from headrace.gateway.workers.messages import Message
 
 logger = logging.getLogger(__name__)
 
-# Of a configuration with thousands of targets the standing has a few MB.
+# With thousands of targets the state has a few MB.
 MOST_FRAME_BYTES = 64 * 2**20
-# A parent that answers no more is not fed without end: news is lost beyond that.
+# The limit for a parent that does not read: news beyond it is lost.
 MOST_UNSENT_BYTES = 64 * 2**20
-# What a question may wait for; the other end answers within a millisecond unless it is stuck.
+# How long a question waits; the other end answers within a millisecond unless it hangs.
 DEFAULT_TIMEOUT_S = 1.0
 
 _LENGTH = struct.Struct("<I")
 
 
 class LinkLostError(HeadraceError):
-    """The other end has gone, or did not answer in time. What was asked may be done all the
-    same."""
+    """The other end has gone, or did not answer in time. The question may still take effect."""
 
 
 class TooLongError(HeadraceError):
-    """A message has more bytes than a frame may have; it was not sent, and the link goes on."""
+    """A message is larger than a frame; it was not sent, and the link goes on."""
 
 
 class Handler(Protocol):
-    """What one end does with what comes."""
+    """Handles the messages that one end receives."""
 
     def on_news(self, message: Message) -> None:
-        """Must not wait."""
+        """Handle news; must not wait."""
 
     def on_question(self, message: Message) -> Message | Awaitable[Message]:
-        """The answer. What answers at once does so before the next message is looked at."""
+        """Answer a question; an immediate answer comes before the next message is handled."""
 
     def on_lost(self) -> None:
-        """Nothing more comes."""
+        """The link has ended."""
 
 
 class Link(asyncio.Protocol):
-    """One end; made by `open`."""
+    """One end of a link; made by `open`."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -79,8 +78,8 @@ class Link(asyncio.Protocol):
         return link
 
     async def ask(self, message: Message, timeout_s: float = DEFAULT_TIMEOUT_S) -> Message:
-        """The answer. Raises LinkLostError, after which the question may be done all the same, and
-        TooLongError."""
+        """Send a question and return the answer. Raises TooLongError, and LinkLostError, after
+        which the question may still take effect."""
         if self.lost:
             raise LinkLostError("the other process has ended")
         self._asked += 1
@@ -97,27 +96,27 @@ class Link(asyncio.Protocol):
             self._open.pop(number, None)
 
     def tell(self, message: Message) -> bool:
-        """News. False where it cannot be sent, and is lost."""
+        """Send news; return False if it cannot be sent and is lost."""
         if self.lost or self.unsent_bytes > MOST_UNSENT_BYTES:
             return False
         try:
             self._send(0, message)
         except (OverflowError, TooLongError) as error:
-            logger.error("news of %s cannot be sent: %s", type(message).__name__, error)
+            logger.error("the message %s cannot be sent: %s", type(message).__name__, error)
             return False
         return True
 
     @property
     def unsent_bytes(self) -> int:
-        """What the other end has not read yet, beyond what the system holds."""
+        """Bytes that the other end has not read, beyond the system's own buffer."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     async def flushed(self) -> None:
-        """Returns when little is unsent."""
+        """Wait until little is unsent."""
         await self._room.wait()
 
     def close(self) -> None:
-        """After what was sent before."""
+        """Close the link after what was sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -151,7 +150,7 @@ class Link(asyncio.Protocol):
         while size - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, start)
             if length > MOST_FRAME_BYTES:
-                logger.error("a message of %d bytes ends the link to the other process", length)
+                logger.error("a message of %d bytes is too long and ends the link", length)
                 self._abort()
                 return
             end = start + _LENGTH.size + length
@@ -164,14 +163,14 @@ class Link(asyncio.Protocol):
             try:
                 number, message = self._decoder.decode(payload)
             except (msgspec.DecodeError, HeadraceError) as error:
-                logger.error("a message that cannot be read ends the link: %s", error)
+                logger.error("a message is not readable and ends the link: %s", error)
                 self._abort()
                 return
             try:
                 self._take(number, message)
             except Exception:
-                # Who asked waits no longer than its time; a fault of ours must not end the link.
-                logger.exception("a message of the other process was not dealt with")
+                # The sender's wait is limited; a fault of this process must not end the link.
+                logger.exception("a message of the other process could not be handled")
 
     def _abort(self) -> None:
         if self._transport is not None:
@@ -197,17 +196,17 @@ class Link(asyncio.Protocol):
         try:
             self._send(-number, await answer)
         except Exception:
-            # Who asked waits no longer than its time; a fault of ours must not end the process.
-            logger.exception("a question of the other process was not answered")
+            # The sender's wait is limited; a fault of this process must not end it.
+            logger.exception("a question of the other process could not be answered")
 
     def _send(self, number: int, message: Message) -> None:
         if self.lost or self._transport is None:
             return
         payload = self._encoder.encode((number, message))
         if len(payload) > MOST_FRAME_BYTES:
-            # The other end would end the link, and with it all that others ask.
+            # The other end would end the link, with all open questions.
             raise TooLongError(
-                f"{type(message).__name__} has {len(payload):,} bytes, and a message to the other "
-                f"process {MOST_FRAME_BYTES:,} at most"
+                f"{type(message).__name__} has {len(payload):,} bytes; a message to the other "
+                f"process may have {MOST_FRAME_BYTES:,}"
             )
         self._transport.write(_LENGTH.pack(len(payload)) + payload)

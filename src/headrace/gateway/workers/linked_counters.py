@@ -1,9 +1,9 @@
 """Counters that the parent holds for all workers of a machine.
 
-Messages arrive in their order and none is lost while the parent lives, so what was asked and not
-answered in time is done all the same, later: a reservation is then undone by an end behind it.
-While the parent does not answer, a caller's policy holds: "closed" refuses, "open" counts in this
-process and tells the parent afterwards.
+Messages arrive in order and none is lost while the parent lives, so a question that was not
+answered in time still takes effect later: a reservation is then undone by an End sent after it.
+While the parent does not answer, the caller's policy applies: "closed" refuses, "open" counts in
+this process and reports to the parent afterwards.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RETRY_AFTER_S = 1.0
 
 
 class LinkedCounters:
-    """Of one worker. A Counters; what was spent is the parent's to load and to keep."""
+    """The Counters of one worker; the parent loads and saves what was spent."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -42,7 +42,7 @@ class LinkedCounters:
         self._problem = ""
         self._here = MemoryCounters()
         self._local: dict[str, MemoryCounters] = {}
-        """Reservations made while the parent did not answer, and where."""
+        """Where the reservations were made that date from when the parent did not answer."""
 
     async def reserve(
         self, id: str, wanted: Sequence[Wanted], *, at_ms: int, when_down: WhenDown
@@ -62,8 +62,8 @@ class LinkedCounters:
                 return reply.short
         if when_down == "closed":
             raise StoresDownError(
-                "the process that counts limits and budgets does not answer, and this key is "
-                "refused then (when_stores_are_down: closed); try again soon",
+                "the process that counts limits and budgets does not answer, in which case this "
+                "key is refused (when_stores_are_down: closed); try again soon",
                 retry_after_s=_RETRY_AFTER_S,
             )
         short = self._here.reserve_now(id, wanted, at_ms=at_ms)
@@ -78,7 +78,7 @@ class LinkedCounters:
         here = self._local.pop(id, None)
         if here is not None:
             done = await here.end(id, counted, reserved_ms=reserved_ms, at_ms=at_ms)
-            budgets = tuple(one for one in counted if one.meter.is_budget)
+            budgets = tuple(count for count in counted if count.meter.is_budget)
             self._link.tell(messages.SpentHere(budgets, at_ms))
             return Ended(first=True, counted=False, used=done.used)
         message = messages.End(id, tuple(counted), reserved_ms, at_ms)
@@ -86,7 +86,7 @@ class LinkedCounters:
             self._link.tell(message)
             return Ended(first=True, counted=False)
         try:
-            # Cancelled, it has been sent all the same.
+            # If this is cancelled, the message has been sent all the same.
             reply = await self._link.ask(message)
         except LinkLostError as error:
             self._lose(error)
@@ -95,7 +95,7 @@ class LinkedCounters:
         return Ended(first=reply.first, counted=True, used=reply.used)
 
     async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
-        """See Counters. While the parent does not answer each worker answers for itself."""
+        """See Counters. While the parent does not answer, each worker decides for itself."""
         if not self._down:
             try:
                 reply = await self._link.ask(messages.First(mark, until_ms, at_ms))
@@ -107,7 +107,7 @@ class LinkedCounters:
         return await self._here.first(mark, until_ms=until_ms, at_ms=at_ms)
 
     async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
-        """See Counters. While the parent does not answer each worker remembers for itself too."""
+        """See Counters. While the parent does not answer, this worker also keeps the marks."""
         message = messages.Remember(tuple(marks), at_ms)
         if self._down:
             self._link.tell(message)
@@ -120,7 +120,7 @@ class LinkedCounters:
         await self._here.remember(marks, at_ms=at_ms)
 
     async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
-        """See Counters. While the parent does not answer each worker answers for itself."""
+        """See Counters. While the parent does not answer, each worker decides for itself."""
         if not self._down:
             try:
                 reply = await self._link.ask(messages.Remembers(owner, tuple(ids), at_ms))
@@ -133,7 +133,7 @@ class LinkedCounters:
         return here._replace(is_sure=False)
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
-        """See Counters. While the parent does not answer, what this process knows."""
+        """See Counters. While the parent does not answer, the readings are of this process."""
         if not self._down:
             try:
                 reply = await self._link.ask(messages.Read(tuple(meters), at_ms))
@@ -145,13 +145,13 @@ class LinkedCounters:
         return await self._here.read(meters, at_ms=at_ms)
 
     async def load(self, spent: Iterable[Spent]) -> None:
-        """See Counters. The parent has loaded it before it started this worker."""
+        """See Counters. The parent has loaded it before it starts workers."""
 
     def restore_from(self, source: SpentSource) -> None:
         """See Counters. The parent forgets nothing while it runs."""
 
     async def give_back_of(self, owner: str, *, at_ms: int) -> int:
-        """See Counters. It is the parent's to do."""
+        """See Counters. The parent does it."""
         return 0
 
     async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
@@ -172,7 +172,7 @@ class LinkedCounters:
         )
 
     async def close(self) -> None:
-        """See Counters. The link is not ours."""
+        """See Counters. The link belongs to others."""
 
     def _lose(self, error: LinkLostError) -> None:
         self._problem = str(error)

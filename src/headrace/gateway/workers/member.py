@@ -1,4 +1,4 @@
-"""A worker as its parent knows it: its link, and what it said last of itself."""
+"""A worker as its parent sees it: its link, and its latest figures."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """Handler of one worker's link. number: of its place, which its successors take over.
+    """The handler of one worker's link. `number` is of its place, which its successors take over.
 
-    owner: what the ids of its reservations begin with, None while it has none. open_breakers:
-    targets it leaves alone.
+    `owner` is the prefix of its reservations' ids, None while it has none. `open_breakers` holds
+    the targets whose breaker is open in it.
     """
 
     def __init__(self, number: int, pid: int, shared: Shared) -> None:
@@ -33,7 +33,7 @@ class Member:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it answers requests, as far as anybody knows."""
+        """Whether it answers requests, as far as is known."""
         return self.serves.done() and self.link is not None and not self.link.lost
 
     def on_news(self, message: Message) -> None:

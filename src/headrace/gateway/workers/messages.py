@@ -1,4 +1,4 @@
-"""What a worker and its parent tell and ask each other."""
+"""The messages between a worker and its parent."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ class _Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Start(_Message, frozen=True):
-    """The first word of the parent. text: of the file, which lies at `path`. host, port: of the
-    socket. number: of the worker among `workers`, from 0."""
+    """The parent's first message: what to serve, and where."""
 
     path: str
     text: str
+    """The text of the configuration at `path`."""
     host: str
     port: int
     number: int
+    """The worker's number among `workers`, from 0."""
     workers: int
 
 
 class ReservesAs(_Message, frozen=True):
-    """What the ids of a worker's reservations begin with; told before there is one."""
+    """The prefix of a worker's reservation ids; sent before the first reservation."""
 
     owner: str
 
 
 class Serves(_Message, frozen=True):
-    """A worker answers requests from now on."""
+    """The worker answers requests from now on."""
 
 
 class Prepare(_Message, frozen=True):
@@ -58,11 +59,11 @@ class Prepare(_Message, frozen=True):
 
 
 class Take(_Message, frozen=True):
-    """What was prepared answers from now on; answered by Done."""
+    """Use what was prepared from now on; answered by Done."""
 
 
 class Forget(_Message, frozen=True):
-    """What was prepared is not wanted."""
+    """Discard what was prepared."""
 
 
 class Drain(_Message, frozen=True):
@@ -74,7 +75,7 @@ class Cut(_Message, frozen=True):
 
 
 class Done(_Message, frozen=True):
-    """problem: what stood against it, "" if it was done."""
+    """The outcome of a request: the problem, "" if it succeeded."""
 
     problem: str = ""
 
@@ -88,13 +89,13 @@ class Reserve(_Message, frozen=True):
 
 
 class Reserved(_Message, frozen=True):
-    """short: empty if all was taken."""
+    """The limits that are short; empty if everything was reserved."""
 
     short: tuple[Shortage, ...]
 
 
 class End(_Message, frozen=True):
-    """See Counters.end; answered by Ended. counted: empty to give back what may have been taken."""
+    """See Counters.end; answered by Ended. An empty `counted` undoes a possible reservation."""
 
     id: str
     counted: tuple[Counted, ...]
@@ -110,7 +111,7 @@ class Ended(_Message, frozen=True):
 
 
 class SpentHere(_Message, frozen=True):
-    """What a worker counted by itself while the parent did not answer."""
+    """Spending that a worker counted by itself while the parent did not answer."""
 
     counted: tuple[Counted, ...]
     at_ms: int
@@ -125,7 +126,7 @@ class First(_Message, frozen=True):
 
 
 class IsFirst(_Message, frozen=True):
-    """Whether nobody asked for the mark before."""
+    """Whether the mark is new."""
 
     first: bool
 
@@ -146,7 +147,7 @@ class Remembers(_Message, frozen=True):
 
 
 class AreRemembered(_Message, frozen=True):
-    """Which marks are known."""
+    """The known marks."""
 
     known: Known
 
@@ -159,29 +160,29 @@ class Read(_Message, frozen=True):
 
 
 class Readings(_Message, frozen=True):
-    """In the order of the meters."""
+    """Readings in the order of the meters."""
 
     readings: tuple[Reading, ...]
 
 
 class Ping(_Message, frozen=True):
-    """Answered by Done."""
+    """A check of the link, answered by Done."""
 
 
 class Lines(_Message, frozen=True):
-    """Lines of the ledger, in their order."""
+    """Ledger lines in order."""
 
     entries: tuple[Entry, ...]
 
 
 class BudgetAlert(_Message, frozen=True):
-    """A threshold was gone over, and this is the first to know."""
+    """A threshold was crossed, and this worker is the first to know."""
 
     alert: Alert
 
 
 class Breaker(_Message, frozen=True):
-    """A target's breaker is in another state, in this worker. why: what failed last."""
+    """A target's breaker changed state in this worker; `why` is the last failure."""
 
     target: str
     state: State
@@ -195,13 +196,13 @@ class KeyRefused(_Message, frozen=True):
 
 
 class VariantOut(_Message, frozen=True):
-    """A side of an A/B test was taken out, in this worker."""
+    """An A/B variant was taken out in this worker."""
 
     told: TakenOut
 
 
 class Sticks(_Message, frozen=True):
-    """A session, or prompts that begin alike, have a target from now on."""
+    """A session, or prompts that begin alike, stick to a target from now on."""
 
     model: str
     key: str | int
@@ -209,22 +210,21 @@ class Sticks(_Message, frozen=True):
 
 
 class CounterFigures(_Message, frozen=True):
-    """Values by labels of a CounterSeries."""
+    """The values of a CounterSeries, by labels."""
 
     name: str
     values: list[tuple[tuple[str, ...], int]]
 
 
 class HistogramFigures(_Message, frozen=True):
-    """Counts of each bucket and the total by labels of a HistogramSeries."""
+    """The bucket counts and totals of a HistogramSeries, by labels."""
 
     name: str
     values: list[tuple[tuple[str, ...], list[int], float]]
 
 
 class Figures(_Message, frozen=True):
-    """How a worker stands and what it counted since it started. lost: lines of the ledger that
-    there was no room for."""
+    """A worker's state and counts since its start. `lost` counts ledger lines that did not fit."""
 
     counters: list[CounterFigures]
     histograms: list[HistogramFigures]
@@ -234,34 +234,34 @@ class Figures(_Message, frozen=True):
 
 
 class AskFigures(_Message, frozen=True):
-    """Answered by Figures."""
+    """A request for Figures."""
 
 
 class AskMetrics(_Message, frozen=True):
-    """Answered by Metrics."""
+    """A request for Metrics."""
 
 
 class Metrics(_Message, frozen=True):
-    """/metrics of all workers."""
+    """The /metrics of all workers."""
 
     kind: str
     text: bytes
 
 
 class AskHealth(_Message, frozen=True):
-    """Answered by Health."""
+    """A request for Health."""
 
 
 class Health(_Message, frozen=True):
-    """How all workers stand together. parts: what /health tells of others, by name."""
+    """The combined state of all workers; `parts` holds further parts of /health by name."""
 
     standing: Standing
     parts: dict[str, Any]
 
 
 class AskExplain(_Message, frozen=True):
-    """Who would be asked now, by this worker's own health of targets; answered by Explanation.
-    caller: for whom, None for nobody in particular."""
+    """Which target would be used now, by this worker's view of their health; answered by
+    Explanation. `caller` is whose request it is, None for no one in particular."""
 
     model: str
     body: bytes
@@ -269,7 +269,7 @@ class AskExplain(_Message, frozen=True):
 
 
 class Explanation(_Message, frozen=True):
-    """explained: None where the request would be refused; problem, code: why."""
+    """The answer to AskExplain; without `explained` the request would be refused for `problem`."""
 
     explained: Explained | None
     problem: str = ""
@@ -277,8 +277,8 @@ class Explanation(_Message, frozen=True):
 
 
 class TakeOut(_Message, frozen=True):
-    """Send a target nothing, or let it have requests again; answered by Done, whose problem is
-    that there is none."""
+    """Take a target out of service or put it back; answered by Done, with a problem if it does not
+    exist."""
 
     target: str
     out: bool

@@ -1,4 +1,4 @@
-"""The parent of several workers: from a file to a port they all serve on, until a signal."""
+"""The parent of several workers: from a configuration to a port that all serve, until a signal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Parts(NamedTuple):
-    """What there is one of, however many workers."""
+    """What exists once, however many workers there are."""
 
     path: Path
     given: CliOverrides
@@ -52,10 +52,10 @@ class Parts(NamedTuple):
 async def serve_with_workers(
     parts: Parts, on_started: Callable[[socket.socket, str | None, CountersState], None]
 ) -> None:
-    """Until a signal comes. on_started: is given the socket, where the admin page is, and how what
-    limits are counted in stands.
+    """Serve until a signal. `on_started` gets the socket, the address of the admin page, and the
+    state of the counters.
 
-    Raises HeadraceError for what cannot be started, or goes on no more.
+    Raises HeadraceError if it cannot start or go on.
     """
     settings = parts.settings
     _check(parts.path, settings)
@@ -89,7 +89,7 @@ async def serve_with_workers(
 
 
 class Parent:
-    """What the parent does between start and end."""
+    """The parent's work between start and end."""
 
     def __init__(
         self, parts: Parts, accounts: Accounts, shared: Shared, sockets: list[socket.socket]
@@ -119,7 +119,7 @@ class Parent:
             )
 
     async def serve(self, on_started: Callable[[], None]) -> None:
-        """Returns when all workers have ended."""
+        """Serve; returns when all workers have ended."""
         loop = asyncio.get_running_loop()
         supervisor = self.supervisor
         reloads: set[asyncio.Task[str]] = set()
@@ -159,9 +159,9 @@ class Parent:
             supervisor.failed.result()
 
     async def reload(self) -> str:
-        """Take the file anew, in every worker or in none; what stood against it, "" if nothing
-        did."""
-        async with self._reloading:  # or one that was read before might be taken last
+        """Read the configuration again, in every worker or in none; return the problem, "" for
+        none."""
+        async with self._reloading:  # otherwise an older text might be used last
             return await self._reload()
 
     async def _reload(self) -> str:
@@ -171,14 +171,14 @@ class Parent:
             settings = settings_given(text, parts.path, parts.given)
             records = records_of(settings.access, Sources(os.environ, parts.path.parent))
             parts.telling.check(settings.alerts)
-            # A large file takes a second, for which workers would wait with what they ask.
+            # A large file takes a second, for which workers' questions would wait.
             await asyncio.to_thread(_check, parts.path, settings)
             self._accounts.check(records)
             problem = await self.supervisor.reload(text)
         except HeadraceError as error:
             problem = str(error)
         if problem:
-            logger.error("the configuration was not taken, the one before goes on: %s", problem)
+            logger.error("the configuration was rejected and the previous one stays: %s", problem)
             return problem
         self._accounts.reconfigure(records)
         log_changes(self._settings, settings)
@@ -188,7 +188,7 @@ class Parent:
         if self.admin is not None:
             self.admin.take(settings)
         parts.telling.reconfigure(settings.alerts)
-        logger.info("the configuration was read anew by all workers")
+        logger.info("all workers have read the configuration again")
         return ""
 
     def _tell_lost(self) -> None:
@@ -198,7 +198,7 @@ class Parent:
 
 
 def _check(path: Path, settings: GatewaySettings) -> None:
-    """Raises HeadraceError where a worker would."""
+    """Raise HeadraceError if a worker would."""
     telemetry = Telemetry()
     gateway = made(path, settings, None, Surroundings(telemetry=telemetry))
     gateway.take_over()
@@ -207,11 +207,11 @@ def _check(path: Path, settings: GatewaySettings) -> None:
 
 
 def _listen(settings: GatewaySettings, stack: ExitStack) -> list[socket.socket]:
-    """One socket for each worker, on one port. Raises ConfigError."""
+    """One socket for each worker, all on one port. Raises ConfigError."""
     own = settings.listen
-    # Sharing a port takes no notice of another gateway of this user there; this does.
+    # Sharing a port ignores another gateway of this user on it; this check does not.
     listen(own.host, own.port).close()
     first = stack.enter_context(listen(own.host, own.port, shares=True))
     port: int = first.getsockname()[1]
     others = (listen(own.host, port, shares=True) for _ in range(own.workers - 1))
-    return [first, *(stack.enter_context(one) for one in others)]
+    return [first, *(stack.enter_context(other) for other in others)]

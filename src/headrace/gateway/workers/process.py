@@ -1,8 +1,8 @@
-"""A worker: one process that serves, and asks its parent for what all share.
+"""A worker: one process that serves, and queries its parent for what all share.
 
-`python -m headrace.gateway.workers.process --link-fd N --listen-fd M` is started by the parent,
-which sends the file's text as the first message. When the parent ends, the worker answers what is
-under way and ends too.
+The parent starts `python -m headrace.gateway.workers.process --link-fd N --listen-fd M` and sends
+the text of the configuration as the first message. When the parent ends, the worker answers the
+requests under way and ends too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SPANS_S = 2.0
 
 
 class Worker:
-    """Handler of the link to the parent."""
+    """The handler of the link to the parent."""
 
     def __init__(self) -> None:
         self.started: asyncio.Future[messages.Start] = asyncio.get_running_loop().create_future()
@@ -63,7 +63,7 @@ class Worker:
         self.link: Link | None = None
         self.ledger: LinkedLedger | None = None
         self.reloading: Reloading | None = None
-        # From the first moment: it may be told to end before it serves.
+        # Needed from the first moment: it may have to end before it serves.
         self.heard = Signals(asyncio.Event(), asyncio.Event())
 
     def on_news(self, message: messages.Message) -> None:
@@ -102,11 +102,11 @@ class Worker:
         if not self.started.done():
             self.started.cancel()
         if not self.heard.stop.is_set():
-            logger.error("the parent process has ended; this worker answers what is under way")
+            logger.error("the parent process has ended; this worker answers requests under way")
             self.heard.stop.set()
 
     def figures(self) -> messages.Figures:
-        """How this worker stands, and what it counted."""
+        """The worker's state, and what it counted."""
         counters, histograms = counted(self.telemetry.series)
         lost = 0 if self.ledger is None else self.ledger.lost
         return messages.Figures(
@@ -114,32 +114,32 @@ class Worker:
         )
 
     def tell(self, message: messages.Message) -> None:
-        """News for the parent."""
+        """Send news to the parent."""
         if self.link is not None:
             self.link.tell(message)
 
     def alert(self, alert: Alert) -> None:
-        """A budget's."""
+        """Report a budget's alert."""
         self.tell(messages.BudgetAlert(alert))
 
     def breaker(self, target: str, state: State, why: str) -> None:
-        """A target's breaker opened or closed."""
+        """Report a target's breaker that opened or closed."""
         self.tell(messages.Breaker(target, state, why))
 
-    def refused(self, told: RefusedKey) -> None:
-        """A provider refused a key."""
-        self.tell(messages.KeyRefused(told))
+    def refused(self, key: RefusedKey) -> None:
+        """Report a key that a provider refused."""
+        self.tell(messages.KeyRefused(key))
 
-    def variant(self, told: TakenOut) -> None:
-        """A side of an A/B test was taken out."""
-        self.tell(messages.VariantOut(told))
+    def variant(self, variant: TakenOut) -> None:
+        """Report an A/B variant that was taken out."""
+        self.tell(messages.VariantOut(variant))
 
     def _stick(self, model: str, key: str | int, target: str) -> None:
         self.tell(messages.Sticks(model, key, target))
 
 
 async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None:
-    """Until the parent says so, or ends. Raises HeadraceError for what cannot be started."""
+    """Serve until the parent ends it, or ends itself. Raises HeadraceError if it cannot start."""
     worker = Worker()
     link = worker.link = await Link.open(link_socket, worker)
     async with asyncio.timeout(_START_S):
@@ -155,7 +155,7 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
         Sources(os.environ, path.parent),
         now_ns=time.time_ns,
         random_bytes=os.urandom,
-        # Where the parent counts it is the first to know.
+        # Where the parent counts, it is the first to know.
         on_alert=worker.alert if in_redis else None,
         counters=None if in_redis else LinkedCounters(link),
         saves=in_redis,
@@ -198,12 +198,12 @@ async def work(link_socket: socket.socket, listen_socket: socket.socket) -> None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0 after an end that was asked for, 1 for what cannot be started."""
+    """Return exit status 0 after a requested end, 1 if the worker cannot start."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--link-fd", type=int, required=True)
     parser.add_argument("--listen-fd", type=int, required=True)
     parsed = parser.parse_args(arguments)
-    # What they mean the parent decides, and says; it ends on the same ones.
+    # The parent gets these signals too, and decides.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     import uvloop
@@ -214,10 +214,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work(link_socket, listen_socket))
     except HeadraceError as error:
-        print(f"a worker of the gateway could not be started: {error}", file=sys.stderr)
+        print(f"a worker of the gateway could not start: {error}", file=sys.stderr)
         return 1
     except (TimeoutError, asyncio.CancelledError):
-        print("a worker of the gateway heard nothing from its parent", file=sys.stderr)
+        print("a worker of the gateway received nothing from its parent", file=sys.stderr)
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""Memory, time and files of all processes of a gateway, for a scrape."""
+"""Memory, CPU time and files of all processes of a gateway, for a scrape."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-# What a sum of processes says; their limits and starts are the parent's.
+# Metrics that are summed over processes; limits and start times are the parent's.
 _SUMMED = ("process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds")
 _CPU = "process_cpu_seconds_total"
 
 
 class Processes(Collector):
-    """The parent first. Time of workers that ended counts on, so that it never goes backwards."""
+    """The sums over all processes, the parent first. CPU time includes workers that ended, so that
+    it never goes backwards."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = pids
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: a collector is asked this when it is registered."""
+        """Nothing; called when the collector is registered."""
         return iter(())
 
     def collect(self) -> Iterable[Metric]:
-        """The families that ProcessCollector has, each with one sample."""
+        """The metric families of ProcessCollector, each with one sample."""
         each = [list(_collector(pid).collect()) for pid in self._pids]
         values: dict[str, float] = {}
         for family in (family for families in each for family in families):

@@ -1,4 +1,4 @@
-"""Another configuration in a worker, in two steps: all workers take it, or none does."""
+"""Another configuration in a worker, in two steps: all workers use it, or none does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Ready(NamedTuple):
 
 
 class Reloading:
-    """Of one process."""
+    """The reloading of one worker."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Reloading:
         self._ready: _Ready | None = None
 
     def prepare(self, text: str) -> str:
-        """Make the gateway of a text; what stands against it, "" if nothing does."""
+        """Make the gateway of a configuration; return the problem, "" for none."""
         self.forget()
         try:
             settings = settings_given(text, self._path, self._given)
@@ -56,7 +56,7 @@ class Reloading:
         return ""
 
     def take(self) -> str:
-        """What was prepared answers from now on."""
+        """Use what was prepared from now on."""
         if self._ready is None:
             return "nothing was prepared"
         ready, self._ready = self._ready, None
@@ -69,7 +69,7 @@ class Reloading:
         return ""
 
     def forget(self) -> None:
-        """What was prepared is not wanted."""
+        """Discard what was prepared."""
         if self._ready is not None:
             self._ready.gateway.close()
             self._ready = None
@@ -79,22 +79,22 @@ class Reloading:
         gateway = self._current.gateway
         now_s = gateway.serving.clock_ns() * 1e-9
         try:
-            told = explanation_of(gateway, model, body, now_s=now_s, caller=caller)
+            explanation = explanation_of(gateway, model, body, now_s=now_s, caller=caller)
         except RequestError as error:
             return messages.Explanation(None, str(error), error.code)
-        return messages.Explanation(explained(told))
+        return messages.Explanation(explained(explanation))
 
     def take_out(self, target: str, *, out: bool) -> str:
         """See Gatehouse.take_out."""
-        found = [
-            one
+        targets = [
+            candidate
             for route in self._current.gateway.router.routes.values()
-            for one in route.targets
-            if one.name == target
+            for candidate in route.targets
+            if candidate.name == target
         ]
-        for one in found:
+        for candidate in targets:
             if out:
-                one.health.take_out()
+                candidate.health.take_out()
             else:
-                one.health.put_back()
-        return "" if found else "there is no such target"
+                candidate.health.put_back()
+        return "" if targets else "there is no such target"

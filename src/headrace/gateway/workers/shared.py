@@ -28,19 +28,21 @@ from headrace.gateway.workers.messages import Message
 
 logger = logging.getLogger(__name__)
 
-# What a worker's question waits for the store: well below what the worker waits for the answer,
-# as who hears nothing in time takes this process for one that is gone.
+# How long a worker's question waits for the store: well below the worker's own wait for an answer,
+# because a worker that hears nothing in time considers the parent lost.
 _STORE_S = DEFAULT_TIMEOUT_S / 2
 
 _NO_STANDING = Standing(ready=False, models={}, providers={}, accounts=None)
 
 
 class Shared:
-    """counters: None where Redis counts. ledger: None where none is kept. on_alert: hears each
-    budget's alert. on_breaker: hears of a target when the first worker leaves it alone and when
-    the last one asks it again. on_refused: hears each worker tell of a refused key. on_taken_out:
-    hears of a side of an A/B test when the first worker takes it out. ending: whether workers end
-    as they were told."""
+    """The shared state of workers.
+
+    `counters` is None if Redis counts; `ledger` is None without one. `on_alert` gets each budget's
+    alert. `on_breaker` is called for a target when its breaker opens in the first worker and closes
+    in the last. `on_refused` is called for each worker's report of a refused key, `on_taken_out`
+    when the first worker takes out an A/B variant. `ending` says that workers end on request.
+    """
 
     def __init__(
         self,
@@ -75,16 +77,16 @@ class Shared:
         self.ending = False
 
     def hear(self, taker: Callable[[Entry], None]) -> None:
-        """It hears each line of the ledger from now on, and must not wait."""
+        """Send each ledger line to `taker` from now on; it must not wait."""
         self._takers = (*self._takers, taker)
 
     def serving(self) -> list[Member]:
-        """Workers that answer requests, by their numbers."""
-        found = [one for one in self.members.values() if one.is_serving]
-        return sorted(found, key=lambda one: one.number)
+        """Workers that answer requests, by number."""
+        serving = [member for member in self.members.values() if member.is_serving]
+        return sorted(serving, key=lambda member: member.number)
 
     def on_question(self, member: Member, message: Message) -> Message | Awaitable[Message]:
-        """What a worker asks."""
+        """Answer a worker's question."""
         if isinstance(message, messages.Reserve):
             return self._reserve(message)
         if isinstance(message, messages.End):
@@ -104,7 +106,7 @@ class Shared:
         return messages.Done("" if isinstance(message, messages.Ping) else "not a question")
 
     def on_news(self, member: Member, message: Message) -> None:
-        """What a worker tells."""
+        """Handle a worker's news."""
         if isinstance(message, messages.Lines):
             for entry in message.entries:
                 for take in self._takers:
@@ -132,7 +134,7 @@ class Shared:
                     other.link.tell(message)
 
     def on_gone(self, member: Member) -> None:
-        """A worker has ended: its figures go on to count, what it held is given back."""
+        """A worker has ended: its figures go on to count, its reservations are undone."""
         self.members.pop(member.number, None)
         if member.figures is not None:
             self._retired.add(member.figures.counters, member.figures.histograms)
@@ -140,44 +142,46 @@ class Shared:
         if member.owner is not None:
             self._do(self._give_back(member.number, member.owner))
         for target in () if self.ending else member.open_breakers:
-            if not any(target in one.open_breakers for one in self.members.values()):
+            if not any(target in other.open_breakers for other in self.members.values()):
                 self._on_breaker(target, "closed", "")
 
     def begin_afresh(self) -> None:
-        """A configuration was read anew, with which all breakers and A/B tests begin anew."""
+        """Start breakers and A/B tests again, as the configuration was read again."""
         self._variants_out.clear()
         for member in self.members.values():
             member.open_breakers.clear()
 
     async def figures(self) -> list[tuple[Member, messages.Figures]]:
-        """Of each worker that serves, the newest there are."""
-        await asyncio.gather(*(_refresh(one) for one in self.serving()))
-        # Those that have ended meanwhile are among the retired by now.
-        return [(one, one.figures) for one in self.serving() if one.figures is not None]
+        """The latest figures of each serving worker."""
+        await asyncio.gather(*(_refresh(member) for member in self.serving()))
+        # Those that ended meanwhile are among the retired by now.
+        return [(member, member.figures) for member in self.serving() if member.figures is not None]
 
     def parts(self) -> dict[str, Any]:
-        """What /health tells of others."""
-        found: dict[str, Any] = {
+        """Further parts of /health."""
+        parts: dict[str, Any] = {
             "workers": [
                 {
-                    "number": one.number,
-                    "pid": one.pid,
-                    "in_flight": 0 if one.figures is None else one.figures.in_flight,
-                    "breakers_open": sorted(one.open_breakers),
+                    "number": member.number,
+                    "pid": member.pid,
+                    "in_flight": 0 if member.figures is None else member.figures.in_flight,
+                    "breakers_open": sorted(member.open_breakers),
                 }
-                for one in self.serving()
+                for member in self.serving()
             ],
             "workers_replaced": self.replaced,
         }
         if self._ledger is not None:
-            told = self._ledger.standing
-            found["ledger"] = told._replace(lost=told.lost + self.lines_lost())._asdict()
-        return found
+            standing = self._ledger.standing
+            parts["ledger"] = standing._replace(lost=standing.lost + self.lines_lost())._asdict()
+        return parts
 
     def lines_lost(self) -> int:
-        """Lines of the ledger that workers had no room for."""
-        figures = [one.figures for one in self.members.values()]
-        return self._lost_before + sum(one.lost for one in figures if one is not None)
+        """Ledger lines that did not fit in workers."""
+        figures = [member.figures for member in self.members.values()]
+        return self._lost_before + sum(
+            figures_of.lost for figures_of in figures if figures_of is not None
+        )
 
     def _reserve(self, message: messages.Reserve) -> Message:
         assert self._counters is not None
@@ -190,15 +194,15 @@ class Shared:
         ended = self._counters.end_now(
             message.id, counted, reserved_ms=message.reserved_ms, at_ms=at_ms
         )
-        if ended.first and any(one.meter.is_budget for one in counted):
+        if ended.first and any(count.meter.is_budget for count in counted):
             self._note(counted, ended.used, at_ms)
         return messages.Ended(ended.first, ended.used)
 
     def _add_spent(self, message: messages.SpentHere) -> None:
         assert self._counters is not None
         self._counters.add(
-            Spent(one.meter.id, one.meter.window.bucket(message.at_ms), one.actual)
-            for one in message.counted
+            Spent(count.meter.id, count.meter.window.bucket(message.at_ms), count.actual)
+            for count in message.counted
         )
         self._note(message.counted, (), message.at_ms)
 
@@ -209,8 +213,8 @@ class Shared:
         left = await self._accounts.give_back_of(owner)
         if left:
             logger.warning(
-                "worker %d ended with %d requests under way; what they held of limits and budgets "
-                "is given back",
+                "worker %d ended with %d requests under way; their shares of limits and budgets "
+                "are released",
                 number,
                 left,
             )
@@ -248,8 +252,8 @@ class Shared:
         return messages.Readings(await self._counters.read(message.meters, at_ms=message.at_ms))
 
     def _breaker(self, member: Member, message: messages.Breaker) -> None:
-        others = (one for one in self.members.values() if one is not member)
-        elsewhere = any(message.target in one.open_breakers for one in others)
+        others = (other for other in self.members.values() if other is not member)
+        elsewhere = any(message.target in other.open_breakers for other in others)
         if message.state == "open":
             member.open_breakers.add(message.target)
         else:
@@ -261,30 +265,30 @@ class Shared:
         from headrace.gateway.telemetry.exposition import CONTENT_TYPE, Exposition
         from headrace.gateway.workers.processes import Processes
 
-        told = await self.figures()
-        # From here on nothing waits, so that nobody is counted as living and as gone.
+        latest = await self.figures()
+        # From here on nothing waits, so that no worker counts both as serving and as ended.
         whole = Sum(self._like)
-        for series in (self._retired.figures(), *((f.counters, f.histograms) for _, f in told)):
+        for series in (self._retired.figures(), *((f.counters, f.histograms) for _, f in latest)):
             whole.add(*series)
-        standing = self._standing([figures for _, figures in told])
-        in_flight = sum(figures.in_flight for _, figures in told)
-        pids = [self._own_pid, *(member.pid for member, _ in told)]
+        standing = self._standing([figures for _, figures in latest])
+        in_flight = sum(figures.in_flight for _, figures in latest)
+        pids = [self._own_pid, *(member.pid for member, _ in latest)]
         made = Exposition(whole.series, lambda: standing, lambda: in_flight, Processes(pids))
         return messages.Metrics(CONTENT_TYPE, made.text())
 
     async def _health(self) -> Message:
-        told = await self.figures()
-        return messages.Health(self._standing([figures for _, figures in told]), self.parts())
+        latest = await self.figures()
+        return messages.Health(self._standing([figures for _, figures in latest]), self.parts())
 
-    def _standing(self, told: list[messages.Figures]) -> Standing:
-        if not told:
+    def _standing(self, latest: list[messages.Figures]) -> Standing:
+        if not latest:
             return _NO_STANDING
         own = self._accounts.describe() if self._counters is not None else None
-        return merged([one.standing for one in told], own)
+        return merged([figures.standing for figures in latest], own)
 
 
 async def _refresh(member: Member) -> None:
-    """One that does not answer is told of by what it said last."""
+    """Refresh a worker's figures; if it does not answer, its last ones count."""
     if member.link is None:
         return
     try:

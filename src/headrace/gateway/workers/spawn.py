@@ -1,7 +1,7 @@
 """A worker's process and its two sockets.
 
-It is a new interpreter and no fork: the parent has threads (its SQLite writers) and a loop, of
-which a fork would have copies that nobody runs.
+It is a new interpreter and not a fork: the parent has threads (its SQLite writers) and a loop, of
+which a fork would have dead copies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _MODULE = "headrace.gateway.workers.process"
 
 
 async def spawn(listening: socket.socket) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """The process, and the parent's end of its link.
+    """Start a worker; return its process and the parent's end of its link.
 
-    A session of its own keeps Ctrl-C in a terminal from reaching it: the parent decides.
+    A separate session keeps Ctrl-C in a terminal from reaching it: the parent decides.
     """
     ours, theirs = socket.socketpair()
     environment = dict(os.environ)
-    # The worker has to be of the very package that the parent is of.
+    # The worker must use the same package as the parent.
     package_root = str(Path(headrace.__file__).resolve().parent.parent)
     paths = [package_root, environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
@@ -48,7 +48,7 @@ async def spawn(listening: socket.socket) -> tuple[asyncio.subprocess.Process, s
 
 
 def described(code: int | None) -> str:
-    """An exit status as people read it; negative is the signal that ended the process."""
+    """An exit status for people to read; a negative one is the signal that ended the process."""
     if code is None or code >= 0:
         return f"exit status {code}"
     try:

@@ -1,9 +1,9 @@
-"""Keeps as many workers serving as are wanted, with one configuration.
+"""Keeps the configured number of workers serving, with one configuration.
 
-Each worker has a listening socket of its own on the common port (SO_REUSEPORT), which the parent
-holds too. Of connections counted on one shared socket, one worker of four got up to 80 % of a
-burst; on sockets of their own each got a quarter, within a few. What waits in a dead worker's
-socket waits for its successor, which comes at once, or after growing waits while workers die young.
+Each worker has its own listening socket on the common port (SO_REUSEPORT), which the parent holds
+too. With one shared socket, one worker of four got up to 80 % of a burst of connections; with their
+own sockets each got about a quarter. Connections waiting in a dead worker's socket wait for its
+successor, which is started at once, or after growing delays while workers die young.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 # A large file takes a worker about a second.
 _START_S = 30.0
 _RELOAD_S = 30.0
-# One that served for so long did not die of what its predecessor died of.
+# A worker that served this long did not die of the same cause as its predecessor.
 _YOUNG_S = 10.0
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.5, 8.0
 _MOST_IN_A_ROW = 6
-# After being told to end at once; only work in threads takes longer.
+# After the message to end at once; only work in threads takes longer.
 _KILL_AFTER_S = 15.0
 
 
@@ -39,9 +39,11 @@ class WorkersFailedError(HeadraceError):
 
 
 class Supervisor:
-    """sockets: one for each worker. text: of the file at `path`, which was checked.
+    """The supervisor of the workers.
 
-    failed: done with the error that ends it all."""
+    `sockets` has one for each worker. `text` is that of the configuration at `path`, which was
+    checked. `failed` is done with the error that ends everything.
+    """
 
     def __init__(
         self,
@@ -65,62 +67,68 @@ class Supervisor:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        """Returns when all serve. Raises WorkersFailedError: what fails at once would again."""
+        """Wait until all serve. Raises WorkersFailedError: what fails at once would fail again."""
         numbers = range(len(self._sockets))
-        members = await asyncio.gather(*(self._start(one) for one in numbers))
+        members = await asyncio.gather(*(self._start(number) for number in numbers))
         for member in members:
             self._keeping.append(asyncio.ensure_future(self._keep(member)))
 
     async def reload(self, text: str) -> str:
-        """Have all workers take another text, or none; what stood against it, "" if it is taken."""
+        """Make all workers use another text, or none; return the problem, "" for none."""
         async with self._reloading:
             members = self._shared.serving()
-            told = await asyncio.gather(*(_asked(one, messages.Prepare(text)) for one in members))
-            problem = next((one for one in told if one), "")
+            problems = await asyncio.gather(
+                *(_asked(member, messages.Prepare(text)) for member in members)
+            )
+            problem = next((problem_of for problem_of in problems if problem_of), "")
             if problem:
-                for one in members:
-                    if one.link is not None:
-                        one.link.tell(messages.Forget())
+                for member in members:
+                    if member.link is not None:
+                        member.link.tell(messages.Forget())
                 return problem
             self._text = text
             self._shared.begin_afresh()
-            told = await asyncio.gather(*(_asked(one, messages.Take()) for one in members))
-            for one, said in zip(members, told, strict=True):
-                if said and one.is_serving:
-                    # It must not go on with another configuration than the others.
-                    logger.error("worker %d did not take the file: %s", one.number, said)
-                    self._kill(one.number)
+            problems = await asyncio.gather(
+                *(_asked(member, messages.Take()) for member in members)
+            )
+            for member, refusal in zip(members, problems, strict=True):
+                if refusal and member.is_serving:
+                    # It must not go on with a different configuration from the others.
+                    logger.error("worker %d rejected the file: %s", member.number, refusal)
+                    self._kill(member.number)
             return ""
 
     async def ask_all(self, message: messages.Message) -> list[str]:
         """Each serving worker's problem with it, "" for none."""
-        return list(await asyncio.gather(*(_asked(one, message) for one in self._shared.serving())))
+        return list(
+            await asyncio.gather(*(_asked(member, message) for member in self._shared.serving()))
+        )
 
     def drain(self) -> None:
-        """No worker takes more requests; each ends when those under way are answered."""
+        """Stop accepting requests; each worker ends when its requests are answered."""
         self._shared.ending = True
-        # Workers close theirs; held open here, who still comes would wait for nobody.
-        for one in self._sockets:
-            one.close()
+        # Workers close theirs; connections to one held open here would wait in vain.
+        for listening in self._sockets:
+            listening.close()
         self._tell_all(messages.Drain())
 
     def cut(self) -> None:
-        """All end at once."""
+        """End all workers at once."""
         self._shared.ending = True
         self._tell_all(messages.Cut())
 
     async def ended(self, timeout_s: float) -> bool:
-        """Whether all have ended within the time."""
-        waits = [asyncio.ensure_future(one.wait()) for one in self._processes.values()]
+        """Wait up to `timeout_s`; return whether all have ended."""
+        waits = [asyncio.ensure_future(process.wait()) for process in self._processes.values()]
         if not waits:
             return True
         _, pending = await asyncio.wait(waits, timeout=timeout_s)
-        for one in pending:
-            one.cancel()
+        for process in pending:
+            process.cancel()
         return not pending
 
     async def close(self) -> None:
-        """End what is left, by force if need be."""
+        """End the remaining workers, by force if necessary."""
         self.cut()
         if not await self.ended(_KILL_AFTER_S):
             for number in list(self._processes):
@@ -141,7 +149,7 @@ class Supervisor:
             process.kill()
 
     async def _start(self, number: int) -> Member:
-        """Raises WorkersFailedError."""
+        """Start a worker. Raises WorkersFailedError."""
         listening = self._sockets[number]
         host, port = listening.getsockname()[:2]
         process, ours = await spawn(listening)
@@ -151,7 +159,7 @@ class Supervisor:
         link = member.link = await Link.open(ours, member)
         self._shared.members[number] = member
         link.tell(messages.Start(str(self._path), text, host, port, number, len(self._sockets)))
-        if self._shared.ending:  # since it was begun
+        if self._shared.ending:  # began to end meanwhile
             link.tell(messages.Drain())
         try:
             async with asyncio.timeout(_START_S):
@@ -172,11 +180,11 @@ class Supervisor:
             ) from None
         if text is not self._text and (problem := await self._renew(member)):
             process.kill()
-            raise WorkersFailedError(f"worker {number} did not take the file: {problem}")
+            raise WorkersFailedError(f"worker {number} rejected the file: {problem}")
         return member
 
     async def _renew(self, member: Member) -> str:
-        """The file was read anew while it started."""
+        """Give a worker the configuration that was read while it started."""
         async with self._reloading:
             return await _asked(member, messages.Prepare(self._text)) or await _asked(
                 member, messages.Take()
@@ -210,26 +218,26 @@ class Supervisor:
                     continue
                 break
             served_s = self._clock_s()
-            logger.warning("worker %d serves again", number)
+            logger.warning("worker %d is serving again", number)
 
     def _fail(self, why: str) -> None:
         if not self.failed.done():
-            self.failed.set_exception(WorkersFailedError(f"{why}; the log says what it died of"))
+            self.failed.set_exception(WorkersFailedError(f"{why}; the log has the cause"))
 
 
 def _wait_s(in_a_row: int) -> float:
-    """The first successor comes at once."""
+    """The delay before a successor; the first one starts at once."""
     if in_a_row <= 1:
         return 0.0
     return min(_MOST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (in_a_row - 2))
 
 
 async def _asked(member: Member, message: messages.Message) -> str:
-    """What stood against it, "" if it was done. One that has ended meanwhile is none."""
+    """The problem with a request, "" if it succeeded or the worker has ended meanwhile."""
     if member.link is None:
         return ""
     try:
         answer = await member.link.ask(message, _RELOAD_S)
     except (LinkLostError, TooLongError) as error:
         return "" if member.link.lost else f"worker {member.number}: {error}"
-    return answer.problem if isinstance(answer, messages.Done) else "it said something else"
+    return answer.problem if isinstance(answer, messages.Done) else "it gave an unexpected answer"

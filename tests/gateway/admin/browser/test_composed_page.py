@@ -32,7 +32,7 @@ async def test_what_is_asked_and_which_side_is_out(tmp_path: Path) -> None:
         await one.open("routes")
         careful = page.get_by_role("region", name="careful", exact=True)
         said = await careful.inner_text()
-        assert "Asks small -> strong; an answer is told if rules hold" in said
+        assert "Asks small -> strong; an answer is accepted if rules hold" in said
         assert "by chance" not in said
         canary = page.get_by_role("region", name="canary", exact=True)
         await canary.get_by_text("variant old, 25 %").wait_for()

@@ -83,7 +83,7 @@ def test_the_shipped_pairs_are_what_the_docs_say() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"a": "x", "b": "y", "same": true}\n', "no pair with same: false"),
+        ('{"a": "x", "b": "y", "same": true}\n', "no pair has same: false"),
         ('{"a": "x", "b": "y", "same": false}\n\n{"a": "x"}\n', r"pairs\.jsonl:3: .*missing"),
         ('{"a": "x", "b": "y", "same": "no"}', r":1: "),
         ("{", r":1: "),

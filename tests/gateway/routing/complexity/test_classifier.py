@@ -44,5 +44,5 @@ def test_it_is_small() -> None:
 
 def test_weights_of_other_features_are_refused() -> None:
     weights = msgspec.json.decode(FILE.read_bytes(), type=Weights)
-    with pytest.raises(ValueError, match="train it anew"):
+    with pytest.raises(ValueError, match="train it again"):
         LogisticClassifier(msgspec.structs.replace(weights, counts=weights.counts[1:]))

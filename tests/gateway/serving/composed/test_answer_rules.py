@@ -56,12 +56,12 @@ def test_a_good_answer(answer: ChatReply, of: ChatCall) -> None:
         (reply(""), PLAIN, "0 characters"),
         (reply("Four", finish="length"), PLAIN, "cut off"),
         (reply("x", finish="content_filter"), PLAIN, "content filter"),
-        (reply("[1]"), JSON, "not the JSON"),
-        (reply("Sure: {}"), JSON, "not the JSON"),
-        (reply('{"n": "1"}'), SHAPED, "not the JSON"),
+        (reply("[1]"), JSON, "not the requested JSON"),
+        (reply("Sure: {}"), JSON, "not the requested JSON"),
+        (reply('{"n": "1"}'), SHAPED, "not the requested JSON"),
         (reply(call('{"n": "1"}')), TOOLS, "arguments that f"),
         (reply(call('{"n": ')), TOOLS, "arguments that f"),
-        (reply(call("{}", "g")), TOOLS, "a tool that there is not"),
+        (reply(call("{}", "g")), TOOLS, "an unknown tool"),
     ],
 )
 def test_a_bad_answer(answer: ChatReply, of: ChatCall, said: str) -> None:

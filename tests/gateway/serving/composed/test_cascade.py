@@ -72,7 +72,7 @@ async def test_what_a_provider_does_besides_an_answer_is_done_once() -> None:
     async with served(says(small="I don't know.", strong="Four.")) as provider:
         built = gateway(settings(provider.origin, BY_RULES), entries)
         told = await ask(built.app, {**CHAT, "web_search_options": {"a": 1}})
-        assert told.headers["x-headrace-route"] == "strong: it must not be done twice"
+        assert told.headers["x-headrace-route"] == "strong: it acts, so it must not be sent twice"
         assert asked(provider.requests, model_of) == ["strong"]
 
 

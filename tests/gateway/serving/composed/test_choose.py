@@ -126,9 +126,9 @@ async def test_a_router_models_logprobs_say_how_sure_it_is() -> None:
 @pytest.mark.parametrize(
     ("judge", "said"),
     [
-        (late(1.0, fails(500)), "router no answer in 60 ms"),
-        (fails(500), "router no answer"),
-        (answers("I would say medium"), "router named no class"),
+        (late(1.0, fails(500)), "router: no answer in 60 ms"),
+        (fails(500), "router: no answer"),
+        (answers("I would say medium"), "router: named no class"),
     ],
 )
 async def test_a_router_model_without_an_answer_leaves_it_to_on_error(
@@ -162,7 +162,7 @@ async def test_a_choice_may_be_a_cascade_and_a_fallback_a_choice() -> None:
         retries = {"attempts": 3, "backoff_s": 0.01, "same_target": 1}
         built = gateway(settings(provider.origin, models, retries=retries), entries)
         told = await ask(built.app, {**chat("Hi"), "model": "top"})
-        assert told.headers["x-headrace-route"] == "no rule held; small: a refusal"
+        assert told.headers["x-headrace-route"] == "no rule matched; small: a refusal"
         assert told.headers["x-headrace-model"] == "strong"
         assert [one.purpose for one in entries] == ["", "stage"]
         other = await ask(built.app, {**chat("Hi"), "model": "judge", "models": ["auto"]})

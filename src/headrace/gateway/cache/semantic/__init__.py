@@ -1,1 +1,1 @@
-"""Questions that mean the same get the same answer: vectors of the last thing a user said."""
+"""Answers for questions of the same meaning, by vectors of the user's last message."""

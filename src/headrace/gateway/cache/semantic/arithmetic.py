@@ -1,4 +1,4 @@
-"""Vectors of length 1, and which of many is nearest."""
+"""Vectors of length 1, and the nearest of many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLOAT_BYTES = 4
 
 
 def normalised(vector: bytes) -> bytes | None:
-    """At length 1; None for what is no vector, or has no direction."""
+    """The vector scaled to length 1; None for bytes that are not a vector with a direction."""
     if not vector or len(vector) % _FLOAT_BYTES:
         return None
     values = np.frombuffer(vector, dtype="<f4").astype(np.float64)
@@ -28,13 +28,13 @@ def row_of(vector: bytes) -> Matrix:
 
 
 def similarities(matrix: Matrix, vector: bytes) -> NDArray[np.float32]:
-    """Cosine of each row with the vector, all of length 1."""
+    """The cosine of each row with the vector, all of length 1."""
     found: NDArray[np.float32] = matrix @ row_of(vector)
     return found
 
 
 def nearest_row(matrix: Matrix, vector: bytes) -> tuple[int, float]:
-    """Row and similarity, at most 1; the matrix has at least one row."""
-    each = similarities(matrix, vector)
-    at: Any = int(np.argmax(each))
-    return at, min(1.0, float(each[at]))
+    """The nearest row and its similarity, at most 1; the matrix has at least one row."""
+    cosines = similarities(matrix, vector)
+    at: Any = int(np.argmax(cosines))
+    return at, min(1.0, float(cosines[at]))

@@ -1,8 +1,7 @@
-"""The semantic cache: a question that means the same as an earlier one gets its answer.
+"""The semantic cache: a question of the same meaning as an earlier one gets its answer.
 
-It knows questions and the keys of their answers; the answers lie in the exact cache. A question is
-embedded by a model of the gateway's own, on the account of who asks. What fails or takes too long
-is a miss.
+It stores questions and the keys of their answers; the answers are in the exact cache. A question is
+embedded by a configured model, charged to the caller's account. A failure or a timeout is a miss.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from headrace.gateway.settings.cache import SemanticSettings
 
 logger = logging.getLogger(__name__)
 
-# Beyond them questions are not looked up: an embedder that hangs must not gather tasks.
+# Beyond this questions are not looked up: an embedder that hangs must not pile up tasks.
 _MOST_EMBEDDING = 256
 
 
 class Embedded(NamedTuple):
-    """A vector of length 1 as little-endian float32, and the name of the space it lies in."""
+    """A vector of length 1 as little-endian float32, and the name of its vector space."""
 
     vector: bytes
     space: str
@@ -35,11 +34,11 @@ class Embedder(Protocol):
     """Makes vectors of questions."""
 
     async def __call__(self, text: str, caller: Caller | None, request_id: str) -> Embedded:
-        """Raises EmbedderFailedError; a line of the ledger is written for the caller."""
+        """Embed a text; writes a ledger line for the caller. Raises EmbedderFailedError."""
 
 
 class EmbedderFailedError(Exception):
-    """There is no vector. is_callers: the caller's own limits are why, and nothing is broken."""
+    """There is no vector. `is_callers` says that the caller's limits are why: nothing is broken."""
 
     def __init__(self, message: str, *, is_callers: bool) -> None:
         super().__init__(message)
@@ -47,19 +46,19 @@ class EmbedderFailedError(Exception):
 
 
 class LookUp:
-    """One question on its way. near: what it was answered by, once it is found."""
+    """The look-up of one question."""
 
     def __init__(self, question: Question, embedding: asyncio.Task[Embedded | None]) -> None:
         self.question = question
         self.embedding = embedding
 
     def place(self, embedded: Embedded) -> Place:
-        """Where it lies among others."""
+        """Its place among other questions."""
         return place_of(self.question.tenant, self.question.bucket, embedded.space)
 
 
 class SemanticCache:
-    """clock_s: a monotonic clock."""
+    """A cache of answers by the meaning of questions; `clock_s` is a monotonic clock."""
 
     def __init__(
         self,
@@ -78,10 +77,10 @@ class SemanticCache:
         self._is_closed = False
 
     def begin(self, question: Question, caller: Caller | None, request_id: str) -> LookUp | None:
-        """Have it embedded; None while the embedder is left alone.
+        """Start embedding a question; None while the embedder is left alone.
 
-        Embedding goes on when the request no longer waits for it: a provider bills it all the same,
-        and its vector is wanted when the answer is kept.
+        The embedding goes on when the request no longer waits for it: it is billed anyway, and its
+        vector is needed when the answer is stored.
         """
         if self._is_closed or len(self._embedding) >= _MOST_EMBEDDING:
             return None
@@ -95,7 +94,7 @@ class SemanticCache:
         return LookUp(question, embedding)
 
     async def find(self, look_up: LookUp, now_s: float) -> Near | None:
-        """The key of an answer to a question that means the same."""
+        """The key of an answer to a question of the same meaning."""
         done, _ = await asyncio.wait((look_up.embedding,), timeout=self.settings.timeout_s)
         if not done:
             self._failed(f"no vector within {self.settings.timeout_s:g} s")
@@ -111,7 +110,7 @@ class SemanticCache:
         return near
 
     def keep(self, look_up: LookUp, key: bytes, *, now_s: float, expires_s: float) -> None:
-        """Answer questions that mean the same by what lies under the key."""
+        """Use the answer under the key for questions of the same meaning."""
         if self.settings.ttl_s is not None:
             expires_s = min(expires_s, now_s + self.settings.ttl_s)
 
@@ -124,13 +123,13 @@ class SemanticCache:
         look_up.embedding.add_done_callback(add)
 
     def forget(self, look_up: LookUp, key: bytes) -> None:
-        """The answer under the key has gone."""
+        """Drop a question whose answer is no longer stored."""
         embedded = _vector_of(look_up.embedding)
         if embedded is not None:
             self._vectors.drop(look_up.place(embedded), key)
 
     def close(self) -> None:
-        """Nothing is found afterwards; embeddings under way end as they end."""
+        """Close the store; nothing is found afterwards. Embeddings under way end on their own."""
         self._is_closed = True
         self._vectors.close()
 
@@ -149,14 +148,14 @@ class SemanticCache:
             raise
         if self._clock_s() - began_s <= self.settings.timeout_s:
             self._breaker.succeeded()
-        else:  # counted as a failure when the wait for it ended, if anybody waited
+        else:  # counted as a failure when the wait for it ended, if there was one
             self._breaker.did_not_count()
         return embedded
 
     def _failed(self, why: str) -> None:
         if self._breaker.failed():
             logger.warning(
-                "the embedder %s fails, questions are not compared for a while: %s",
+                "the embedder %s fails; questions are not compared for a while: %s",
                 self.settings.embedding_model,
                 why,
             )

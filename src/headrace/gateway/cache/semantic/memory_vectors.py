@@ -1,4 +1,4 @@
-"""Vectors in memory, of this process alone: a matrix for each bucket."""
+"""Vectors in memory, for one process: a matrix for each bucket."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from headrace.gateway.cache.semantic.arithmetic import Matrix, row_of, similarities
 from headrace.gateway.cache.semantic.vectors import Near, Place, Row
 
-# Most buckets have one question: a conversation that nobody else has.
+# Most buckets hold one question: a conversation that is unlike all others.
 _FIRST_ROWS = 1
-# Keys, places in three tables and numbers; measured on CPython 3.12.
+# Keys, slots in three tables, and numbers; measured on CPython 3.12.
 _BESIDE_BYTES = 700
 
 _Name = tuple[bytes, bytes]
@@ -19,7 +19,7 @@ _Name = tuple[bytes, bytes]
 
 
 class _Bucket:
-    """Rows lie without gaps: the last one takes the place of one that goes."""
+    """The rows of one bucket, without gaps: the last row replaces one that is dropped."""
 
     def __init__(self, dimensions: int) -> None:
         self.matrix: Matrix = np.empty((_FIRST_ROWS, dimensions), dtype=np.float32)
@@ -54,8 +54,8 @@ class _Bucket:
 
 
 class MemoryVectors:
-    """A VectorStore. Beyond max_entries of a tenant, or most_bytes of all, those go that helped
-    longest ago."""
+    """A VectorStore in memory. Beyond max_entries of a tenant, or most_bytes in all, the least
+    recently used entries are dropped."""
 
     def __init__(self, max_entries: int, most_bytes: int) -> None:
         self._max_entries = max_entries
@@ -76,10 +76,10 @@ class MemoryVectors:
         count = 0 if bucket is None else len(bucket.keys)
         if bucket is None or not count or len(vector) != bucket.matrix.shape[1] * 4:
             return None
-        each = similarities(bucket.matrix[:count], vector)
-        each[bucket.expires_s[:count] <= now_s] = -1.0
-        row = int(np.argmax(each))
-        similarity = min(1.0, float(each[row]))
+        cosines = similarities(bucket.matrix[:count], vector)
+        cosines[bucket.expires_s[:count] <= now_s] = -1.0
+        row = int(np.argmax(cosines))
+        similarity = min(1.0, float(cosines[row]))
         if similarity < threshold:
             return None
         key = bucket.keys[row]
@@ -95,7 +95,7 @@ class MemoryVectors:
             return
         bucket = self._buckets.get(place.bucket)
         if bucket is not None and len(row.vector) != bucket.matrix.shape[1] * 4:
-            return  # a model that changed its vectors under the same name
+            return  # the model changed its vectors under the same name
         own = self._of_tenant.get(place.tenant)
         if own is not None and len(own) >= self._max_entries:
             self._forget(place.tenant, next(iter(own)))
@@ -135,5 +135,5 @@ class MemoryVectors:
 
 
 def _size(vector_bytes: int) -> int:
-    """A matrix has room for twice what is in it."""
+    """Bytes of a row; a matrix may be half empty."""
     return 2 * vector_bytes + _BESIDE_BYTES

@@ -1,9 +1,9 @@
-"""What of a request is compared by its meaning: the last thing the user said, and nothing else.
+"""The part of a request that is compared by meaning: the user's last message, and nothing else.
 
-Everything beside it has to be equal to the byte: who asks, model, system prompt, tools, sampling
-and the turns before. Embedding models hardly see some of what changes a question's meaning, so that
-is compared here: its numbers ("5 mg", "50 mg"), its negations, and the order of words where all
-words are the same ("from Munich to Vienna", "from Vienna to Munich").
+Everything else has to be equal to the byte: caller, model, system prompt, tools, sampling and
+earlier turns. Embedding models hardly notice some changes of meaning, so these are compared here:
+numbers ("5 mg", "50 mg"), negations, and the order of words where all words are the same ("from
+Munich to Vienna", "from Vienna to Munich").
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TEXT_TYPES = ("text", "input_text")
 
 
 class Question(NamedTuple):
-    """tenant, bucket: 32 bytes each. Questions of one bucket may have each other's answers, unless
-    `wording` says otherwise."""
+    """A question to look up by its meaning. Questions of one bucket may share answers unless
+    `wording` forbids it."""
 
     text: str
     tenant: bytes
@@ -40,8 +40,8 @@ class Question(NamedTuple):
 
 
 def marks_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Its numbers in their order, and its negations; both equal in what may mean the same."""
-    words = (one.casefold().replace("\u2019", "'") for one in _WORD.findall(text))
+    """Its numbers in order, and its negations; both must be equal for the same meaning."""
+    words = (word.casefold().replace("\u2019", "'") for word in _WORD.findall(text))
     negations = sorted(
         "not" if word.endswith("n't") or word == "cannot" else word
         for word in words
@@ -51,19 +51,19 @@ def marks_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def wording_of(text: str) -> bytes:
-    """A digest of the words in any order, and one of them in theirs; case does not count."""
-    words = [one.casefold() for one in _WORD.findall(text)]
+    """A digest of the words in any order, and one of them in order; case does not count."""
+    words = [word.casefold() for word in _WORD.findall(text)]
     return _digest(sorted(words)) + _digest(words)
 
 
 def is_reordered(one: bytes, other: bytes) -> bool:
-    """Whether two wordings have the same words in another order."""
+    """Whether two wordings have the same words in different order."""
     half = _WORDING_BYTES
     return one[:half] == other[:half] and one[half:] != other[half:]
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Whether two texts are compared by their meaning at all."""
+    """Whether two texts are compared by meaning at all."""
     reordered = is_reordered(wording_of(one), wording_of(other))
     return marks_of(one) == marks_of(other) and not reordered
 
@@ -71,11 +71,11 @@ def may_be_same(one: str, other: str) -> bool:
 def question_of(
     fields: dict[str, Any], around: Around, settings: SemanticSettings
 ) -> Question | None:
-    """None where the last turn is not one text of the user, or is too short or too long."""
-    found = _split(fields)
-    if found is None:
+    """The question; None if the last turn is not a single text of the user of suitable length."""
+    parts = _split(fields)
+    if parts is None:
         return None
-    text, rest = found
+    text, rest = parts
     if not settings.min_chars <= len(text.strip()) <= settings.max_chars:
         return None
     bucket = key_of(rest, around._replace(rules=(*around.rules, marks_of(text))))
@@ -90,7 +90,7 @@ def _digest(words: list[str]) -> bytes:
 
 
 def _split(fields: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The last text, and the request without it."""
+    """The text of the last turn, and the request without it."""
     name = "input" if "input" in fields else "messages"
     turns = fields.get(name)
     if isinstance(turns, str) and name == "input":

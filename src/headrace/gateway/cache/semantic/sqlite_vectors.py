@@ -1,7 +1,7 @@
 """Vectors in one SQLite file beside that of the answers, shared by processes of one machine.
 
-A question is compared with all of its bucket, which the thread reads anew each time: what another
-process put there counts at once.
+A question is compared with all of its bucket, which is read each time, so that entries of other
+processes count at once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DELETE_OLDEST = (
 
 
 class SqliteVectors:
-    """A VectorStore. Beyond max_entries of a tenant, or most_bytes of the file's pages in use,
-    those go that helped longest ago. most_wait_s: what takes longer to be found is a miss."""
+    """A VectorStore in SQLite. Beyond max_entries of a tenant, or most_bytes of pages in use, the
+    least recently used entries are dropped. A look-up over most_wait_s is a miss."""
 
     def __init__(
         self, path: Path, max_entries: int, most_bytes: int, *, most_wait_s: float = 1.0
@@ -70,7 +70,7 @@ class SqliteVectors:
             ).fetchall()
             if not rows:
                 return None
-            matrix = np.frombuffer(b"".join(one[1] for one in rows), dtype="<f4")
+            matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4")
             at, similarity = nearest_row(matrix.reshape(len(rows), -1), vector)
             if similarity < threshold:
                 return None
@@ -116,9 +116,9 @@ class SqliteVectors:
         self._file.change(forget)
 
     def close(self) -> None:
-        """See VectorStore. What waits is written first, by the thread."""
+        """See VectorStore. The thread first writes what is queued."""
         self._file.close()
 
     async def written(self) -> None:
-        """Everything added before this is in the file."""
+        """Wait until everything added before this is in the file."""
         await self._file.written()

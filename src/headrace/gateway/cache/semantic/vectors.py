@@ -1,4 +1,4 @@
-"""Where questions are kept: their vectors, each with the key of its answer."""
+"""Stores of questions: their vectors, each with the key of its answer."""
 
 from __future__ import annotations
 
@@ -7,47 +7,56 @@ from typing import NamedTuple, Protocol
 
 
 class Near(NamedTuple):
-    """key: of the exact cache. similarity: cosine. wording: as it was put there."""
+    """The nearest stored question."""
 
     key: bytes
+    """The key of its answer in the exact cache."""
     similarity: float
+    """Cosine."""
     wording: bytes
+    """Its wording, as stored."""
 
 
 class Row(NamedTuple):
-    """vector: little-endian float32 of length 1. key: of the answer. wording: see `wording_of`."""
+    """A question to store."""
 
     vector: bytes
+    """Little-endian float32 of length 1."""
     key: bytes
+    """The key of its answer."""
     wording: bytes
+    """See `wording_of`."""
 
 
 class Place(NamedTuple):
-    """tenant: who is counted together. bucket: what may be compared."""
+    """The place of a question in a store."""
 
     tenant: bytes
+    """Whose entries are counted together."""
     bucket: bytes
+    """Which questions may be compared."""
 
 
 class VectorStore(Protocol):
-    """As with a CacheStore nothing in it is ever missed. now_s, expires_s: Unix time."""
+    """A store of vectors. Entries may vanish at any time. now_s, expires_s: Unix time."""
 
     async def nearest(
         self, place: Place, vector: bytes, threshold: float, now_s: float
     ) -> Near | None:
-        """The nearest one of the bucket, if it is at least so near and has not expired."""
+        """The nearest question of the bucket above the threshold that has not expired."""
 
     def add(self, place: Place, row: Row, *, now_s: float, expires_s: float) -> None:
-        """Keep it from now on or a moment later, in place of an earlier one with that key."""
+        """Store a question, at once or a moment later, replacing one with that key."""
 
     def drop(self, place: Place, key: bytes) -> None:
-        """Its answer has gone."""
+        """Remove a question whose answer is gone."""
 
     def close(self) -> None:
-        """Let go of files and threads; afterwards nothing is there."""
+        """Close files and threads; afterwards nothing is found."""
 
 
 def place_of(tenant: bytes, bucket: bytes, space: str) -> Place:
-    """space: what made the vector. Vectors of two models say nothing of each other."""
+    """The place of a question. `space` names the embedding model, whose vectors are not comparable
+    with those of another."""
     digest = hashlib.sha256(len(space).to_bytes(4, "big") + space.encode() + bucket)
     return Place(tenant, digest.digest())

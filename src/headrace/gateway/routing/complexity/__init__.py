@@ -1,1 +1,1 @@
-"""Which model a request is hard enough for."""
+"""Chooses a model by how hard a request is."""

@@ -1,4 +1,4 @@
-"""The model that a request is given by its complexity, as far as nobody has to be asked for it."""
+"""Chooses a model by the complexity of a request, unless a router model has to decide."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from headrace.gateway.settings.complexity import ChooseSettings
 
 
 class Classifier(Protocol):
-    """Tells hard requests from simple ones."""
+    """Distinguishes hard requests from simple ones."""
 
     def probability(self, view: View) -> float:
-        """That the request is hard, between 0 and 1."""
+        """The probability that the request is hard."""
 
 
 class Choice(NamedTuple):
-    """said: why, in a few words. is_default: whether nothing spoke for another model than
-    `default`."""
+    """A chosen model."""
 
     model: str
     said: str
+    """The reason, in a few words."""
     is_default: bool = False
+    """Whether nothing spoke for a model other than `otherwise`."""
 
 
 def choice_of(settings: ChooseSettings, view: View, classifier: Classifier | None) -> Choice | None:
-    """None where a router model has to be asked. Rules go before everything else."""
+    """The model to use; None if a router model has to decide. Rules come first."""
     for number, rule in enumerate(settings.rules, 1):
-        said = why(rule.when, view)
-        if said is not None:
-            return Choice(rule.use, f"rule {number} ({said})")
+        reason = why(rule.when, view)
+        if reason is not None:
+            return Choice(rule.use, f"rule {number} ({reason})")
     if settings.by == "model":
         return None
     if settings.by == "length":
         tokens = tokens_of(view, settings.length_of)
-        passed = [one for one in settings.length if tokens > one.tokens_over]
-        if passed:
-            step = max(passed, key=lambda one: one.tokens_over)
-            return Choice(step.use, f"length ({tokens} tokens > {step.tokens_over})")
+        reached = [step for step in settings.length if tokens > step.tokens_over]
+        if reached:
+            longest = max(reached, key=lambda step: step.tokens_over)
+            return Choice(longest.use, f"length ({tokens} tokens > {longest.tokens_over})")
         return Choice(settings.default, f"length ({tokens} tokens)", is_default=True)
     if settings.classifier is not None and classifier is not None:
         hard = classifier.probability(view)
         if hard >= settings.classifier.threshold:
             return Choice(settings.classifier.hard, f"complexity=hard ({hard:.2f})")
         return Choice(settings.default, f"complexity=simple ({1 - hard:.2f})", is_default=True)
-    return Choice(settings.default, "no rule held", is_default=True)
+    return Choice(settings.default, "no rule matched", is_default=True)

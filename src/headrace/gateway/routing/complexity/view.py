@@ -1,4 +1,4 @@
-"""What of a request tells how hard it is, in whatever dialect it came."""
+"""What indicates how hard a request is, whatever its dialect."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headrace.gateway.settings.complexity import Part
 from headrace.protocol.neutral.call import ChatCall, Message
 from headrace.protocol.neutral.part import Media, Text
 
-# Rules and features look at no more: a long document is told by its length.
+# Rules and features look at no more than this; of a long document its length is enough.
 MOST_CHARS = 50_000
 
-# Code in fences, error traces, and lines that hardly anybody writes in prose. No part of it runs
-# over lines: a client's text must not make it look at the same place again and again.
+# Code in fences, error traces, and lines that hardly occur in prose. No alternative spans lines
+# without bound: a client's text must not cause repeated scans of the same place.
 _CODE = re.compile(
     r"```|^Traceback \(most recent call last\)|^[ \t]*(?:def|class) \w+[^\n]*:[ \t]*$"
     r"|^[ \t]*#include[ \t]*[<\"]"
@@ -29,24 +29,30 @@ _CODE = re.compile(
 
 
 class View(NamedTuple):
-    """last_turn, conversation: texts, cut at MOST_CHARS from the end. tokens: of the conversation,
-    last_turn_tokens: of the user's last turn, both by estimate. turns: of the user."""
+    """A request as rules and classifiers see it."""
 
     last_turn: str
+    """The user's last turn, the last MOST_CHARS of it."""
     conversation: str
+    """All texts, the last MOST_CHARS of them."""
     tokens: int
+    """Estimated tokens of the conversation."""
     last_turn_tokens: int
+    """Estimated tokens of the user's last turn."""
     turns: int
+    """The user's turns."""
     has_tools: bool
     has_images: bool
     wants_json: bool
 
 
 def view_of(call: ChatCall) -> View:
-    """Of a request in neutral form."""
-    turns = [one for one in call.messages if _is_of_user(one)]
+    """The view of a request in neutral form."""
+    turns = [message for message in call.messages if _is_of_user(message)]
     last = _text(turns[-1]) if turns else ""
-    every = [one.text for one in call.instructions] + [_text(one) for one in call.messages]
+    every = [instruction.text for instruction in call.instructions] + [
+        _text(instruction) for instruction in call.messages
+    ]
     return View(
         last_turn=last[-MOST_CHARS:],
         conversation="\n".join(every)[-MOST_CHARS:],
@@ -64,17 +70,17 @@ def view_of(call: ChatCall) -> View:
 
 
 def has_code(text: str) -> bool:
-    """Whether there is program code or an error trace in it; a guess."""
+    """Whether the text seems to contain program code or an error trace."""
     return _CODE.search(text) is not None
 
 
 def part_of(view: View, of: Part) -> str:
-    """The text of one of its parts."""
+    """The text of a part."""
     return view.conversation if of == "conversation" else view.last_turn
 
 
 def tokens_of(view: View, of: Part) -> int:
-    """How many tokens that part has, by estimate."""
+    """The estimated tokens of a part."""
     return view.tokens if of == "conversation" else view.last_turn_tokens
 
 

@@ -1,4 +1,4 @@
-"""Whether a stage's answer is good enough to be told."""
+"""Whether a stage's answer is good enough to be sent."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from headrace.gateway.settings.cascade import AcceptSettings, WhenUnknown
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.dialect import DamagedReplyError
 
-# A question of ours at a model, and all that may come in place of its answer.
+# A question of the gateway's to a model, and all that may come in place of its answer.
 NO_ANSWER = (AllTargetsFailedError, RequestError, DamagedReplyError, TimeoutError)
 
 
 class Verdict(NamedTuple):
-    """said: why, in a few words for a header."""
+    """The decision on a stage's answer."""
 
     accepted: bool
     said: str
+    """The reason, in a few words for a header."""
 
 
 async def verdict_of(
@@ -34,7 +35,7 @@ async def verdict_of(
     settings: AcceptSettings,
     classifier: Classifier | None,
 ) -> Verdict:
-    """What rules say first, since they cost nothing; then what `by` says."""
+    """The verdict of the rules, which cost nothing; then that of `by`."""
     against = objection(answered.reply, call, settings.rules)
     if against is not None:
         return Verdict(False, against)

@@ -1,4 +1,4 @@
-"""What makes an answer no good without asking anybody."""
+"""Rules that reject an answer without another model's judgement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.protocol.neutral.call import ChatCall, Tool
 from headrace.protocol.neutral.part import Refusal, Text, ToolCall
 from headrace.protocol.neutral.reply import ChatReply, Choice
 
-# How models begin that do not answer. Only beginnings count: an answer may well speak of refusing.
+# How models begin a refusal. Only beginnings count: an answer may well speak of refusing.
 _REFUSALS = (
     "i'm sorry, but i can",
     "i am sorry, but i can",
@@ -36,28 +36,28 @@ _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'"})
 
 
 def objection(reply: ChatReply, call: ChatCall, rules: AnswerRuleSettings) -> str | None:
-    """Why it is no good, in a few words; None if nothing speaks against it."""
+    """Why the answer is rejected, in a few words; None if no rule objects."""
     if not reply.choices:
-        return "no answer in it"
-    found = (_of_choice(one, call, rules) for one in reply.choices)
-    return next((one for one in found if one is not None), None)
+        return "no answer"
+    objections = (_of_choice(choice, call, rules) for choice in reply.choices)
+    return next((reason for reason in objections if reason is not None), None)
 
 
 def _of_choice(choice: Choice, call: ChatCall, rules: AnswerRuleSettings) -> str | None:
-    text = "".join(one.text for one in choice.parts if isinstance(one, Text)).strip()
-    calls = [one for one in choice.parts if isinstance(one, ToolCall)]
+    text = "".join(part.text for part in choice.parts if isinstance(part, Text)).strip()
+    calls = [part for part in choice.parts if isinstance(part, ToolCall)]
     if rules.length and choice.finish == "length":
-        return "cut off by the most tokens"
+        return "cut off by the limit on tokens"
     if choice.finish == "content_filter":
         return "ended by a content filter"
     if rules.refusals:
-        refused = any(isinstance(one, Refusal) for one in choice.parts)
+        refused = any(isinstance(part, Refusal) for part in choice.parts)
         begins = text[:200].translate(_APOSTROPHES).casefold()
-        more = tuple(one.casefold() for one in rules.refusal_phrases)
+        more = tuple(phrase.casefold() for phrase in rules.refusal_phrases)
         if refused or begins.startswith((*_REFUSALS, *more)):
             return "a refusal"
-    if rules.tool_arguments and (said := _bad_call(calls, call)):
-        return said
+    if rules.tool_arguments and (problem := _bad_call(calls, call)):
+        return problem
     if calls:
         return None
     if len(text) < rules.min_chars:
@@ -66,18 +66,18 @@ def _of_choice(choice: Choice, call: ChatCall, rules: AnswerRuleSettings) -> str
     if rules.json and output is not None and output.kind != "text":
         schema = output.schema if output.kind == "schema" else None
         if not fits(text, schema):
-            return "not the JSON asked for"
+            return "not the requested JSON"
     return None
 
 
 def _bad_call(calls: list[ToolCall], call: ChatCall) -> str | None:
-    schemas = {one.name: one.parameters for one in call.tools if isinstance(one, Tool)}
+    schemas = {tool.name: tool.parameters for tool in call.tools if isinstance(tool, Tool)}
     hosted = len(schemas) < len(call.tools)
-    for one in calls:
-        if one.name not in schemas:
+    for tool_call in calls:
+        if tool_call.name not in schemas:
             if hosted:
                 continue
-            return "a call of a tool that there is not"
-        if not fits(one.arguments or "{}", schemas[one.name]):
-            return f"arguments that {one.name[:60]} does not take"
+            return "a call of an unknown tool"
+        if not fits(tool_call.arguments or "{}", schemas[tool_call.name]):
+            return f"arguments that {tool_call.name[:60]} does not accept"
     return None

@@ -1,7 +1,7 @@
-"""What a model made of others may cost and how long it may take, path by path.
+"""The cost and the duration to expect of a composed model, path by path.
 
-From prices times expected tokens, from how long answers lasted and how many were accepted by the
-ledger, and where that does not say, from what the file states. Each figure says where it is from.
+Costs are prices times expected tokens. Durations and shares of accepted answers come from the
+ledger, or from the configuration where the ledger has none. Each figure says where it is from.
 """
 
 from __future__ import annotations
@@ -20,26 +20,30 @@ from headrace.gateway.settings.cascade import AcceptSettings, StageSettings
 from headrace.gateway.settings.complexity import ChooseSettings
 from headrace.gateway.settings.model import ModelSettings
 
-# Fewer answers than that tell little of a share.
+# Fewer answers than this say little about a share.
 LEAST_ASKED = 20
 _ASSUMED_SHARE = 0.5
 From = Literal["measured", "stated", "assumed"]
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """One way it may go. share: how often, and share_from where that is from. cost_nusd, lasts_s:
-    None where a price or a time on it is not known."""
+    """One way through a composed model."""
 
     answered_by: str
     asks: tuple[str, ...]
+    """Names of the models that are called, in order."""
     share: float
+    """How often requests take this path."""
     share_from: From
+    """Where `share` comes from."""
     cost_nusd: float | None
+    """None if a price on the path is unknown."""
     lasts_s: float | None
+    """None if a duration on the path is unknown."""
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a request with these tokens. baseline_nusd: of `baseline` alone."""
+    """What to expect of a request with these numbers of tokens; `baseline` is the model alone."""
 
     input_tokens: int
     output_tokens: int
@@ -64,8 +68,11 @@ _NO_STEP = _Step("", 0.0, 0.0)
 
 
 class Estimator:
-    """lasted_s: the median time of a target's answers by the ledger, None where it has none. seen:
-    how the model did, None without a ledger."""
+    """Computes what to expect of composed models for one request.
+
+    `lasted_s` gives the median duration of a target's answers in the ledger, None if it has none.
+    `seen` holds the results of stages so far, None without a ledger.
+    """
 
     def __init__(
         self,
@@ -78,12 +85,12 @@ class Estimator:
         self._ask = ask
         self._output = ask.most_output_tokens or LIKELY_OUTPUT_TOKENS
         self._lasted_s = lasted_s
-        self._seen = {} if seen is None else {one.model: one for one in seen.stages}
+        self._seen = {} if seen is None else {stage.model: stage for stage in seen.stages}
         self._answered = 0 if seen is None else seen.answered
         self._notes: list[str] = []
 
     def of(self, model: ModelSettings) -> Expected:
-        """Of a model that is made of others."""
+        """The expectation for a composed model."""
         if model.choose is not None:
             paths = self._of_choose(model.choose)
         elif model.cascade is not None:
@@ -101,8 +108,8 @@ class Estimator:
             input_tokens=self._ask.input_tokens,
             output_tokens=self._output,
             paths=paths,
-            cost_nusd=_mean([(one.share, one.cost_nusd) for one in paths]),
-            lasts_s=_mean([(one.share, one.lasts_s) for one in paths]),
+            cost_nusd=_mean([(path.share, path.cost_nusd) for path in paths]),
+            lasts_s=_mean([(path.share, path.lasts_s) for path in paths]),
             baseline=baseline,
             baseline_nusd=self._step(baseline, is_timed=False).cost_nusd,
             notes=tuple(dict.fromkeys(self._notes)),
@@ -115,15 +122,15 @@ class Estimator:
             before = self._step(
                 choose.model.ask, tokens, choose.model.max_tokens, choose.model.expected_s
             )
-        told = {name: one.told for name, one in self._seen.items()}
-        total = sum(told.get(name, 0) for name in choose.models)
+        served = {name: stage.told for name, stage in self._seen.items()}
+        total = sum(served.get(name, 0) for name in choose.models)
         measured = total >= LEAST_ASKED
         if not measured:
             self._notes.append("shares are assumed equal: the ledger has too few requests")
         paths = []
         for name in choose.models:
             step = before.then(self._step(name))
-            share = told.get(name, 0) / total if measured else 1 / len(choose.models)
+            share = served.get(name, 0) / total if measured else 1 / len(choose.models)
             paths.append(
                 Path(
                     answered_by=name,
@@ -157,11 +164,11 @@ class Estimator:
                 )
                 asks.append(judge)
             share, share_from = self._share(stage)
-            told = so_far
-            if beside:  # its prompt was read by then, and some of its answer written
+            accepted = so_far
+            if beside:  # by then the final model has read its prompt and written a little
                 cut = self._step(last.model, output_tokens=0, is_timed=False).cost_nusd
-                told = told._replace(cost_nusd=_sum(so_far.cost_nusd, cut))
-            paths.append(self._path(stage.model, asks, left * share, share_from, told))
+                accepted = accepted._replace(cost_nusd=_sum(so_far.cost_nusd, cut))
+            paths.append(self._path(stage.model, asks, left * share, share_from, accepted))
             left *= 1 - share
         both = so_far.then(final)
         if beside and so_far.lasts_s is not None and final.lasts_s is not None:
@@ -190,7 +197,7 @@ class Estimator:
             return stage.acceptance_rate, "stated"
         self._notes.append(
             f"half of {stage.model}'s answers are assumed to be accepted: fewer than "
-            f"{LEAST_ASKED} are in the ledger and the file states no `acceptance_rate`"
+            f"{LEAST_ASKED} are in the ledger and the configuration states no `acceptance_rate`"
         )
         return _ASSUMED_SHARE, "assumed"
 
@@ -203,7 +210,7 @@ class Estimator:
         *,
         is_timed: bool = True,
     ) -> _Step:
-        """A model that is asked: by the target that would be asked first."""
+        """One call of a model, at the target that is tried first."""
         output = self._output if output_tokens is None else output_tokens
         asked = self._ask._replace(
             wanted=msgspec.structs.replace(self._ask.wanted, models=(name,)),
@@ -213,19 +220,19 @@ class Estimator:
         )
         candidates = self._router.decide(asked, 0.0).candidates
         if not candidates:
-            self._notes.append(f"nobody would be asked for {name}")
+            self._notes.append(f"{name}: no target can serve it")
             return _Step(name, None, None)
         price = expected_nusd(candidates[0].target, asked)
         if price is None:
-            self._notes.append(f"the price of {candidates[0].target.name} is not known")
+            self._notes.append(f"the price of {candidates[0].target.name} is unknown")
         cost = None if price is None else float(price)
         if not is_timed:
             return _Step(name, cost, None)
-        lasts_s = self._lasted_s(tuple(one.target.name for one in candidates))
+        lasts_s = self._lasted_s(tuple(candidate.target.name for candidate in candidates))
         if lasts_s is None:
             lasts_s = stated_s
-            told = "expected_s is taken" if stated_s is not None else "no `expected_s` is stated"
-            self._notes.append(f"the ledger has no answers of {name}: {told}")
+            assumed = "using expected_s" if stated_s is not None else "`expected_s` is not set"
+            self._notes.append(f"the ledger has no answers of {name}: {assumed}")
         return _Step(name, cost, lasts_s)
 
 

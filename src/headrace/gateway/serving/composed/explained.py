@@ -1,4 +1,4 @@
-"""What a model made of others would do with a request: said, not done."""
+"""What a composed model would do with a request, without doing it."""
 
 from __future__ import annotations
 
@@ -14,48 +14,52 @@ from headrace.protocol.neutral.call import ChatCall
 
 
 class Explained(NamedTuple):
-    """model: what is asked in the end, None where that hangs on answers. said: the steps, for
-    people. question: what a router model would be asked, as (role, text). asks: `model`; else
-    those that may be asked, in their order."""
+    """What a composed model would do with one request."""
 
     model: str | None
+    """The model that answers in the end; None if that depends on answers."""
     said: tuple[str, ...]
+    """The steps, for people to read."""
     question: tuple[tuple[str, str], ...] = ()
+    """What a router model would be sent, as (role, text)."""
     asks: tuple[str, ...] = ()
+    """`model`, or else the models that may be called, in order."""
 
 
 def explained(ways: Ways, name: str, body: bytes) -> Explained:
-    """body: of a chat completion; one that cannot be read as one tells nothing of a choice."""
+    """Explain the body of a chat completion; if it is not readable, no choice by content is."""
     why = ""
     try:
         call: ChatCall | None = ways.chat.read_call(body, "/v1/chat/completions", {})
     except RequestError as error:
         call, why = None, str(error)
-    said: list[str] = []
+    steps: list[str] = []
     while (model := ways.model(name)) is not None:
         choose = model.choose
         if choose is None:
-            said.append(f"{name}: {way_of(model)}")
-            return Explained(None, tuple(said), asks=stages_of(model))
+            steps.append(f"{name}: {way_of(model)}")
+            return Explained(None, tuple(steps), asks=stages_of(model))
         if call is None:
-            said.append(f"{name}: by {choose.by}, which a body with messages tells ({why})")
-            return Explained(None, tuple(said), asks=choose.models)
+            steps.append(f"{name}: by {choose.by}, which needs a body with messages ({why})")
+            return Explained(None, tuple(steps), asks=choose.models)
         view = view_of(call)
         choice = choice_of(choose, view, ways.classifier)
         if choice is None:
             settings = choose.model
             assert settings is not None
-            classes = ", ".join(f"{one} -> {to}" for one, to in settings.classes.items())
-            said.append(f"{name}: {settings.ask} is asked for the class ({classes})")
+            classes = ", ".join(
+                f"{kind} -> {model_name}" for kind, model_name in settings.classes.items()
+            )
+            steps.append(f"{name}: {settings.ask} names the class ({classes})")
             asks = (settings.ask, *choose.models)
-            return Explained(None, tuple(said), question_of(settings, view), asks)
-        said.append(f"{name}: {choice.said} -> {choice.model}")
+            return Explained(None, tuple(steps), question_of(settings, view), asks)
+        steps.append(f"{name}: {choice.said} -> {choice.model}")
         name = choice.model
-    return Explained(name, tuple(said), asks=(name,))
+    return Explained(name, tuple(steps), asks=(name,))
 
 
 def way_of(model: ModelSettings) -> str:
-    """How a model made of others finds who answers, for people; "" for one with targets."""
+    """How a composed model finds its answer, for people to read; "" for one with targets."""
     if model.choose is not None:
         return f"one of {', '.join(model.choose.models)}, by {model.choose.by}"
     if model.cascade is not None:
@@ -65,10 +69,10 @@ def way_of(model: ModelSettings) -> str:
     else:
         return ""
     good = "rules hold" if accept.by == "rules" else f"{accept.by} >= {accept.least:g}"
-    return f"{' -> '.join(stages_of(model))}; an answer is told if {good}"
+    return f"{' -> '.join(stages_of(model))}; an answer is accepted if {good}"
 
 
 def stages_of(model: ModelSettings) -> tuple[str, ...]:
-    """Of a cascade or a pipeline, in the order in which they are asked; else ()."""
+    """The stages of a cascade or a pipeline, in the order in which they are called; else ()."""
     composed = model.cascade or model.pipeline
     return () if composed is None else tuple(reversed(composed.models))

@@ -1,4 +1,4 @@
-"""A client's stream while it waits for an answer that is held back: told that it is alive."""
+"""Keep-alive events for a client's stream whose answer is held back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ Header = tuple[str, str]
 
 
 class Heartbeats:
-    """A Sink around another. While it is entered, a beat is written every `every_s`; the first one
-    sends the head before it, after which `begun` holds and the answer's own head is left out."""
+    """A Sink around another that writes keep-alive events while it is entered.
+
+    One is written every `every_s` seconds. The first is preceded by the response head; from then on
+    `begun` holds and the answer's own head is left out.
+    """
 
     def __init__(self, sink: Sink, head: list[Header], beat: bytes, every_s: float) -> None:
         self._sink = sink

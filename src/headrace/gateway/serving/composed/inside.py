@@ -1,4 +1,4 @@
-"""A model asked on the way of a request: a judge, a router, a stage whose answer may be told."""
+"""Calls of models that a request needs on its way: a judge, a router, a stage of a cascade."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 _S_PER_NS = 1e-9
 _CHAT_PATH = "/v1/chat/completions"
-# Instructions, and what surrounds a question: about how many tokens of ours a judge reads.
+# Tokens of the gateway's own instructions around a question to a judge, roughly.
 OWN_TOKENS = 250
 
 
 class Answered(NamedTuple):
-    """A whole answer. usage_from, cost_nusd: as of an Aside."""
+    """A whole answer of a model."""
 
     model: str
     dispatch: Dispatch
@@ -48,23 +48,23 @@ class Answered(NamedTuple):
     usage: TokenUsage
     usage_from: Literal["provider", "estimated"]
     cost_nusd: int | None
+    """None if the price is unknown."""
     finish: Finish | None
     ended_ns: int
 
     @property
     def text(self) -> str:
-        """Of its first choice."""
+        """The text of its first choice."""
         return text_of(self.reply)
 
 
 @dataclass(kw_only=True, slots=True)
 class Inside:
-    """chat: the dialect that own questions are written in. asides: what was paid for besides the
-    answer that is told; tried: who failed. waited_ns: for providers. holding: of all of it.
-    last: asks who answers in any case."""
+    """Calls of models on behalf of one request, and their costs."""
 
     router: Router
     chat: ClientSide
+    """The dialect in which the gateway's own questions are written."""
     incoming: Incoming
     ask: RoutingQuery
     drop_unsupported: bool
@@ -72,10 +72,15 @@ class Inside:
     clock_ns: Callable[[], int]
     source: random.Random
     holding: Holding
+    """The budget held for all of it."""
     asides: list[Aside] = field(default_factory=list)
+    """Billed calls beside the answer that is sent."""
     tried: list[Tried] = field(default_factory=list)
+    """Attempts that failed."""
     waited_ns: int = 0
+    """Time spent waiting for providers."""
     last: Dispatch | None = None
+    """The dispatch of the model that answers in any case."""
 
     async def answer(
         self,
@@ -89,15 +94,15 @@ class Inside:
     ) -> Answered:
         """A whole answer of `model`.
 
-        It is on nobody's bill yet: give it to `aside`, or tell it. One that is not waited for is
-        on the bill as `purpose`. is_ours: the question is the gateway's own; what of it a provider
-        cannot be told is left out. Raises AllTargetsFailedError, RequestError, DamagedReplyError,
-        TimeoutError.
+        The answer is on nobody's bill yet: pass it to `aside`, or send it. One that is not waited
+        for is billed as `purpose`. is_ours: the question is the gateway's own, so settings that a
+        provider does not support are omitted. Raises AllTargetsFailedError, RequestError,
+        DamagedReplyError, TimeoutError.
         """
         wanted = msgspec.structs.replace(self.ask.wanted, models=(model,))
         ask = self.ask._replace(wanted=wanted, input_tokens=input_tokens)
         if is_ours:
-            # How long the client's prompt is, and what may answer it, is not true of this.
+            # The length of the client's prompt and its limit on output do not apply to this one.
             ask = ask._replace(least=None, most_output_tokens=None)
         began_ns = self.clock_ns()
         decision = self.router.decide(ask, began_ns * _S_PER_NS)
@@ -123,7 +128,7 @@ class Inside:
             self.cut_unanswered(dispatch, model, f"no answer in {timeout_s:g} s", purpose)
             raise
         except asyncio.CancelledError:
-            self.cut_unanswered(dispatch, model, "nobody waited for it", purpose)
+            self.cut_unanswered(dispatch, model, "no longer needed", purpose)
             raise
         finally:
             self.waited_ns += self.clock_ns() - began_ns
@@ -159,7 +164,7 @@ class Inside:
         )
 
     def aside(self, answered: Answered, purpose: Purpose, error: str = "") -> None:
-        """It is paid for and told to nobody."""
+        """Record an answer that is billed and not sent."""
         opened = answered.opened
         opened.reply.abort()  # the answer is whole and has left it
         opened.candidate.target.health.ended()
@@ -181,13 +186,13 @@ class Inside:
         )
 
     def goes_on(self, dispatch: Dispatch) -> None:
-        """Who answers in any case is asked by it; it goes on with what was tried before."""
+        """Continue with the model that answers in any case, with the attempts made so far."""
         dispatch.tried = self.tried
         dispatch.waited_ns = self.waited_ns
         self.last = dispatch
 
     def cut(self, opened: Opened, model: str) -> None:
-        """An answer that has begun and that nobody wants any more."""
+        """Abort an answer that has begun and is no longer needed."""
         now_ns = self.clock_ns()
         target = opened.candidate.target
         opened.reply.abort()
@@ -226,7 +231,7 @@ class Inside:
     def cut_unanswered(
         self, dispatch: Dispatch, model: str, error: str, purpose: Purpose = "stage"
     ) -> None:
-        """A request that was sent, and that nobody waits for: its prompt may be billed."""
+        """Record a request that was sent and is no longer needed: its prompt may be billed."""
         unanswered = dispatch.unanswered()
         if unanswered is None:
             return
@@ -258,10 +263,10 @@ class Inside:
         purpose: Purpose,
         logprobs: int = 0,
     ) -> Answered:
-        """What a model says to a question of ours: (role, text) each; on the bill as `purpose`.
+        """A model's answer to a question of the gateway's, (role, text) each, billed as `purpose`.
 
-        logprobs: how many alternatives are wanted, from providers that tell them. Raises as
-        `answer`.
+        `logprobs` is the number of alternatives to request from providers that return them. Raises
+        as `answer`.
         """
         body: dict[str, Any] = {
             "model": model,
@@ -285,6 +290,6 @@ class Inside:
 
 
 def text_of(reply: ChatReply) -> str:
-    """What the first choice says."""
+    """The text of the first choice."""
     parts = reply.choices[0].parts if reply.choices else ()
     return "".join(part.text for part in parts if isinstance(part, Text))

@@ -1,4 +1,4 @@
-"""What another model says of an answer: points of ten, or whether it is right."""
+"""Another model's grade of an answer: one to ten points, or whether it is right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.gateway.settings.cascade import JudgeSettings
 from headrace.protocol.neutral.call import ChatCall
 from headrace.protocol.neutral.part import Text
 
-# What is shown of a conversation: its end, which the answer answers.
+# How much of a conversation the judge sees: its end, to which the answer belongs.
 _MOST_CHARS = 12_000
 _POINTS = re.compile(r"\b(10|[1-9])\b(?:\s*/\s*10)?")
 _YES = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
@@ -31,25 +31,25 @@ _VERIFIER = (
 async def points_of(
     answered: Answered, call: ChatCall, inside: Inside, settings: JudgeSettings
 ) -> float | None:
-    """1 to 10; None where the judge's word is no number. Raises as `Inside.answer`."""
+    """1 to 10; None if the judge's reply is not a number. Raises as `Inside.answer`."""
     assert settings.model is not None
-    said = await inside.question(
+    answer = await inside.question(
         settings.model,
         _asked(settings.prompt or _JUDGE, answered, call),
         max_tokens=settings.max_tokens,
         timeout_s=settings.timeout_s,
         purpose="judge",
     )
-    found = _POINTS.search(said.text)
+    found = _POINTS.search(answer.text)
     return None if found is None else float(found[1])
 
 
 async def probability_of(
     answered: Answered, call: ChatCall, inside: Inside, settings: JudgeSettings
 ) -> float | None:
-    """That the answer is right: from log probabilities of yes and no where they are told, else 1
-    or 0. None for a word that is neither. Raises as `Inside.answer`."""
-    said = await inside.question(
+    """The probability that the answer is right: from the log probabilities of yes and no if they
+    are returned, else 1 or 0. None if the reply is neither word. Raises as `Inside.answer`."""
+    answer = await inside.question(
         settings.model or answered.model,
         _asked(settings.prompt or _VERIFIER, answered, call),
         max_tokens=settings.max_tokens,
@@ -57,21 +57,21 @@ async def probability_of(
         purpose="judge",
         logprobs=5,
     )
-    share = share_of(said.reply, ("yes", "no"))
+    share = share_of(answer.reply, ("yes", "no"))
     if share is not None:
         return share
-    found = _YES.match(said.text)
+    found = _YES.match(answer.text)
     return None if found is None else float(found[1].casefold() == "yes")
 
 
 def _asked(prompt: str, answered: Answered, call: ChatCall) -> tuple[tuple[str, str], ...]:
     turns = []
     for message in call.messages:
-        said = "\n".join(one.text for one in message.parts if isinstance(one, Text))
-        turns.append(f"[{message.role}]\n{said}")
-    told = "\n\n".join(turns)
+        text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+        turns.append(f"[{message.role}]\n{text}")
+    conversation = "\n\n".join(turns)
     material = (
-        f"<conversation>\n{told[-_MOST_CHARS:]}\n</conversation>\n\n"
+        f"<conversation>\n{conversation[-_MOST_CHARS:]}\n</conversation>\n\n"
         f"<answer>\n{answered.text[:_MOST_CHARS]}\n</answer>"
     )
     return (("system", prompt), ("user", material))

@@ -8,27 +8,27 @@ from typing import Any
 from headrace.gateway.settings.cascade import LogprobSettings
 from headrace.protocol.neutral.reply import ChatReply
 
-# OpenAI writes -9999 for what was all but impossible; one such token must not decide alone.
+# OpenAI returns -9999 for the all but impossible; one such token must not decide alone.
 _LEAST = -30.0
 
 
 def alternatives_wanted(settings: LogprobSettings) -> int:
-    """How many of each token's likeliest alternatives the measure looks at."""
+    """How many of each token's likeliest alternatives the measure needs."""
     return 2 if settings.measure == "margin" else 1
 
 
 def sureness(reply: ChatReply, settings: LogprobSettings) -> float | None:
-    """A probability, of the least sure of its choices; None where there is nothing to tell by."""
-    found = [_of_tokens(one.logprobs, settings) for one in reply.choices if one.logprobs]
-    known = [one for one in found if one is not None]
+    """The probability of the least sure choice; None where log probabilities are missing."""
+    values = [_of_tokens(choice.logprobs, settings) for choice in reply.choices if choice.logprobs]
+    known = [value for value in values if value is not None]
     return min(known) if known and len(known) == len(reply.choices) else None
 
 
 def _of_tokens(tokens: list[dict[str, Any]], settings: LogprobSettings) -> float | None:
     if settings.measure == "margin":
-        leads = [lead for one in tokens if (lead := _lead(one)) is not None]
+        leads = [lead for token in tokens if (lead := _lead(token)) is not None]
         return sum(leads) / len(leads) if leads else None
-    values = [value for one in tokens if (value := _logprob(one)) is not None]
+    values = [value for token in tokens if (value := _logprob(token)) is not None]
     if not values:
         return None
     size = settings.window_tokens if settings.measure == "window" else len(values)
@@ -43,8 +43,8 @@ def _of_tokens(tokens: list[dict[str, Any]], settings: LogprobSettings) -> float
 def _lead(token: dict[str, Any]) -> float | None:
     listed = token.get("top_logprobs")
     each = listed if isinstance(listed, list) else []
-    known = [_logprob(one) for one in each if isinstance(one, dict)]
-    likeliest = sorted((math.exp(one) for one in known if one is not None), reverse=True)
+    known = [_logprob(entry) for entry in each if isinstance(entry, dict)]
+    likeliest = sorted((math.exp(value) for value in known if value is not None), reverse=True)
     return likeliest[0] - likeliest[1] if len(likeliest) > 1 else None
 
 
@@ -56,15 +56,15 @@ def _logprob(token: dict[str, Any]) -> float | None:
 
 
 def share_of(reply: ChatReply, words: tuple[str, ...]) -> float | None:
-    """Of the first token's likely alternatives, the share that begin the first of `words` against
-    those that begin any of them; None without log probabilities or where none does."""
+    """Among the first token's likely alternatives, the probability of the first of `words` relative
+    to all of them; None without log probabilities or where none of the words is among them."""
     tokens = reply.choices[0].logprobs if reply.choices else None
     listed = (tokens[0].get("top_logprobs") if tokens else None) or []
     sums = [0.0] * len(words)
-    for one in listed if isinstance(listed, list) else []:
-        said = str(one.get("token", "")).strip().casefold() if isinstance(one, dict) else ""
-        value = _logprob(one) if said else None
-        begun = [at for at, word in enumerate(words) if word.casefold().startswith(said)]
+    for entry in listed if isinstance(listed, list) else []:
+        token = str(entry.get("token", "")).strip().casefold() if isinstance(entry, dict) else ""
+        value = _logprob(entry) if token else None
+        begun = [at for at, word in enumerate(words) if word.casefold().startswith(token)]
         if value is not None and len(begun) == 1:
             sums[begun[0]] += math.exp(value)
     return sums[0] / sum(sums) if sum(sums) > 0 else None

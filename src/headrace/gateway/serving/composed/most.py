@@ -1,4 +1,4 @@
-"""What a model made of others may take besides the answer that is told."""
+"""The most that a composed model may use besides the answer that is sent."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from headrace.gateway.routing.decision import Candidate
 
 
 class Most(NamedTuple):
-    """cost_nusd: None where nobody knows. asked: names of models as the file has them. candidates:
-    who may be asked by those, in no order."""
+    """An upper bound on what calls of models may use."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nusd: int | None = 0
+    """None if it is unknown."""
     asked: tuple[str, ...] = ()
+    """Names of the models, as in the configuration."""
     candidates: tuple[Candidate, ...] = ()
+    """Targets that may serve those models, in no order."""
 
     def __add__(self, other: object) -> Most:
-        """Both."""
+        """The sum of two bounds; its cost is unknown if either is."""
         assert isinstance(other, Most)
         known = self.cost_nusd is not None and other.cost_nusd is not None
         return Most(
@@ -34,7 +36,7 @@ class Most(NamedTuple):
         )
 
     def added_to(self, answer: Demand) -> Demand:
-        """What is held for all of it, where `answer` is for the answer alone."""
+        """The demand of everything, where `answer` is that of the answer alone."""
         cost = None
         if answer.most_cost_nusd is not None and self.cost_nusd is not None:
             cost = answer.most_cost_nusd + self.cost_nusd
@@ -50,13 +52,13 @@ NOTHING = Most()
 
 
 def dearest(each: Sequence[Most]) -> Most:
-    """What covers any one of them."""
-    costs = [one.cost_nusd for one in each]
-    known = [one for one in costs if one is not None]
+    """A bound that covers any one of them."""
+    costs = [demand.cost_nusd for demand in each]
+    known = [cost for cost in costs if cost is not None]
     return Most(
-        max((one.input_tokens for one in each), default=0),
-        max((one.output_tokens for one in each), default=0),
+        max((demand.input_tokens for demand in each), default=0),
+        max((demand.output_tokens for demand in each), default=0),
         max(known, default=0) if len(known) == len(costs) else None,
-        tuple(name for one in each for name in one.asked),
-        tuple(candidate for one in each for candidate in one.candidates),
+        tuple(name for demand in each for name in demand.asked),
+        tuple(candidate for demand in each for candidate in demand.candidates),
     )

@@ -1,4 +1,4 @@
-"""Whether a value is as a JSON schema says. The schemas are clients'."""
+"""Whether a value satisfies a JSON schema that a client sent."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 def fits(text: str, schema: dict[str, Any] | None) -> bool:
-    """Whether `text` is JSON that `schema` allows; None allows any object.
+    """Whether `text` is JSON that satisfies `schema`; None stands for any object.
 
-    A schema that is none itself, or that points elsewhere, allows all JSON: the provider was given
-    it too and is the one to say so. So does every schema where the extra `guardrails` is missing.
+    A schema that is invalid or refers elsewhere allows all JSON: the provider was given it too and
+    is the one to refuse it. So does every schema if the extra `guardrails` is not installed.
     """
     try:
         value = msgspec.json.decode(text)
@@ -26,7 +26,7 @@ def fits(text: str, schema: dict[str, Any] | None) -> bool:
     except ImportError:
         return True
     try:
-        # Nothing is fetched for a client's schema, and no pattern of it takes long.
+        # Nothing is fetched for a client's schema, and none of its patterns takes long.
         validator = jsonschema_rs.validator_for(
             schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
         )

@@ -1,4 +1,4 @@
-"""A request as a stage is sent it: whole, and with log probabilities where they can be had."""
+"""A request as a stage receives it: not streamed, with log probabilities where available."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _RESPONSES_LOGPROBS = "message.output_text.logprobs"
 
 
 class StagePrepared(Prepared):
-    """The request of `incoming` without a stream. logprobs: how many alternatives for each token
-    are asked for, 0 for no log probabilities; a client's own wish for more stands."""
+    """The request of `incoming` without streaming.
+
+    `logprobs` is the number of alternatives to request for each token, 0 for no log probabilities;
+    a larger number that the client requested stands.
+    """
 
     def __init__(self, incoming: Incoming, logprobs: int = 0) -> None:
         whole = incoming
@@ -34,14 +37,14 @@ class StagePrepared(Prepared):
         self._sure = _Surer(whole, logprobs) if logprobs else None
 
     def for_target(self, target: Target) -> Ready:
-        """See Prepared. A target that cannot tell log probabilities is not asked for them."""
+        """See Prepared. Targets that cannot return log probabilities are not asked for them."""
         if self._sure is not None and tells_logprobs(target):
             return self._sure.for_target(target)
         return super().for_target(target)
 
 
 class _Surer(Prepared):
-    """The same with log probabilities."""
+    """The request of `incoming` with log probabilities."""
 
     def __init__(self, incoming: Incoming, most: int) -> None:
         changes = _changes(incoming, most)
@@ -60,24 +63,24 @@ class _Surer(Prepared):
 
 
 def _changes(incoming: Incoming, most: int) -> dict[str, bytes | None]:
-    """Edits of the body that ask for them; none in a dialect that has no words for it."""
+    """Edits of the body that request them; none if the dialect cannot."""
     body, name = incoming.body, incoming.side.name
     given = body.decoded("top_logprobs")
     wanted = max(most, given) if isinstance(given, int) else most
-    asked: dict[str, bytes | None] = {"top_logprobs": msgspec.json.encode(wanted)}
+    edits: dict[str, bytes | None] = {"top_logprobs": msgspec.json.encode(wanted)}
     if name in ("openai-chat", "ollama"):
-        return {"logprobs": b"true", **asked}
+        return {"logprobs": b"true", **edits}
     if name == "openai-responses":
         include: Any = body.decoded("include")
         listed = include if isinstance(include, list) else []
         if _RESPONSES_LOGPROBS not in listed:
             listed = [*listed, _RESPONSES_LOGPROBS]
-        return {"include": msgspec.json.encode(listed), **asked}
+        return {"include": msgspec.json.encode(listed), **edits}
     return {}
 
 
 def tells_logprobs(target: Target) -> bool:
-    """Whether its API has words for them; what it says to them is another thing."""
+    """Whether its API has a field for them; whether it honours the field is another matter."""
     probe = ChatCall(
         dialect="",
         model=target.model,
@@ -93,5 +96,5 @@ def tells_logprobs(target: Target) -> bool:
 
 
 def hidden(wanted_by: ChatCall | None, most: int) -> bool:
-    """Whether log probabilities that were asked for must not reach the client."""
+    """Whether log probabilities the gateway requested must be hidden from the client."""
     return most > 0 and not (wanted_by is not None and wanted_by.logprobs)

@@ -1,4 +1,4 @@
-"""The way of a request for a model made of others: who is asked before the answer, and after."""
+"""How a request for a composed model is served: the calls before the answer, and the answer."""
 
 from __future__ import annotations
 
@@ -31,49 +31,51 @@ from headrace.protocol.neutral.collect import replayed
 
 
 class Find(Protocol):
-    """Asks targets as for any request."""
+    """Finds a target's answer, as for any request."""
 
     def __call__(
         self, ask: RoutingQuery, prepared: Prepared | None
     ) -> Awaitable[tuple[Opened, Dispatch]]:
-        """prepared: None for the client's own. Raises as `Dispatch.open`."""
+        """Open an answer; `prepared` None means the client's own. Raises as `Dispatch.open`."""
 
 
 @dataclass(slots=True)
 class Way:
-    """ask: by whom it is answered in the end. told: what was decided, for a header. besides: what
-    is taken beside that answer at most. heartbeat_s: how often a stream that waits is told so, None
-    where nothing is held back."""
+    """The plan of a request for a composed model; this one calls nothing before the answer."""
 
     ask: RoutingQuery
+    """The routing query of the model that answers in the end."""
     inside: Inside
     told: list[str] = field(default_factory=list)
+    """Decisions made so far, for a header."""
     besides: Most = NOTHING
+    """The most that is used in addition to the answer."""
     heartbeat_s: float | None = None
+    """Interval of keep-alive events in a stream that waits; None if nothing is held back."""
 
     @property
     def may_answer(self) -> tuple[Candidate, ...]:
-        """In the end: now, or once they are well. Who does is decided when it is their turn."""
+        """Targets that may answer in the end, now or once they are healthy again."""
         return tuple(self.inside.router.could_ask(self.ask.wanted.models, self.ask))
 
     def leave_out_free(self, why: tuple[str, float | None]) -> None:
-        """Nobody is asked on it who is free of charge. why: see `RoutingQuery.no_free`."""
+        """Leave out targets that are free of charge. `why`: see `RoutingQuery.no_free`."""
         self.ask = self.ask._replace(no_free=why)
         self.inside.ask = self.inside.ask._replace(no_free=why)
 
     async def open(self, find: Find) -> tuple[Opened, Dispatch]:
-        """The answer that is told, and who found it. Raises as `Dispatch.open`."""
+        """The answer to send, and the dispatch that found it. Raises as `Dispatch.open`."""
         return await find(self.ask, None)
 
     async def answer(self, find: Find, sink: Sink) -> tuple[Opened, Dispatch]:
-        """As `open`, with heartbeats on a sink that has them."""
+        """As `open`, with keep-alive events if the sink is Heartbeats."""
         if not isinstance(sink, Heartbeats):
             return await self.open(find)
         async with sink:
             return await self.open(find)
 
     def heartbeats(self, sink: Sink, prepared: Prepared) -> Sink:
-        """The sink of a stream that may have to wait."""
+        """The sink for a stream that may have to wait."""
         incoming = self.inside.incoming
         if self.heartbeat_s is None or not incoming.stream:
             return sink
@@ -87,19 +89,19 @@ class Way:
         return Heartbeats(sink, head, beat, self.heartbeat_s)
 
     def entry(self, entry: Entry, opened: Opened | None) -> Entry:
-        """The ledger's line with the model that answered, where it is on no side of a test."""
+        """The ledger line with the model that answered, unless an A/B variant is recorded."""
         if opened is None or entry.variant:
             return entry
         return msgspec.structs.replace(entry, variant=opened.candidate.model)
 
     def headers(self) -> list[tuple[str, str]]:
-        """What was decided, for the client."""
+        """The header that tells the client what was decided."""
         return [(PREFIX + "route", visible("; ".join(self.told)))] if self.told else []
 
 
 @dataclass(slots=True)
 class RoutedWay(Way):
-    """A router model is asked first. route: asks it, and gives the way it names."""
+    """A plan in which a router model is called first; `route` calls it and returns its plan."""
 
     route: Callable[[], Awaitable[Way]] | None = None
 
@@ -115,8 +117,7 @@ class RoutedWay(Way):
 
 @dataclass(slots=True)
 class StagedWay(Way):
-    """Stages are asked before the one that is asked in any case. call: the request; number: of
-    stages, the last included."""
+    """A plan in which stages are called before the model that answers in any case."""
 
     stages: tuple[StageSettings, ...] = ()
     accept: AcceptSettings | None = None
@@ -143,7 +144,7 @@ class StagedWay(Way):
         return await find(self.ask, prepared)
 
     async def _beside(self, find: Find) -> tuple[Opened, Dispatch]:
-        """The last one is asked at once; a draft that is accepted ends it."""
+        """Call the last model at once; a draft that is accepted ends it."""
         last = asyncio.ensure_future(find(self.ask, None))
         accepted: Answered | None = None
         told = False
@@ -164,9 +165,9 @@ class StagedWay(Way):
             return self._told(accepted), accepted.dispatch
         finally:
             if not told:
-                await self._cut(last, "nobody waited for it")
+                await self._cut(last, "no longer needed")
                 if accepted is not None:
-                    self.inside.aside(accepted, "stage", "nobody waited for it")
+                    self.inside.aside(accepted, "stage", "no longer needed")
 
     async def _cut(self, last: asyncio.Future[tuple[Opened, Dispatch]], error: str) -> None:
         model = self.ask.wanted.models[0]
@@ -177,7 +178,7 @@ class StagedWay(Way):
         except asyncio.CancelledError:
             if was_running and self.inside.last is not None:
                 self.inside.cut_unanswered(self.inside.last, model, error)
-        except Exception as error:  # it failed, and is not wanted any more
+        except Exception as error:  # it failed, and is no longer needed
             _ = error
         else:
             self.inside.cut(opened, model)
@@ -201,13 +202,13 @@ class StagedWay(Way):
         try:
             verdict = await verdict_of(answered, call, self.inside, accept, self.classifier)
         except BaseException:  # the client has gone, or the time for all of it is over
-            self.inside.aside(answered, "stage", "nobody waited for it")
+            self.inside.aside(answered, "stage", "no longer needed")
             raise
         self.told.append(f"{stage.model}: {verdict.said}")
         return answered, verdict.accepted
 
     def _told(self, answered: Answered) -> Opened:
-        """As the client is told it: without what it did not ask for, as a stream if it wants."""
+        """The answer as the client gets it: without unrequested fields, as a stream if it wants."""
         opened, incoming = answered.opened, self.inside.incoming
         accept = self.accept
         assert accept is not None
@@ -215,7 +216,8 @@ class StagedWay(Way):
             bare = msgspec.structs.replace(
                 answered.reply,
                 choices=tuple(
-                    msgspec.structs.replace(one, logprobs=None) for one in answered.reply.choices
+                    msgspec.structs.replace(choice, logprobs=None)
+                    for choice in answered.reply.choices
                 ),
             )
             opened.answer, opened.glance = bare, None

@@ -1,4 +1,4 @@
-"""Which way a request goes that asks for a model made of others."""
+"""Chooses how a request for a composed model is served."""
 
 from __future__ import annotations
 
@@ -40,21 +40,23 @@ _S_PER_NS = 1e-9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ways:
-    """models: those of the file that are made of others. chosen: what a conversation was given.
-    classifier: None where no model of the file uses it."""
+    """The composed models of the configuration, and what planning a request for one needs."""
 
     models: Mapping[str, ModelSettings]
+    """Composed models by name."""
     router: Router
     chat: ClientSide
     chosen: Sticky
+    """The model chosen for each conversation."""
     drop_unsupported: bool
     most_reply_bytes: int
     clock_ns: Callable[[], int]
     source: random.Random
     classifier: Classifier | None = None
+    """None if no model of the configuration uses it."""
 
     def model(self, name: str) -> ModelSettings | None:
-        """None for one that has targets, or that nobody has."""
+        """The composed model of that name; None for a model with targets or an unknown one."""
         return self.models.get(self.router.own_name(name))
 
     def way(
@@ -65,8 +67,10 @@ class Ways:
         asides: list[Aside],
         holding: Holding,
     ) -> Way | None:
-        """None where the model asked for is not made of others. Asks nobody. asides: where goes
-        what is paid for besides the answer. holding: what will be held for all of it."""
+        """The plan of a request; None if its model is not a composed one. Calls nothing.
+
+        Billed calls beside the answer are added to `asides`; `holding` holds the budget for all.
+        """
         name = ask.wanted.models[0]
         if self.model(name) is None:
             return None
@@ -85,7 +89,7 @@ class Ways:
         try:
             call = prepared.call
         except RequestError:
-            # A provider that is passed the body may read it; nothing can be told by it here.
+            # A provider that is passed the body may read it; no choice can depend on it here.
             call = None
         return self._of(name, ask, inside, call, None if call is None else view_of(call), [])
 
@@ -116,7 +120,7 @@ class Ways:
         if call is None:
             return Way(ask, inside, [*told, f"{last.model}: the request cannot be read"])
         if acts_at_provider(inside.incoming.body):
-            return Way(ask, inside, [*told, f"{last.model}: it must not be done twice"])
+            return Way(ask, inside, [*told, f"{last.model}: it acts, so it must not be sent twice"])
         return StagedWay(
             ask=ask,
             inside=inside,
@@ -171,33 +175,33 @@ class Ways:
         )
 
     def _fallbacks_of(self, choose: ChooseSettings) -> tuple[str, ...]:
-        """Of models made of others that it may choose."""
+        """Fallbacks of the composed models that it may choose."""
         found: tuple[str, ...] = ()
-        for one in choose.models:
-            model = self.model(one)
+        for chosen in choose.models:
+            model = self.model(chosen)
             if model is not None:
                 inner = () if model.choose is None else self._fallbacks_of(model.choose)
                 found += model.fallbacks + inner
         return found
 
     def _heartbeat_s(self, choose: ChooseSettings) -> float | None:
-        """The shortest of models that hold an answer back; None where none may be chosen."""
-        inner = [model for one in choose.models if (model := self.model(one)) is not None]
-        staged = [one.cascade or one.pipeline for one in inner]
-        return min((one.heartbeat_s for one in staged if one is not None), default=None)
+        """The shortest interval of models that hold an answer back; None if there are none."""
+        inner = [model for name in choose.models if (model := self.model(name)) is not None]
+        staged = [stages.cascade or stages.pipeline for stages in inner]
+        return min((stages.heartbeat_s for stages in staged if stages is not None), default=None)
 
     def _kept(self, name: str, conversation: _Conversation) -> str:
         now_s = self.clock_ns() * _S_PER_NS
-        each = (self.chosen.target(name, one, now_s) for one in conversation.before)
-        return next((one for one in each if one is not None), "")
+        each = (self.chosen.target(name, key, now_s) for key in conversation.before)
+        return next((name for name in each if name is not None), "")
 
     def _keep(self, name: str, key: str | None, choice: Choice) -> None:
-        # What nothing spoke for is no decision: the next turn may have one.
+        # A default is not a decision: the next turn may bring one.
         if key is not None and not choice.is_default:
             self.chosen.had(name, key, choice.model, self.clock_ns() * _S_PER_NS)
 
     def _for(self, name: str, asked: RoutingQuery, fallbacks: tuple[str, ...] = ()) -> RoutingQuery:
-        """The request, for `name` and then as the client and the file say."""
+        """The routing query for `name`, then for the fallbacks of the client and the file."""
         route = self.router.route(name)
         own = () if route is None else route.fallbacks
         first = self.router.route(asked.wanted.models[0])
@@ -206,12 +210,14 @@ class Ways:
         return asked._replace(wanted=msgspec.structs.replace(asked.wanted, models=tuple(models)))
 
     def _most_besides(self, name: str, ask: RoutingQuery, tier: str | None) -> Most:
-        """What `name` may take besides its answer. tier: of service, that the client asks for."""
+        """The most `name` may use besides its answer; `tier` is the requested service tier."""
         model = self.model(name)
         if model is None:
             return NOTHING
         if model.choose is not None:
-            inner = [self._most_besides(one, ask, tier) for one in model.choose.models]
+            inner = [
+                self._most_besides(inner_name, ask, tier) for inner_name in model.choose.models
+            ]
             return dearest(inner) + self._of_router(model.choose, ask)
         if model.cascade is not None:
             return self._of_stages(model.cascade.stages[:-1], model.cascade.accept, ask, tier)
@@ -222,6 +228,7 @@ class Ways:
             draft = OWN_TOKENS + (ask.most_output_tokens or OUTPUT_TOKENS)
             most += self._most(pipeline.final.model, ask, draft, 0, tier)
         return most
+        # The judge sees the first choice only.
 
     def _of_stages(
         self,
@@ -257,26 +264,31 @@ class Ways:
         tier: str | None = None,
     ) -> Most:
         wanted = msgspec.structs.replace(ask.wanted, models=(name,))
-        # Whoever could be asked: a question of ours is shorter than the client's, and its answer.
+        # Any target counts: the gateway's own question is shorter than the client's request.
         ask = ask._replace(wanted=wanted, least=None, most_output_tokens=None)
-        found = tuple(self.router.could_ask((name,), ask))
-        found += may_follow(self.router, found, ask)
-        costs = [most_nusd(one.target.price, input_tokens, output_tokens, tier) for one in found]
-        known = [one for one in costs if one is not None]
+        candidates = tuple(self.router.could_ask((name,), ask))
+        candidates += may_follow(self.router, candidates, ask)
+        costs = [
+            most_nusd(candidate.target.price, input_tokens, output_tokens, tier)
+            for candidate in candidates
+        ]
+        known = [cost for cost in costs if cost is not None]
         cost = max(known, default=0) if len(known) == len(costs) else None
-        return Most(input_tokens, output_tokens, cost, (name,), found)
+        return Most(input_tokens, output_tokens, cost, (name,), candidates)
 
 
 class _Conversation(NamedTuple):
-    """before: what its last turn was kept under; now: what this one is."""
+    """The keys under which a conversation's choice of model is kept."""
 
     before: tuple[str, ...]
+    """Keys that its last turn may have been kept under."""
     now: str
+    """The key of this turn."""
 
 
 def _conversation(ask: RoutingQuery, incoming: Incoming, call: ChatCall) -> _Conversation:
-    """By its session; without one by all that was said, so that only a conversation that goes on
-    from the same turn is the same. Of the same key."""
+    """By its session; without one by all of its text, so that only a conversation that continues
+    the same turn matches. Conversations of two keys never match."""
     owner = "" if incoming.caller is None else incoming.caller.key_id
     if ask.session is not None:
         name = f"{owner}\n{ask.session}"
@@ -288,8 +300,8 @@ def _conversation(ask: RoutingQuery, incoming: Incoming, call: ChatCall) -> _Con
     for message in call.messages:
         digest.update(f"\n{message.role}\n".encode())
         for part in message.parts:
-            said = getattr(part, "text", "") or getattr(part, "arguments", "")
-            digest.update(said.encode(errors="replace"))
+            content = getattr(part, "text", "") or getattr(part, "arguments", "")
+            digest.update(content.encode(errors="replace"))
         if message.role == "user":
             turns.append(digest.hexdigest())
     now = digest.hexdigest()
