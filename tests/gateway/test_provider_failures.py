@@ -110,7 +110,7 @@ async def test_a_404_while_another_is_left_alone_may_be_tried_again() -> None:
         assert (await chat(app)).status == 502
         told = await chat(app)
         assert told.status == 503 and 25 <= int(told.headers["retry-after"]) <= 30
-        assert "b/good: left alone" in _message(told) and "a/good: not_found" in _message(told)
+        assert "b/good: paused" in _message(told) and "a/good: not_found" in _message(told)
 
 
 @pytest.mark.parametrize("keys", [1, 2])

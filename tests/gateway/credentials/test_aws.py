@@ -203,7 +203,7 @@ async def test_no_keys_anywhere() -> None:
     "given", [{"access_key_id": "a"}, {"role_arn": "a"}, {"web_identity_token_file": "a"}]
 )
 async def test_halves_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="belong together"):
+    with pytest.raises(ConfigError, match="must be set together"):
         await keys(AwsSettings(**given), {})
 
 

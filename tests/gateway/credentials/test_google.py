@@ -191,5 +191,5 @@ async def test_what_is_no_token_is_refused(told: Any) -> None:
 
     async with served(gives) as google:
         identity = identity_of_file(service_account(f"{google.origin}/t"), "x", lambda: NOW_S)
-        with pytest.raises(UpstreamError, match="Google gave none"):
+        with pytest.raises(UpstreamError, match="Google issued no token"):
             await identity.ask()

@@ -54,7 +54,7 @@ async def test_a_fallback_that_fails_for_now_is_worth_another_try(
     assert now.status == 503 and now.headers["retry-after"] == "7"
     assert "a/m: con" in now.json["error"]["message"] and "b/o: overloaded" in now.body.decode()
     assert later.status == 503 and int(later.headers["retry-after"]) > 1, "it is left alone"
-    assert "b/o: left alone" in later.json["error"]["message"]
+    assert "b/o: paused" in later.json["error"]["message"]
     assert [one.outcome for one in entries] == ["failed", "failed"]
 
 

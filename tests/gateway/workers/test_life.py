@@ -165,7 +165,7 @@ def test_a_file_read_anew_under_load_fails_no_request(tmp_path: Path) -> None:
                 gateway.reload("models: [this is no file")
 
                 async def refused() -> bool:
-                    return "the one before goes on" in gateway.log.read_text()
+                    return "the previous one stays" in gateway.log.read_text()
 
                 await until(refused)
                 await clients.asked(20)

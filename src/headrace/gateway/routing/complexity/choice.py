@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     said: str
     """The reason, in a few words."""
     is_default: bool = False
-    """Whether nothing spoke for a model other than `otherwise`."""
+    """Whether nothing spoke for a model other than `default`."""
 
 
 def choice_of(settings: ChooseSettings, view: View, classifier: Classifier | None) -> Choice | None:
