@@ -328,7 +328,7 @@ def test_while_the_model_loads(start: Start, path: str, body: Any) -> None:
     assert server.post(path, {**body, "n": 2, "tools": [1]}).status_code in (400, 503)
 
 
-@pytest.mark.parametrize("delay_s", [0.02, 0.3])
+@pytest.mark.parametrize("delay_s", [0.02, 0.15])
 def test_keep_alive_comments_during_silence(start: Start, delay_s: float) -> None:
     server = start(
         MockEngine(says("abc", delay_s=delay_s)), config=ServerConfig(sse_keep_alive=0.1)

@@ -147,7 +147,7 @@ async def test_a_duration_ends_the_run_and_the_grace_lets_requests_end() -> None
 
 
 async def test_after_the_grace_what_is_left_is_cancelled_and_kept() -> None:
-    plan = closed_plan(3, duration_s=0.5, grace_s=1.0)
+    plan = closed_plan(3, duration_s=0.2, grace_s=0.2)
     settings = MockSettings(ttft_ms=5, tpot_ms=1, errors=(("endless", 1.0),))
     async with MockEndpoint(settings) as url:
         records = await run_plan(url, plan, singles(3))
@@ -189,6 +189,7 @@ async def test_errors_end_the_run_when_there_are_too_many() -> None:
         assert all(one.failure is not None for one in records)
 
 
+@pytest.mark.load
 async def test_a_run_ends_when_the_server_does_not_keep_up() -> None:
     plan = open_plan(60, random.Random(1), burstiness=math.inf, duration_s=30.0, grace_s=0.0)
     plan = msgspec.structs.replace(plan, stop_when_saturated=True)

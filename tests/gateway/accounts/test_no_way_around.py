@@ -100,7 +100,7 @@ async def test_attempts_that_are_paid_and_not_answered_stay_within_the_budget(
             provider.origin,
             {"budgets": [{"usd": limit / 1e9, "per": "1d"}]},
             models={"chat": [{"model": f"a/{one}", "price": PRICE} for one in "uvwx"]},
-            timeouts={"first_token_s": 0.2},
+            timeouts={"first_token_s": 0.1},
         )
         book = await accounts(settings)
         built = gateway(settings, entries, accounts=book)
@@ -127,7 +127,7 @@ async def test_with_room_for_all_of_them_every_attempt_is_made(
             provider.origin,
             {"budgets": [{"usd": 5, "per": "1d"}], "limits": [{"rpm": 1, "concurrency": 1}]},
             models={"chat": [{"model": f"a/{one}", "price": PRICE} for one in "uvw"]},
-            timeouts={"first_token_s": 0.3},
+            timeouts={"first_token_s": 0.1},
             retries={"attempts": 3},
         )
         book = await accounts(settings)

@@ -104,7 +104,7 @@ async def test_a_stage_that_was_not_waited_for(tier: str | None, nusd: int) -> N
     entries: list[Entry] = []
     async with served(says(small=after(NEVER_S), strong="Four.")) as provider:
         file = settings(provider.origin)
-        stages = cascade({"model": "small", "timeout_s": 0.3}, "strong", by="rules")
+        stages = cascade({"model": "small", "timeout_s": 0.1}, "strong", by="rules")
         plain = {name: [{"model": f"a/{name}", "price": PRICE}] for name in ("small", "strong")}
         built = gateway({**file, "models": {**plain, **stages}}, entries)
         told = await ask(built.app, {**at_tier(tier), "model": "auto"})

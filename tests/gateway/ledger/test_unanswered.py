@@ -87,7 +87,7 @@ async def test_who_leaves_before_an_answer_keeps_neither_limit_nor_money(stream:
 
 @pytest.mark.parametrize(
     ("answer", "provider", "kind"),
-    [(silent, {"timeouts": {"first_token_s": 0.3}}, "timeout"), (breaks, {}, "network")],
+    [(silent, {"timeouts": {"first_token_s": 0.1}}, "timeout"), (breaks, {}, "network")],
 )
 async def test_attempts_without_a_reply_have_lines_of_their_own(
     answer: Any, provider: dict[str, Any], kind: str
@@ -153,7 +153,7 @@ async def test_budgets_are_the_sum_of_the_ledger_wherever_clients_leave() -> Non
 
     entries: list[Entry] = []
     async with served(slow) as provider:
-        file = config(provider.origin, timeouts={"first_token_s": 0.3})
+        file = config(provider.origin, timeouts={"first_token_s": 0.1})
         book = await accounts(file)
         built = gateway(file, entries, accounts=book)
 
