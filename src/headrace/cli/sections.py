@@ -15,6 +15,8 @@ from typing import Any
 import click
 
 from headrace.config import Flag
+from headrace.config.vllm.engine_args import ENGINE_ARGS
+from headrace.config.vllm.server_args import SERVER_ARGS
 
 # By the first setting that stands under each.
 HEADINGS = {
@@ -36,15 +38,14 @@ HEADINGS = {
 _MODEL = "the model is an argument: headrace {command} MODEL"
 _PROCESSORS = "all is computed on this machine's processors; --threads says on how many"
 
-# Flags of `vllm serve` and llama-server with another name here, or none.
-ELSEWHERE = {
+# Flags of llama-server with another name here, or none, and those of any server for the model.
+_LLAMA_SERVER = {
     "--model": _MODEL,
     "-m": _MODEL,
     "--hf-repo": _MODEL,
     "-hf": _MODEL,
     "--ctx-size": "here it is --max-model-len",
     "-c": "here it is --max-model-len",
-    "--gpu-memory-utilization": "the KV cache is sized with --kv-cache-memory",
     "--parallel": "here it is --max-num-seqs",
     "-np": "here it is --max-num-seqs",
     "--batch-size": "here it is --max-num-batched-tokens",
@@ -53,17 +54,25 @@ ELSEWHERE = {
     "-t": "here it is --threads",
     "--alias": "here it is --served-model-name",
     "-a": "here it is --served-model-name",
-    "--tensor-parallel-size": _PROCESSORS,
-    "-tp": _PROCESSORS,
     "--n-gpu-layers": _PROCESSORS,
     "--gpu-layers": _PROCESSORS,
     "-ngl": _PROCESSORS,
-    "--dtype": "weights are computed as the file has them; the cache's type is --kv-cache-dtype",
-    "--quantization": "the file says how its weights are quantized",
-    "--trust-remote-code": "code that comes with a model is never run",
     "--api-key-file": "keys are read from HEADRACE_API_KEY",
     "--jinja": "chat templates are always rendered",
 }
+
+
+def flag_of(name: str) -> str:
+    """A setting as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+# Flags of `vllm serve` and llama-server with another name here, or none.
+ELSEWHERE = {
+    flag: setting.hint(flag_of)
+    for setting in (*ENGINE_ARGS.values(), *SERVER_ARGS.values())
+    for flag in (flag_of(setting.name), *setting.flags)
+} | _LLAMA_SERVER
 
 
 def headings_of(flags: Iterator[Flag]) -> Iterator[tuple[Flag, str | None]]:

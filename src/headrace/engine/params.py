@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+
+from headrace.errors import RequestError
 
 MAX_INT = (1 << 63) - 1
 """What one integer of a message may hold."""
@@ -59,7 +61,40 @@ RANGES = {
 }
 
 
-class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+class _NamesOfVllm(msgspec.StructMeta):
+    """The type of SamplingParams, which knows the fields that vLLM's has and this one does not."""
+
+    def __call__(cls, *args: Any, **fields: Any) -> Any:
+        """Make one. A field of vLLM's whose value changes nothing here is dropped.
+
+        Raises RequestError for its other values, TypeError for a name that neither has.
+        """
+        try:
+            return super().__call__(*args, **fields)
+        except TypeError:
+            if args or fields.keys() <= set(cls.__struct_fields__):
+                raise
+        return super().__call__(**_own_fields(fields, cls.__struct_fields__))
+
+
+def _own_fields(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    # Read only here: a caller who writes the names there are does not wait for the table.
+    from headrace.config.load import nearest
+    from headrace.config.vllm.sampling_params import SAMPLING_PARAMS
+
+    for name, value in fields.items():
+        if name in names:
+            continue
+        setting = SAMPLING_PARAMS.get(name)
+        if setting is None:
+            raise TypeError(f"SamplingParams({name}=...): unknown field{nearest(name, names)}")
+        if not setting.takes(value):
+            refusal = setting.refusal("SamplingParams", value, str)
+            raise RequestError(refusal, param=name, code="unsupported")
+    return {name: value for name, value in fields.items() if name in names}
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, metaclass=_NamesOfVllm):
     """How one request is sampled and when it ends. Numbers are within `RANGES`.
 
     temperature: 0 is greedy. top_k: 0 and -1 keep all. top_p: 0 keeps the likeliest token alone.

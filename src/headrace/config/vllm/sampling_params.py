@@ -1,0 +1,57 @@
+"""Fields of vLLM's SamplingParams that do not exist here by name."""
+
+from __future__ import annotations
+
+from headrace.config.vllm.setting import (
+    differs,
+    not_there_yet,
+    renamed,
+    table,
+    without_effect,
+)
+
+_BEAMS = "there is no beam search; answers are sampled"
+_STRUCTURED = "output is not constrained to a grammar or a schema"
+_STREAM = "`stream` sends every token, `generate` the whole"
+_CHOSEN = "log probabilities are of the likeliest tokens, which logprobs counts"
+
+SAMPLING_PARAMS = table(
+    renamed("stop", "stop strings are an argument of generate, chat and stream: stop=[...]"),
+    renamed("bad_words", "here it is bad_words_token_ids, as token ids: llm.tokenizer encodes "
+            "words"),
+    renamed("truncate_prompt_tokens", "give the token ids that are to stay: "
+            "llm.tokenizer encodes, ids[-n:] are the last n"),
+    differs("n", "the number of answers is an argument of generate and chat: n=...", 1),
+    not_there_yet("best_of", "answers are not ranked; n=... of generate returns all", 1),
+    not_there_yet("use_beam_search", _BEAMS, False),
+    not_there_yet("beam_width", _BEAMS, 1),
+    without_effect("length_penalty", _BEAMS),
+    without_effect("early_stopping", _BEAMS),
+    not_there_yet("structured_outputs", _STRUCTURED),
+    not_there_yet("guided_decoding", _STRUCTURED),
+    differs("logits_processors", "a request brings no code into the engine; there are logit_bias, "
+            "allowed_token_ids and bad_words_token_ids", []),
+    differs("detokenize", "results have text and token_ids", True),
+    not_there_yet("skip_special_tokens", "texts of LLM are without special tokens; token_ids has "
+                  "them", True),
+    without_effect("spaces_between_special_tokens", "text is joined as the tokenizer does"),
+    not_there_yet("include_stop_str_in_output", "the text of a result ends before the stop string, "
+                  "which is its stop_reason", False),
+    without_effect("output_kind", _STREAM),
+    without_effect("stream_interval", _STREAM),
+    not_there_yet("logprob_token_ids", _CHOSEN, []),
+    not_there_yet("prompt_logprob_token_ids", _CHOSEN, []),
+    not_there_yet("prompt_logprob_start", "prompt_logprobs are of the whole prompt", 0),
+    not_there_yet("flat_logprobs", "log probabilities are one object a token", False),
+    not_there_yet("thinking_token_budget", "reasoning is part of the text", -1),
+    not_there_yet("repetition_detection", "repetition_penalty and frequency_penalty are there"),
+    differs("skip_reading_prefix_cache", "a prefix is computed again with another cache_salt of "
+            "generate", False),
+    differs("extra_args", "a request brings nothing that the engine does not know", {}),
+    not_there_yet("trace_decode_token_ids", "tokens are sampled"),
+    not_there_yet("routed_experts_prompt_start", "which experts computed a token is not returned",
+                  0),
+    without_effect("skip_clone", "parameters cannot be changed, so none is copied"),
+    without_effect("output_text_buffer_length", "text waits exactly as long as a stop string may "
+                   "begin in it"),
+)  # fmt: skip
