@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
+import msgspec
 
 from headrace.catalog import Catalog
 from headrace.catalog.coverage import (
@@ -74,7 +75,7 @@ def flags_page() -> str:
         "`32K` (32,768), and so with m, g and t. Flags are never abbreviated. This page is",
         "generated: `make docs`.",
     ]
-    sections = [
+    sections: list[tuple[str, type[msgspec.Struct]]] = [
         ("Engine: `serve`, `chat`, `generate`", EngineConfig),
         ("Server: `serve`", ServerConfig),
     ]
