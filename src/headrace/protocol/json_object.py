@@ -33,7 +33,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 class _Span(NamedTuple):
-    """Where a member lies in the body: its name's quote, its value and the byte after that."""
+    """The place of a member in the body: its name's quote, its value and the byte after that."""
 
     name_at: int
     value_at: int
@@ -41,9 +41,11 @@ class _Span(NamedTuple):
 
 
 class JsonObject:
-    """Make one with `read`. The body is not copied until it is edited.
+    """A JSON object that is edited in place. Make one with `read`; the body is not copied until it
+    is edited.
 
-    with_capitals: names that are not of small ASCII letters alone, as all names of APIs are."""
+    with_capitals: names that are not only lower-case ASCII letters, as all names of APIs are.
+    """
 
     __slots__ = ("_body", "_spans", "with_capitals")
 

@@ -33,7 +33,8 @@ class Span(NamedTuple):
 
 
 class _Open:
-    """An object or a list that is not closed yet. key: of the value that comes next or is open."""
+    """An object or a list that is not closed yet. key: that of the value that comes next or is
+    open."""
 
     __slots__ = ("is_list", "key", "start", "wants_name")
 

@@ -37,15 +37,13 @@ _MAX_IGNORED = 1000
 
 @dataclass(frozen=True)
 class Known:
-    """A field of the API that is not honoured, and when it is harmless.
-
-    accepts: the values that ask for what happens anyway, or a type all of whose values do.
-    why: what those values mean here, for people.
-    """
+    """A field of the API that is not honoured, and when it is harmless."""
 
     name: str
     accepts: tuple[object, ...] | type
+    """The values that request what happens anyway, or a type all of whose values do."""
     why: str
+    """What those values mean here, for people."""
 
     @property
     def accepted(self) -> str:
@@ -85,17 +83,16 @@ class Nested:
 
 @dataclass(frozen=True, eq=False)
 class Endpoint(Generic[T]):
-    """What an endpoint takes.
-
-    known: table of fields not honoured. nested: what lies within a field.
-    check: rules over several fields; raises RequestError.
-    """
+    """The fields of an endpoint."""
 
     path: str
     struct: type[T]
     known: Mapping[str, Known] = field(default_factory=dict)
+    """Table of fields that are not honoured."""
     nested: Mapping[str, Nested] = field(default_factory=dict)
+    """The fields within a field."""
     check: Callable[[T], None] = _nothing
+    """Rules over several fields; raises RequestError."""
 
     @cached_property
     def honoured(self) -> tuple[str, ...]:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class Checked(NamedTuple):
-    """settings: None where not even names of the file are known. built: None where anything is
-    wrong. problems: all of them that do not follow from others."""
+    """The result of checking a file."""
 
     settings: GatewaySettings | None
+    """None if not even the names of the file are known."""
     built: Gateway | None
+    """None if anything is wrong."""
     problems: tuple[str, ...]
+    """All that do not follow from others."""
 
 
 @click.command()

@@ -42,22 +42,21 @@ _logger = logging.getLogger(__name__)
 
 
 class AccountsState(msgspec.Struct, frozen=True, kw_only=True):
-    """For /health. problem: what the store or the last change of records was at fault with.
-
-    unsaved: sums of what was spent that the store does not have yet.
-    """
+    """The state of the accounts, for /health."""
 
     counters: CountersState
     keys: int
     has_store: bool
     unsaved: int
+    """Sums of spending that the store does not have yet."""
     problem: str | None = None
+    """The last problem of the store or of a change of records; None if there is none."""
 
 
 class Accounts:
     """Keys, limits and budgets of one process; made once, started, ticked, closed.
 
-    now_ns: wall clock, nanoseconds since 1970. random_bytes: a source nobody can guess. on_alert:
+    now_ns: wall clock, nanoseconds since 1970. random_bytes: an unpredictable source. on_alert:
     called with each alert; must not wait. A change of records takes effect at the next `tick`.
     """
 

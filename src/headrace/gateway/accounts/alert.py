@@ -16,21 +16,21 @@ _TEN_YEARS_MS = 10 * 365 * 86_400_000
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """used has come to `threshold` of limit. model: which models the budget is for, as a glob.
-
-    at_ms: when, in milliseconds since 1970. resets_at_ms: when a calendar window ends.
-    """
+    """An alert that a budget's use has reached one of its thresholds."""
 
     level: Level
     name: str
     unit: Unit
     model: str
+    """The models that the budget covers, as a glob."""
     window: Window
     threshold: float
     limit: int
     used: int
     at_ms: int
+    """When, in milliseconds since 1970."""
     resets_at_ms: int | None
+    """When a calendar window ends; None for a rolling one."""
 
 
 class Crossing(msgspec.Struct, frozen=True):

@@ -13,26 +13,27 @@ from headrace.gateway.accounts.terms import MAX_AMOUNT, DataPolicy, Level, WhenD
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that may ask, with what holds for it on the way from its organisation.
-
-    key_end, label: the key's last characters and its name, for people. allowed_models: one list of
-    names and globs for each level that has one; a model must be in all of them. priority: lower
-    goes first. meters: of all levels, from the organisation down.
-    """
+    """A key that sends requests, with the terms that apply to it on the way down from its
+    organisation."""
 
     key_id: str
     key_end: str = ""
+    """The key's last characters, for people."""
     label: str = ""
+    """The key's name, for people."""
     organisation: str | None = None
     team: str | None = None
     user: str | None = None
     allowed_models: tuple[tuple[str, ...], ...] = ()
+    """One list of names and globs for each level that has one; a model must be in all of them."""
     priority: int = 0
+    """Lower goes first."""
     tags: tuple[str, ...] = ()
     guardrails: tuple[str, ...] = ()
     data_policy: DataPolicy = DataPolicy()
     when_stores_are_down: WhenDown = "closed"
     meters: tuple[Meter, ...] = ()
+    """Meters of all levels, from the organisation down."""
 
     @property
     def path(self) -> tuple[tuple[Level, str], ...]:
@@ -77,20 +78,21 @@ def _is_in(names: Sequence[str], model: str) -> bool:
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request may take at most. model: by the name clients ask for; own_name: of an alias,
-    the model's. names: by each model that may answer, under which names that counts; None where no
-    limit asks. requests: 0 for what a request that runs may take besides.
-
-    most_cost_nusd: in 1e-9 dollars, of the dearest target it may reach; None where nobody knows.
-    """
+    """The most that a request may take."""
 
     model: str
+    """The model, by the name that the client used."""
     own_name: str = ""
+    """For an alias, the model's own name."""
     names: Mapping[str, tuple[str, ...]] | None = None
+    """For each model that may answer, the names under which that counts; None where no limit needs
+    them."""
     requests: int = 1
+    """0 for what a running request may take in addition."""
     input_tokens: int = 0
     most_output_tokens: int = 0
     most_cost_nusd: int | None = None
+    """In 1e-9 dollars, at the most expensive target it may reach; None if unknown."""
 
     def __post_init__(self) -> None:
         _check("requests", self.requests)
@@ -100,15 +102,16 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Actual(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request took. model: who answered; "" counts for all that might have.
-    cost_nusd: None where nobody knows; budgets then keep what was reserved as used, for nothing
-    says that it was less, or standard_nusd if that is more."""
+    """The usage of a request."""
 
     model: str = ""
+    """The model that answered; "" counts for all that might have."""
     requests: int = 1
     input_tokens: int = 0
     output_tokens: int = 0
     cost_nusd: int | None = None
+    """None if unknown. Budgets then count what was reserved as used, since nothing shows that it
+    was less, or standard_nusd if that is more."""
     standard_nusd: int = 0
 
     def __post_init__(self) -> None:

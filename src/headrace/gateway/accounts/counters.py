@@ -15,7 +15,7 @@ MOST_OF_OWNER = 100_000
 
 
 class Wanted(NamedTuple):
-    """What a request may take of one meter, and the limit that holds now."""
+    """The most that a request may take of one meter, and the limit now in force."""
 
     meter: Meter
     amount: int
@@ -23,7 +23,7 @@ class Wanted(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What a request took of one meter, beside what was held for it."""
+    """The use of one meter by a request, and what was held for it."""
 
     meter: Meter
     held: int
@@ -31,8 +31,7 @@ class Counted(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """A meter that had no room. free_at_ms: when it will, if nothing else comes; None where that
-    hangs on running requests, or is never."""
+    """A meter without enough room."""
 
     meter: Meter
     limit: int
@@ -40,10 +39,12 @@ class Shortage(NamedTuple):
     held: int
     wanted: int
     free_at_ms: int | None
+    """When there will be room if no other request comes; None if that depends on running requests,
+    or never happens."""
 
 
 class Reading(NamedTuple):
-    """How a meter stands."""
+    """The current state of a meter."""
 
     meter: Meter
     used: int
@@ -51,7 +52,7 @@ class Reading(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """What was used of a meter in one bucket of its window."""
+    """The use of a meter in one bucket of its window."""
 
     meter_id: str
     bucket: int
@@ -59,46 +60,51 @@ class Spent(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What ending a reservation did. first: False where it had ended before, and nothing changed.
-
-    counted: False where it waits for a store that is down. used: by each meter, after it.
-    """
+    """The result of ending a reservation."""
 
     first: bool
+    """False if it had ended before, and nothing changed."""
     counted: bool
+    """False if it waits for a store that is down."""
     used: tuple[int, ...] = ()
+    """The use of each meter afterwards."""
 
 
 class Late(NamedTuple):
-    """An end that had to wait, and has been counted now. at_ms: when it was."""
+    """A delayed end that has now been counted."""
 
     counted: tuple[Counted, ...]
     used: tuple[int, ...]
     at_ms: int
+    """When it was counted."""
 
 
 class CountersState(msgspec.Struct, frozen=True, kw_only=True):
-    """For /health. reach: whom limits hold for together. unwritten: ends that wait."""
+    """The state of the counters, for /health."""
 
     reach: Literal["per process", "machine", "cluster"]
+    """Which processes share the limits."""
     reachable: bool = True
     unwritten: int = 0
+    """Number of ends that wait to be written."""
     problem: str = ""
 
 
 class Mark(NamedTuple):
-    """To be remembered until a time. owner: whose it is; of each owner the newest are kept."""
+    """An id to be remembered until a time."""
 
     owner: str
+    """The owner of the id; of each owner the newest are kept."""
     id: str
     until_ms: int
 
 
 class Known(NamedTuple):
-    """Which marks are known. is_sure: False where a store that may know more is down."""
+    """The marks that are known."""
 
     ids: frozenset[str]
     is_sure: bool
+    """False if a store that may know more is down."""
 
 
 SpentSource = Callable[[Collection[str]], Awaitable[Sequence[Spent]]]

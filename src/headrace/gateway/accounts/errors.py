@@ -13,7 +13,7 @@ _LONG_WAIT_S = 3600.0
 
 
 class AccountsError(HeadraceError):
-    """Base of what accounts refuse. `kind`: a word for logs, metrics and an API's code."""
+    """Base of the refusals of accounts. `kind` is a word for logs, metrics and an API's code."""
 
     kind = "accounts"
 
@@ -32,7 +32,7 @@ class UnknownKeyError(RefusedKeyError):
 
 
 class MissingKeyError(RefusedKeyError):
-    """Nothing was presented. without_scheme: there was an Authorization of no `Bearer`."""
+    """No key was sent. without_scheme: there was an Authorization header without `Bearer`."""
 
     kind = "invalid_api_key"
 
@@ -42,7 +42,8 @@ class MissingKeyError(RefusedKeyError):
 
 
 class BlockedKeyError(RefusedKeyError):
-    """The key, or an organisation, team or user above it, is blocked. level, name: which."""
+    """The key, or an organisation, team or user above it, is blocked: the one that level and name
+    identify."""
 
     kind = "blocked_key"
 
@@ -97,11 +98,12 @@ class UnknownPriceError(AccountsError):
 
 
 class LimitExceededError(AccountsError):
-    """One more would be more than a limit; nothing was taken at any level.
+    """A limit would be exceeded; nothing was taken at any level.
 
-    level, name: whose limit. limit_name: rpm, tpm, concurrency or budget; unit: of limit, used,
-    reserved and wanted. retry_after_s: when it would pass if nothing else came, None where that
-    hangs on running requests, or is never. resets_at_ms: the same as a time since 1970.
+    level and name identify the holder of the limit. limit_name: rpm, tpm, concurrency or budget;
+    unit: of limit, used, reserved and wanted. retry_after_s: when it would pass if no other request
+    came, None if that depends on running requests, or never happens. resets_at_ms: the same as a
+    time since 1970.
     """
 
     kind = "limit_exceeded"

@@ -24,14 +24,14 @@ RandomBytes = Callable[[int], bytes]
 
 
 class Secret(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as it is kept. digest: SHA-256 in hex. end: its last four characters, for people.
-
-    expires_ms: until when it opens, in milliseconds since 1970; None for always.
-    """
+    """A key as it is stored."""
 
     digest: str
+    """SHA-256 in hexadecimal."""
     end: str = ""
+    """Its last four characters, for people."""
     expires_ms: int | None = None
+    """Until when it is valid, in milliseconds since 1970; None for always."""
 
     def __post_init__(self) -> None:
         if len(self.digest) != 64 or set(self.digest) - set("0123456789abcdef"):

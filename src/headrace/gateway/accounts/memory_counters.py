@@ -28,7 +28,7 @@ MOST_ADDRESSES = 200_000
 
 
 class _Count:
-    """What one meter counts: used by bucket, and held."""
+    """The counts of one meter: used by bucket, and held."""
 
     __slots__ = ("_until_ms", "buckets", "held", "newest", "used")
 
@@ -83,10 +83,10 @@ class _Count:
 
 
 class MemoryCounters:
-    """Counters that hold for this process alone.
+    """Counters for this process alone.
 
-    most_addresses: meters of clients' addresses, of which strangers can have any number; the one
-    that was used longest ago is forgotten first.
+    most_addresses: the most meters of client addresses, of which strangers can have any number; the
+    least recently used is dropped first.
     """
 
     def __init__(self, *, most_addresses: int = MOST_ADDRESSES) -> None:

@@ -26,23 +26,26 @@ _ALL_TIME = Window("total")
 
 
 class Meter(msgspec.Struct, frozen=True, kw_only=True):
-    """id: the same in every process and after every restart, whatever the amount.
-
-    level, name: whose. kind, unit: what is counted, and how. amount: the limit, or raised_to until
-    raised_until_ms. model: names it counts, as a glob. thresholds, unknown_price: a budget's.
-    """
+    """A limit or a budget of one level, as the counters know it."""
 
     id: str
+    """The same in every process and after every restart, whatever the amount."""
     level: Level
+    """With `name`, the holder of the limit."""
     name: str
     limit_name: LimitName
     kind: Literal["held", "rate"]
+    """With `unit`, what is counted, and how."""
     unit: MeterUnit
     amount: int
+    """The limit, or raised_to until raised_until_ms."""
     window: Window
     model: str = "*"
+    """A glob of the names it counts."""
     thresholds: tuple[float, ...] = ()
+    """For a budget."""
     unknown_price: UnknownPrice = "refuse"
+    """For a budget."""
     raised_to: int | None = None
     raised_until_ms: int | None = None
 

@@ -13,8 +13,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Outage:
-    """what: the store, as people call it. meanwhile: what becomes of requests. clock_s: seconds
-    that never go back."""
+    """The state of a store that may be out of reach, logged when it changes.
+
+    what: the store's name for people. meanwhile: what happens to requests. clock_s: a monotonic
+    clock, in seconds.
+    """
 
     def __init__(
         self, what: str, meanwhile: str, *, clock_s: Callable[[], float], on_change: OnOutage | None

@@ -24,10 +24,11 @@ class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An organisation, a team or a user. name: unique within its level."""
+    """An organisation, a team or a user."""
 
     level: GroupLevel
     name: str
+    """Unique within its level."""
     parent: Parent | None = None
     terms: Terms = Terms()
     blocked: bool = False
@@ -42,26 +43,26 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A virtual key. id: what it is called by, no secret. secrets: each of them opens it.
-
-    After a rotation there are two for a while. expires_ms: of the whole key; None for never.
-    """
+    """A virtual key."""
 
     id: str
+    """Its name, which is not secret."""
     secrets: tuple[Secret, ...] = ()
+    """Each of them is valid; for a while after a rotation there are two."""
     parent: Parent | None = None
     label: str = ""
     terms: Terms = Terms()
     blocked: bool = False
     created_ms: int = 0
     expires_ms: int | None = None
+    """When the whole key expires; None for never."""
 
     def __post_init__(self) -> None:
         check_name("key", self.id)
 
 
 class Records(msgspec.Struct, frozen=True):
-    """All there are."""
+    """The groups and keys of a store."""
 
     groups: tuple[Group, ...] = ()
     keys: tuple[KeyRecord, ...] = ()

@@ -64,7 +64,7 @@ _logger = logging.getLogger(__name__)
 
 
 class RedisCounters:
-    """See the module. prefix: of all keys in Redis; gateways that count together share it."""
+    """Counters in Redis, shared by all gateways with the same prefix of keys; see the module."""
 
     def __init__(
         self,

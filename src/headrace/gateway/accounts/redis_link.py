@@ -27,10 +27,9 @@ class RedisLostError(HeadraceError):
 
 
 class RedisLink(Protocol):
-    """What counters need of Redis. Everything raises RedisLostError.
+    """The operations on Redis that counters need. All of them raise RedisLostError.
 
-    Where a connection breaks, a call is made once more on a new one, so each has to be such that
-    doing it twice is doing it once.
+    If a connection breaks, a call is repeated once on a new one, so every call must be idempotent.
     """
 
     async def run(

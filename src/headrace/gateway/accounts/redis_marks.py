@@ -36,8 +36,11 @@ return out
 
 
 class RedisMarks:
-    """prefix: of all keys in Redis. waiting: what Redis could not be told. Where not said otherwise
-    everything raises RedisLostError."""
+    """Marks in Redis, under keys that begin with `prefix`.
+
+    waiting: the marks that could not be written to Redis yet. Methods raise RedisLostError unless
+    they say otherwise.
+    """
 
     def __init__(self, link: RedisLink, prefix: str, most_of_owner: int = MOST_OF_OWNER) -> None:
         self._link = link

@@ -11,7 +11,10 @@ _PASSES = 3
 
 
 class EndedOwners:
-    """prefix: of all keys. An owner is what the ids of a process's reservations begin with."""
+    """Processes that have ended, whose reservations are released.
+
+    prefix: of all keys in Redis. The ids of a process's reservations begin with its owner id.
+    """
 
     def __init__(self, link: RedisLink, prefix: str) -> None:
         self._link = link

@@ -27,8 +27,10 @@ _logger = logging.getLogger(__name__)
 
 
 class UnreadStoreError(HeadraceError):
-    """Redis is well and does not know budgets, and the store that does cannot be read. Nothing was
-    counted. meter_ids: of those budgets."""
+    """Redis works but lacks the spending of budgets, and the store that has it cannot be read.
+
+    Nothing was counted. meter_ids: those budgets.
+    """
 
     def __init__(self, problem: str, meters: Sequence[Meter]) -> None:
         super().__init__(problem)
@@ -36,7 +38,10 @@ class UnreadStoreError(HeadraceError):
 
 
 class Seeding:
-    """prefix: of all keys in Redis. lease_ms: for how long a reservation may hold something."""
+    """The transfer of past spending into a Redis that lacks it.
+
+    prefix: of all keys in Redis. lease_ms: for how long a reservation may hold something.
+    """
 
     def __init__(self, link: RedisLink, prefix: str, lease_ms: int) -> None:
         self._link = link

@@ -9,14 +9,15 @@ from headrace.gateway.accounts.counters import Counted, Spent
 
 
 class WaitingEnd(NamedTuple):
-    """An end on its way, or one that waits. counted: nothing, to undo what may have been taken.
-    holds: whether Redis may hold something for it."""
+    """The end of a reservation that is being written, or waits to be."""
 
     id: str
     counted: tuple[Counted, ...]
+    """Empty to undo what may have been taken."""
     reserved_ms: int
     at_ms: int
     holds: bool = True
+    """Whether Redis may hold something for it."""
 
     def spent(self) -> Iterator[Spent]:
         """Of each budget."""
@@ -43,7 +44,7 @@ class WaitingEnd(NamedTuple):
 
 
 class WaitingEnds:
-    """In the order they came."""
+    """A queue of ends, in the order in which they came."""
 
     def __init__(self) -> None:
         self._ends: dict[str, WaitingEnd] = {}

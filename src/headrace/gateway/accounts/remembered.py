@@ -13,8 +13,11 @@ MOST_MARKS = 200_000
 
 
 class Remembered:
-    """Where there are `most`, a new one takes the place of the oldest of the owner of most: nobody
-    can make all that others have forgotten."""
+    """A bounded set of ids by owner.
+
+    When it is full, a new id replaces the oldest one of the owner with the most, so that no owner
+    can crowd out the others.
+    """
 
     def __init__(self, most: int = MOST_MARKS) -> None:
         self._most = most

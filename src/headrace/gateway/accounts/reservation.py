@@ -13,22 +13,22 @@ from headrace.gateway.accounts.counters import Wanted
 
 
 class Held(NamedTuple):
-    """What was taken, and what for. reserved_ms: when."""
+    """A reservation: what was taken, and for which demand."""
 
     id: str
     wanted: tuple[Wanted, ...]
     reserved_ms: int
+    """When it was taken."""
     demand: Demand
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """first: False where it had been settled or released before; then nothing was changed.
-
-    counted: False where it waits for counters that are down; it will be counted, once.
-    """
+    """The result of settling a reservation."""
 
     first: bool
+    """False if it had been settled or released before; then nothing was changed."""
     counted: bool
+    """False if it waits for counters that are down; it will be counted, once."""
 
 
 EndReservation = Callable[[Held, Sequence[Actual]], Awaitable[Settled]]

@@ -12,12 +12,13 @@ from headrace.gateway.accounts.terms import NO_TERMS, Level, Terms
 
 
 class SpentMore(NamedTuple):
-    """What was spent beside what is kept. leaves_ms: when it counts no more; None for never."""
+    """Spending to be added to what the store has."""
 
     meter_id: str
     bucket: int
     amount: int
     leaves_ms: int | None
+    """When it leaves its window; None for never."""
 
 
 class AccountStore(Protocol):

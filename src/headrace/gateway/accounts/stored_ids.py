@@ -22,9 +22,10 @@ _logger = logging.getLogger(__name__)
 
 
 class StoredIds:
-    """Remembered where limits are counted and, after the next `save`, in the store, as hashes.
+    """Owners of objects stored at providers, kept as hashes where limits are counted and, after the
+    next `save`, in the store.
 
-    now_ms: milliseconds since 1970. store: None where there is none, or another process writes it.
+    now_ms: milliseconds since 1970. store: None if there is none, or another process writes it.
     """
 
     def __init__(

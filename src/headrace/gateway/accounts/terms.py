@@ -25,22 +25,21 @@ DEFAULT_THRESHOLDS = (0.5, 0.85, 0.95, 1.0)
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most `amount` per window; what running requests may yet take is reserved in it.
-
-    amount: in `unit`; nusd is 1e-9 dollars. model: a name or glob; what other models take does not
-    count. thresholds: parts of the limit at which an alert is given. unknown_price: what becomes
-    of a request nobody knows the price of, where the unit is nusd. raised_to: a higher amount,
-    which holds until raised_until_ms.
-    """
+    """The most to spend per window; what running requests may yet cost is reserved in it."""
 
     amount: int
+    """In `unit`; nusd is 1e-9 dollars."""
     window: WindowName
     unit: Unit = "nusd"
     calendar: bool = False
     model: str = "*"
+    """A name or glob; other models do not count."""
     thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS
+    """Shares of the limit at which an alert is sent."""
     unknown_price: UnknownPrice = "refuse"
+    """What happens to a request of unknown price, if the unit is nusd."""
     raised_to: int | None = None
+    """A higher amount, in force until raised_until_ms."""
     raised_until_ms: int | None = None
 
     def __post_init__(self) -> None:
@@ -60,15 +59,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Requests and tokens in any 60 seconds, and requests at once; None for no limit.
-
-    model: a name or glob, as a budget's.
-    """
+    """Rate limits: requests and tokens in any 60 seconds, and requests at the same time; None for
+    no limit."""
 
     rpm: int | None = None
     tpm: int | None = None
     concurrency: int | None = None
     model: str = "*"
+    """A name or glob, as for a budget."""
 
     def __post_init__(self) -> None:
         for name in ("rpm", "tpm", "concurrency"):
@@ -80,11 +78,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class DataPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What providers may do with requests. regions: where they may be served; None: anywhere."""
+    """Restrictions on what providers may do with requests."""
 
     data_collection: Literal["allow", "deny"] = "allow"
     zero_retention: bool = False
     regions: tuple[str, ...] | None = None
+    """Where requests may be served; None: anywhere."""
 
     def with_(self, other: DataPolicy) -> DataPolicy:
         """The stricter of both, point by point."""
@@ -100,17 +99,20 @@ class DataPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """models: names and globs, () for all. guardrails: names. priority, when_stores_are_down: None
-    is that of the level above (0 and "closed" where none says)."""
+    """The rights and limits of one level."""
 
     models: tuple[str, ...] = ()
+    """Names and globs, () for all."""
     limits: tuple[Limits, ...] = ()
     budgets: tuple[Budget, ...] = ()
     priority: int | None = None
+    """None: that of the level above, or 0."""
     tags: tuple[str, ...] = ()
     guardrails: tuple[str, ...] = ()
+    """Names."""
     data_policy: DataPolicy = DataPolicy()
     when_stores_are_down: WhenDown | None = None
+    """None: that of the level above, or "closed"."""
 
     def __post_init__(self) -> None:
         models = [limits.model for limits in self.limits]

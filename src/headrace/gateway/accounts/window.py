@@ -46,10 +46,12 @@ _WORDS = {
 
 
 class Window(msgspec.Struct, frozen=True):
-    """name: its length, "total" for all time. calendar: by the calendar, else rolling."""
+    """The window of a limit or budget."""
 
     name: WindowName
+    """Its length; "total" for all time."""
     calendar: bool = False
+    """Whether it follows the calendar; rolling otherwise."""
 
     @property
     def length_ms(self) -> int | None:

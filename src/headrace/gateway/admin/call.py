@@ -38,19 +38,22 @@ MOST_STREAMS = 64
 
 @dataclass(kw_only=True, slots=True)
 class Shared:
-    """What all requests share. wall_s: Unix time. new_id: names requests of the playground.
-    ending: streams end, since the gateway does."""
+    """State that all requests share."""
 
     house: Gatehouse
     wall_s: Callable[[], float]
+    """Unix time."""
     new_id: Callable[[], str]
+    """Makes ids for requests of the playground."""
     ending: asyncio.Event
+    """Set when the gateway ends, so that streams end."""
     reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE))
     streams: int = 0
 
 
 class Call:
-    """One request. `text`, `number` and `choice` read its query; AdminError 400 for a bad one."""
+    """One request. `text`, `number` and `choice` read its query and raise AdminError 400 for a bad
+    one."""
 
     def __init__(self, http: Request, shared: Shared) -> None:
         self.http = http
@@ -58,7 +61,7 @@ class Call:
         self.house = shared.house
 
     def check_query(self, known: Collection[str]) -> None:
-        """A parameter that nobody knows, or one that is there twice, is refused."""
+        """Refuse unknown parameters, and those that are given twice."""
         given = [name for name, _ in self.http.query_params.multi_items()]
         for name in given:
             if name not in known:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from headrace import __version__
@@ -15,22 +16,25 @@ from headrace.gateway.admin.shown_settings import shown_settings
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to look at. store: whether keys can be made here."""
+    """The gateway's version and the data that can be viewed."""
 
     version: str
     config_path: str
     ledger: bool
-    store: bool
+    store: Annotated[bool, Meta(description="Whether keys can be made here.")]
     request_log: bool
     requires_client_keys: bool
     workers: int
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """settings: those in force, with defaults, and without secrets that stand in the file."""
+    """The settings in force."""
 
     config_path: str
-    settings: dict[str, Any]
+    settings: Annotated[
+        dict[str, Any],
+        Meta(description="With defaults, and without secrets that are written into the file."),
+    ]
 
 
 async def about(call: Call) -> Response:

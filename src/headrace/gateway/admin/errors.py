@@ -6,7 +6,8 @@ from headrace.errors import HeadraceError
 
 
 class AdminError(HeadraceError):
-    """status: of HTTP. code: what programs match on. retry_after_s: when to try again."""
+    """A refusal or failure of an admin request. status: of HTTP. code: for programs. retry_after_s:
+    when to try again."""
 
     def __init__(
         self, status: int, message: str, code: str, *, retry_after_s: float | None = None

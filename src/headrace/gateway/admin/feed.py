@@ -20,7 +20,7 @@ _KEPT = 500
 
 
 class Listener:
-    """One who listens. lost: lines it was too slow for since `take_lost` was last asked."""
+    """A reader of the feed. lost: lines it was too slow for since the last `take_lost`."""
 
     def __init__(self, wants: Wants, most_waiting: int) -> None:
         self._wants = wants
@@ -53,7 +53,8 @@ class Listener:
 
 
 class Feed:
-    """Of one event loop. newest: the last lines, the newest last, for who comes later."""
+    """Ledger lines of one event loop as they arrive. newest: the last lines, the newest last, for
+    later readers."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._listeners: set[Listener] = set()

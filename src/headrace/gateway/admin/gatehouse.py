@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from headrace.gateway.accounts.counters import Reading
 from headrace.gateway.accounts.records import Records
@@ -24,88 +25,103 @@ from headrace.gateway.telemetry.standing import Standing
 
 
 class WorkerStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """How one process stands. worker: its name among several. in_flight: requests for an answer of
-    a model that are not over."""
+    """The state of one process."""
 
-    worker: str
-    in_flight: int
+    worker: Annotated[str, Meta(description="Its name among several.")]
+    in_flight: Annotated[int, Meta(description="Running requests for an answer of a model.")]
     standing: Standing
 
 
 class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of reading the file anew. error: why it was not taken, None if it was. changed:
-    paths of settings that are others now; at_next_start: those of them that wait until then."""
+    """The result of reloading the file."""
 
-    error: str | None = None
-    changed: tuple[str, ...] = ()
-    at_next_start: tuple[str, ...] = ()
+    error: Annotated[str | None, Meta(description="Why it was rejected, null if it was not.")] = (
+        None
+    )
+    changed: Annotated[tuple[str, ...], Meta(description="Paths of settings that changed.")] = ()
+    at_next_start: Annotated[
+        tuple[str, ...], Meta(description="Those of them that take effect at the next start.")
+    ] = ()
 
 
 class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A target that would be asked. score: what it was ordered by, lower first; None: no limit.
-    variant: of an A/B test, the side it belongs to."""
+    """A target that would be tried."""
 
     target: str
     provider: str
     model: str
-    score: float | None
+    score: Annotated[
+        float | None, Meta(description="What it was ordered by, lower first; null: unlimited.")
+    ]
     reasons: tuple[str, ...]
-    variant: str = ""
+    variant: Annotated[str, Meta(description="The variant of an A/B test that it belongs to.")] = ""
 
 
 class ExplainedLeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A target that would not. for_s: how long that holds, None if it does not pass by itself."""
+    """A target that would not be tried."""
 
     target: str
     model: str
     reason: str
-    for_s: float | None
+    for_s: Annotated[
+        float | None, Meta(description="How long that holds, null if it does not pass by itself.")
+    ]
 
 
 class ExplainedChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a model made of others. model: what is asked in the end, None where that hangs on answers;
-    the candidates are then of all that may be asked, in their order. said: the steps, for people.
-    question: what a router model would be asked, as (role, text)."""
+    """The choice of a model that is made of others."""
 
-    model: str | None
-    said: tuple[str, ...]
-    question: tuple[tuple[str, str], ...]
+    model: Annotated[
+        str | None,
+        Meta(
+            description="The model chosen in the end, null if that depends on answers; the "
+            "candidates are then those of all models that may be tried, in order."
+        ),
+    ]
+    said: Annotated[tuple[str, ...], Meta(description="The steps, for people.")]
+    question: Annotated[
+        tuple[tuple[str, str], ...],
+        Meta(description="What a router model would be sent, as (role, text)."),
+    ]
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """What `headrace gateway explain` says, of targets as they are now. choice: None for a model
-    with targets of its own. variant: the side of an A/B test that the request is given to. note:
-    why its messages cannot be read, "" if they can."""
+    """The output of `headrace gateway explain`, for targets in their current state."""
 
     candidates: tuple[ExplainedCandidate, ...]
     left_out: tuple[ExplainedLeftOut, ...]
-    choice: ExplainedChoice | None = None
-    variant: str = ""
-    note: str = ""
+    choice: Annotated[
+        ExplainedChoice | None, Meta(description="null for a model with targets of its own.")
+    ] = None
+    variant: Annotated[
+        str, Meta(description="The variant of an A/B test that the request is assigned to.")
+    ] = ""
+    note: Annotated[str, Meta(description='Why its messages cannot be read, "" if they can.')] = ""
 
 
 class Asked(NamedTuple):
-    """A reply that has begun. pieces: of its body, as they come."""
+    """A reply that has begun."""
 
     status: int
     headers: Mapping[str, str]
     pieces: AsyncIterator[bytes]
+    """Its body, piece by piece."""
 
 
 class Gatehouse(Protocol):
-    """What is asked of the gateway that runs now, whatever was reloaded meanwhile."""
+    """The interface to the running gateway, the same across reloads."""
 
     @property
     def settings(self) -> GatewaySettings:
-        """Those in force."""
+        """The settings in force."""
 
     @property
     def config_path(self) -> Path:
-        """The file they were read from."""
+        """The file that the settings were read from."""
 
     @property
     def ledger_path(self) -> Path | None:
-        """None where no ledger is kept."""
+        """The ledger's file; None if no ledger is kept."""
 
     @property
     def feed(self) -> Feed:
@@ -113,15 +129,15 @@ class Gatehouse(Protocol):
 
     @property
     def routes(self) -> Mapping[str, Route]:
-        """Models of the file; of their targets only what the file says counts."""
+        """Models of the file; the state of their targets is not meaningful."""
 
     @property
     def store(self) -> AccountStore | None:
-        """Where keys are made; None where they are those of the file alone."""
+        """The store in which keys are made; None if all keys are in the file."""
 
     @property
     def request_log(self) -> RequestLog | None:
-        """Where bodies are kept; None where they are not."""
+        """The log of bodies; None if they are not kept."""
 
     def configured(self) -> Records:
         """Groups and keys of the file. Raises ConfigError."""

@@ -28,8 +28,10 @@ _OWN_SITES = ("same-origin", "none")
 
 
 class Guard:
-    """ASGI app that lets requests through to `app`. key: None where none is asked for. hosts: names
-    it may be reached by, beside addresses."""
+    """An ASGI app that checks the key, the host and the origin before it passes requests to `app`.
+
+    key: None where none is required. hosts: names it may be reached by, in addition to addresses.
+    """
 
     def __init__(
         self, app: ASGIApp, key: Secret | None, hosts: Iterable[str], tries: Tries

@@ -38,14 +38,17 @@ _PATH = "/v1/chat/completions"
 
 
 class Running(Protocol):
-    """What runs now; a reload puts another gateway there."""
+    """The gateway that is running now; a reload replaces it."""
 
     gateway: Gateway
 
 
 class InProcess:
-    """accounts: None in a gateway that has none. reload: reads the file anew. own_key: what the
-    gateway knows its administrator by on the data port. in_flight: requests under way."""
+    """The Gatehouse of a gateway in this process.
+
+    accounts: None in a gateway that has none. reload: reloads the file. own_key: the key that
+    identifies its administrator on the data port. in_flight: running requests.
+    """
 
     def __init__(
         self,

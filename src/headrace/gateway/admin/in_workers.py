@@ -14,7 +14,7 @@ from headrace.gateway.admin.in_process import InProcess, take_out
 
 
 class Workers(Protocol):
-    """What is asked of the workers."""
+    """The interface to the workers."""
 
     async def standings(self) -> tuple[WorkerStanding, ...]:
         """Of each that serves."""
@@ -28,7 +28,7 @@ class Workers(Protocol):
 
 
 class InWorkers(InProcess):
-    """workers: who answer clients. The rest as InProcess."""
+    """The Gatehouse of a gateway with workers, which answer clients."""
 
     def __init__(self, *arguments: Any, workers: Workers, **named: Any) -> None:
         super().__init__(*arguments, **named)

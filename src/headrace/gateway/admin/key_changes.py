@@ -45,32 +45,39 @@ Days = Annotated[float, Meta(ge=0, le=_MOST_DAYS)]
 
 
 class NewBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most so many US dollars per window. calendar: by UTC's calendar, else rolling.
-    raised_to_usd: more than that until raised_until_ms, milliseconds since 1970; both or none."""
+    """A budget in US dollars per window."""
 
     usd: Annotated[float, Meta(ge=0, le=1e9)]
     per: WindowName = "1M"
-    calendar: bool = False
-    raised_to_usd: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    raised_until_ms: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    calendar: Annotated[
+        bool, Meta(description="Whether the window is that of the UTC calendar; rolling otherwise.")
+    ] = False
+    raised_to_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=1e9)] | None,
+        Meta(description="A higher amount until raised_until_ms; give both or neither."),
+    ] = None
+    raised_until_ms: Annotated[
+        Annotated[int, Meta(ge=0, le=2**53)] | None, Meta(description="Milliseconds since 1970.")
+    ] = None
 
 
 class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to be made. organisation, team, user: what it belongs to, one of them at most. models:
-    names and globs it may use; all if empty. rpm, tpm, concurrency: requests and tokens in any
-    minute, and requests at once. expires_days: until it ends; null: never. All others are as
-    those of a key of the file (access.keys)."""
+    """A key to be made. It belongs to an organisation, a team or a user, at most one of them;
+    settings without a description are as for a key of the file (access.keys)."""
 
     label: Annotated[str, Meta(max_length=128)] = ""
     organisation: Name | None = None
     team: Name | None = None
     user: Name | None = None
-    models: Names = ()
+    models: Annotated[Names, Meta(description="Names and globs it may use; all if empty.")] = ()
     budgets: Annotated[tuple[NewBudget, ...], Meta(max_length=16)] = ()
-    rpm: Count | None = None
-    tpm: Count | None = None
-    concurrency: Count | None = None
-    expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | None = None
+    rpm: Annotated[Count | None, Meta(description="Requests in any minute.")] = None
+    tpm: Annotated[Count | None, Meta(description="Tokens in any minute.")] = None
+    concurrency: Annotated[Count | None, Meta(description="Requests at the same time.")] = None
+    expires_days: Annotated[
+        Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | None,
+        Meta(description="Days until it expires; null: never."),
+    ] = None
     tags: Names = ()
     guardrails: Names = ()
     priority: Priority | None = None
@@ -81,47 +88,72 @@ class KeyWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class KeyEdited(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What of a key shall be otherwise; what is not given stays. models: in place of those before;
-    [] is all. budgets: in dollars, in place of those before; one of the same window goes on with
-    what was spent. rpm, tpm, concurrency: null takes it away. expires_days: from now on until it
-    ends; null: never. tags, guardrails: in place of those before. priority, regions,
-    when_stores_are_down: null is as above the key."""
+    """Changes to a key; whatever is omitted stays."""
 
     label: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
-    models: Names | UnsetType = UNSET
-    budgets: Annotated[tuple[NewBudget, ...], Meta(max_length=16)] | UnsetType = UNSET
-    rpm: Count | UnsetType | None = UNSET
-    tpm: Count | UnsetType | None = UNSET
-    concurrency: Count | UnsetType | None = UNSET
-    expires_days: Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | UnsetType | None = UNSET
-    tags: Names | UnsetType = UNSET
-    guardrails: Names | UnsetType = UNSET
-    priority: Priority | UnsetType | None = UNSET
+    models: Annotated[
+        Names | UnsetType, Meta(description="Replaces the previous ones; [] is all.")
+    ] = UNSET
+    budgets: Annotated[
+        Annotated[tuple[NewBudget, ...], Meta(max_length=16)] | UnsetType,
+        Meta(
+            description="In US dollars; replaces the previous ones. A budget with the same "
+            "window keeps what was spent."
+        ),
+    ] = UNSET
+    rpm: Annotated[Count | UnsetType | None, Meta(description="null removes the limit.")] = UNSET
+    tpm: Annotated[Count | UnsetType | None, Meta(description="null removes the limit.")] = UNSET
+    concurrency: Annotated[
+        Count | UnsetType | None, Meta(description="null removes the limit.")
+    ] = UNSET
+    expires_days: Annotated[
+        Annotated[float, Meta(gt=0, le=_MOST_DAYS)] | UnsetType | None,
+        Meta(description="Days from now until it expires; null: never."),
+    ] = UNSET
+    tags: Annotated[Names | UnsetType, Meta(description="Replaces the previous ones.")] = UNSET
+    guardrails: Annotated[Names | UnsetType, Meta(description="Replaces the previous ones.")] = (
+        UNSET
+    )
+    priority: Annotated[
+        Priority | UnsetType | None, Meta(description="null: that of the level above.")
+    ] = UNSET
     data_collection: DataCollection | UnsetType = UNSET
     zero_retention: bool | UnsetType = UNSET
-    regions: Regions | UnsetType | None = UNSET
-    when_stores_are_down: WhenDown | UnsetType | None = UNSET
+    regions: Annotated[
+        Regions | UnsetType | None, Meta(description="null: those of the level above.")
+    ] = UNSET
+    when_stores_are_down: Annotated[
+        WhenDown | UnsetType | None, Meta(description="null: that of the level above.")
+    ] = UNSET
 
 
 class RotateWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """overlap_days: how long the old key opens it too."""
+    """A request to rotate a key."""
 
-    overlap_days: Days = 0.0
+    overlap_days: Annotated[Days, Meta(description="How long the old secret stays valid too.")] = (
+        0.0
+    )
 
 
 class KeyMade(msgspec.Struct, frozen=True, kw_only=True):
-    """key: the key itself, which is shown this once; what is kept is a digest of it."""
+    """A new key."""
 
     id: str
-    key: str
+    key: Annotated[
+        str,
+        Meta(
+            description="The key itself, shown only this once; the gateway keeps only a digest "
+            "of it."
+        ),
+    ]
 
 
 class KeyChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as it is now. removed: it is gone."""
+    """The state of a key after a change."""
 
     id: str
     blocked: bool = False
-    removed: bool = False
+    removed: Annotated[bool, Meta(description="Whether it is gone.")] = False
 
 
 async def create_key(call: Call) -> Response:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from headrace.gateway.accounts.counters import Reading
@@ -22,46 +23,49 @@ Source = Literal["file", "store"]
 
 
 class MeterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit or a budget. used, held: by requests that are over, and held back for those that run.
-    Amounts are in `unit` (nusd: 1e-9 dollars); *_text is for people. window: in words; per,
-    calendar: as keys are made with. limit: what holds now; amount: what it is where it is not
-    raised, which it is to raised_to until raised_until_ms, both None where it is not."""
+    """A limit or a budget. Amounts are in `unit` (nusd: 1e-9 dollars); *_text is for people."""
 
     limit_name: LimitName
     unit: MeterUnit
-    window: str
+    window: Annotated[str, Meta(description="In words.")]
     per: WindowName
     calendar: bool
     model: str
-    limit: int
-    amount: int
-    raised_to: int | None
+    limit: Annotated[int, Meta(description="The limit now in force.")]
+    amount: Annotated[int, Meta(description="The limit without a raise.")]
+    raised_to: Annotated[
+        int | None,
+        Meta(description="The raised limit until raised_until_ms; null if it is not raised."),
+    ]
     raised_until_ms: int | None
-    used: int
-    held: int
+    used: Annotated[int, Meta(description="By finished requests.")]
+    held: Annotated[int, Meta(description="Reserved by running requests.")]
     limit_text: str
     used_text: str
     held_text: str
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without what is secret of it. ends: the last characters of what opens it. blocked_by:
-    what above it is blocked. models: () for all that are above it. of_file: whether it stands in
-    the gateway's file, and is changed there. What follows `meters` is the key's own alone, as
-    keys are made with."""
+    """A key without its secret. The fields after `meters` are the key's own, without those of the
+    levels above it."""
 
     id: str
     label: str
-    ends: tuple[str, ...]
+    ends: Annotated[tuple[str, ...], Meta(description="The last characters of its secrets.")]
     organisation: str | None
     team: str | None
     user: str | None
-    models: tuple[str, ...]
+    models: Annotated[
+        tuple[str, ...], Meta(description="[] for all that the levels above it allow.")
+    ]
     blocked: bool
-    blocked_by: str | None
+    blocked_by: Annotated[str | None, Meta(description="The level above it that is blocked.")]
     created_ms: int | None
     expires_ms: int | None
-    source: Source
+    source: Annotated[
+        Source,
+        Meta(description="Where it is defined: a key of the gateway's file is changed there."),
+    ]
     meters: tuple[MeterView, ...]
     tags: tuple[str, ...]
     guardrails: tuple[str, ...]
@@ -85,12 +89,13 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
-    """required: whether clients need one. can_make: whether there is a store to make keys in.
-    total: how many there are that were looked for; `keys` has the first of them."""
+    """A list of keys."""
 
-    required: bool
-    can_make: bool
-    total: int
+    required: Annotated[bool, Meta(description="Whether clients need a key.")]
+    can_make: Annotated[bool, Meta(description="Whether there is a store to make keys in.")]
+    total: Annotated[
+        int, Meta(description="The number of matching keys, of which `keys` has the first.")
+    ]
     keys: tuple[KeyView, ...]
     groups: tuple[GroupView, ...]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast, get_args
+from typing import Annotated, cast, get_args
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from headrace.errors import ConfigError
@@ -28,34 +29,52 @@ _MOST_WAITING = 256
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A request. entry: its line of the ledger. cost_usd: its cost as exact text, None where
-    nobody knows it. prompt_tokens, completion_tokens: of all kinds, None where none were told."""
+    """A request."""
 
-    entry: Entry
-    cost_usd: str | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
+    entry: Annotated[Entry, Meta(description="Its line of the ledger.")]
+    cost_usd: Annotated[str | None, Meta(description="Its cost as exact text, null if unknown.")]
+    prompt_tokens: Annotated[
+        int | None, Meta(description="Of all kinds, null if none were reported.")
+    ]
+    completion_tokens: Annotated[
+        int | None, Meta(description="Of all kinds, null if none were reported.")
+    ]
 
 
 class LogPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest first. cursor: asks for what came before; None where there is nothing more.
-    from_ledger: false where no ledger is kept and these are the last lines in memory."""
+    """A page of requests, newest first."""
 
     lines: tuple[Line, ...]
-    cursor: str | None
-    from_ledger: bool
+    cursor: Annotated[
+        str | None, Meta(description="Continues after this page; null if there is nothing more.")
+    ]
+    from_ledger: Annotated[
+        bool, Meta(description="false if no ledger is kept and these are the last lines in memory.")
+    ]
 
 
 class LogDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """lines: the request, and what was paid for besides on its way; several where clients gave
-    several requests one id. record: of the request log, with the bodies that it keeps; None where
-    it has none of this id. keeps_bodies: whether there is a request log. feedback: scores that
-    clients gave to the answer, with their comments."""
+    """Everything that is known about one request id."""
 
-    lines: tuple[Line, ...]
-    record: LogRecord | None
-    keeps_bodies: bool
-    feedback: tuple[Score, ...]
+    lines: Annotated[
+        tuple[Line, ...],
+        Meta(
+            description="The request, and side calls that were paid for on its way; several "
+            "requests if clients used an id twice."
+        ),
+    ]
+    record: Annotated[
+        LogRecord | None,
+        Meta(
+            description="From the request log, with the bodies that it keeps; null if it has "
+            "none with this id."
+        ),
+    ]
+    keeps_bodies: Annotated[bool, Meta(description="Whether there is a request log.")]
+    feedback: Annotated[
+        tuple[Score, ...],
+        Meta(description="Scores that clients gave to the answer, with their comments."),
+    ]
 
 
 class LiveLine(msgspec.Struct, frozen=True, kw_only=True):

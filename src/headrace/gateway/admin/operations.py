@@ -34,20 +34,24 @@ Struct = type[msgspec.Struct]
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """name: of the operation in the document. query, places: parameters of the query and of the
-    path, with their meaning. body: what is sent. reply: what comes, as JSON; events: each event
-    of a stream, in place of it."""
+    """One operation of the admin API."""
 
     method: str
     path: str
     name: str
+    """Its id in the OpenAPI document."""
     summary: str
     handler: Callable[[Call], Awaitable[Response]]
     query: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the query, with their meaning."""
     places: Mapping[str, str] = field(default_factory=dict)
+    """Parameters of the path, with their meaning."""
     body: Struct | None = None
+    """The request's body."""
     reply: Struct | None = None
+    """The reply's body, as JSON."""
     events: Struct | None = None
+    """The type of each event of a stream, instead of a reply."""
 
 
 _TIME = {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from headrace.errors import ConfigError
@@ -18,25 +19,30 @@ from headrace.gateway.ledger.usage import Usage, usage_by
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
-    """Of some requests. errors: where targets failed, with no answer or half of one. refused: for a
-    spent budget or a limit, or as nobody would answer them. client_gone: whose clients left.
-    input_tokens, output_tokens: all kinds together. cost_nusd: in 1e-9 dollars; cost_usd is the
-    same, exact, as text; unknown_cost: requests that are not in it, since nobody knows their price.
-    Times are in milliseconds from a request's arrival, None where there is none; first_token_* is
-    of streams."""
+    """Figures of a group of requests. Times are in milliseconds from a request's arrival, null
+    where there are none; first_token_* is of streams."""
 
     requests: int = 0
     answered: int = 0
-    errors: int = 0
-    refused: int = 0
-    client_gone: int = 0
+    errors: Annotated[
+        int, Meta(description="Targets failed, with no answer or only a part of one.")
+    ] = 0
+    refused: Annotated[
+        int,
+        Meta(
+            description="Refused for a spent budget or a limit, or because no target was available."
+        ),
+    ] = 0
+    client_gone: Annotated[int, Meta(description="The client disconnected.")] = 0
     cache_hits: int = 0
     prompt_cache_hits: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_nusd: int = 0
-    cost_usd: str = "0.00"
-    unknown_cost: int = 0
+    input_tokens: Annotated[int, Meta(description="Of all kinds.")] = 0
+    output_tokens: Annotated[int, Meta(description="Of all kinds.")] = 0
+    cost_nusd: Annotated[int, Meta(description="In 1e-9 dollars.")] = 0
+    cost_usd: Annotated[str, Meta(description="The same as exact text.")] = "0.00"
+    unknown_cost: Annotated[
+        int, Meta(description="Requests of unknown price, which the cost does not include.")
+    ] = 0
     total_ms_p50: float | None = None
     total_ms_p95: float | None = None
     total_ms_p99: float | None = None
@@ -46,19 +52,21 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(Numbers, frozen=True, kw_only=True):
-    """at_s: Unix time at which this part of the time begins."""
+    """Figures of one interval."""
 
-    at_s: int
+    at_s: Annotated[int, Meta(description="Unix time at which the interval begins.")]
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """series: each part of the time once, also where nothing was asked; before_s is outside."""
+    """Totals and a time series."""
 
     since_s: int
-    before_s: int
+    before_s: Annotated[int, Meta(description="The end, exclusive.")]
     by: Part
     totals: Numbers
-    series: tuple[Point, ...]
+    series: Annotated[
+        tuple[Point, ...], Meta(description="Every interval once, also those without requests.")
+    ]
 
 
 async def overview(call: Call) -> Response:

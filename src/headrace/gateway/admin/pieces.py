@@ -15,11 +15,12 @@ from headrace.protocol.sse import DONE_DATA, SSEReader
 
 
 class Said(NamedTuple):
-    """A piece. failure: why nothing more comes; "" if nothing is wrong."""
+    """A piece of an answer."""
 
     kind: Literal["text", "reasoning", "tool_call"] | None = None
     text: str = ""
     failure: str = ""
+    """Why nothing more comes; "" if nothing is wrong."""
 
 
 async def said_in_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[Said]:

@@ -36,21 +36,26 @@ Tried = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class TryWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """messages, params: as in a chat completion (temperature, max_tokens, seed ...). stream:
-    whether models are asked for a stream."""
+    """A request of the playground."""
 
     models: Annotated[tuple[Tried, ...], Meta(min_length=1, max_length=_MOST_MODELS)]
-    messages: Annotated[tuple[dict[str, Any], ...], Meta(min_length=1, max_length=1000)]
-    params: dict[str, Any] = {}
-    stream: bool = True
+    messages: Annotated[
+        Annotated[tuple[dict[str, Any], ...], Meta(min_length=1, max_length=1000)],
+        Meta(description="As in a chat completion."),
+    ]
+    params: Annotated[
+        dict[str, Any],
+        Meta(description="As in a chat completion (temperature, max_tokens, seed ...)."),
+    ] = {}
+    stream: Annotated[bool, Meta(description="Whether answers are streamed.")] = True
 
 
 class TryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """at: which of the models asked for. began: who answers, and with which status. text,
+    """An event of one model's answer. began: which target answers, and with which status. text,
     reasoning, tool_call: a piece of the answer. failed: why there is none, or no more. ended: what
-    it took, each where it is known."""
+    it took, as far as known."""
 
-    at: int
+    at: Annotated[int, Meta(description="The index of the model in the request.")]
     model: str
     kind: Kind
     text: str = ""

@@ -25,65 +25,78 @@ from headrace.gateway.telemetry.standing import ProviderStanding, TargetStanding
 
 
 class PriceView(msgspec.Struct, frozen=True, kw_only=True):
-    """Nano-dollars (1e-9) per million tokens; None: as input or output. source, as_of: where it is
-    from and of when, "" where nobody says it. above_tokens: longer prompts cost more.
-    """
+    """A price in nano-dollars (1e-9) per million tokens."""
 
     input: int
     output: int
-    cache_read: int | None
-    cache_write: int | None
-    source: str
-    as_of: str
-    above_tokens: int | None
+    cache_read: Annotated[int | None, Meta(description="null: as input.")]
+    cache_write: Annotated[int | None, Meta(description="null: as input.")]
+    source: Annotated[str, Meta(description='Where the price is from, "" if unknown.')]
+    as_of: Annotated[str, Meta(description='The date of the price, "" if unknown.')]
+    above_tokens: Annotated[int | None, Meta(description="Longer prompts cost more.")]
 
 
 class TargetView(msgspec.Struct, frozen=True, kw_only=True):
-    """A target of a model. usable: whether a request would be let through, in at least one process.
-    breaker: the worst of all processes; taken_out: by an administrator. for_s: until it is usable.
-    first_token_s, tokens_per_s: means of late, None where nothing was measured. price: None where
-    nobody knows it. worker_count: in how many processes it is as bad as `breaker` says."""
+    """A target of a model."""
 
     target: str
     provider: str
     weight: float
     order: int
-    usable: bool
-    breaker: State
-    taken_out: bool
-    for_s: float | None
+    usable: Annotated[
+        bool, Meta(description="Whether a request would be let through, in at least one process.")
+    ]
+    breaker: Annotated[State, Meta(description="The worst state of all processes.")]
+    taken_out: Annotated[bool, Meta(description="Whether an administrator took it out.")]
+    for_s: Annotated[float | None, Meta(description="Time until it is usable.")]
     in_flight: int
     max_in_flight: int | None
     context_tokens: int | None
     quantization: str
-    first_token_s: float | None
-    tokens_per_s: float | None
+    first_token_s: Annotated[
+        float | None, Meta(description="A recent mean, null if nothing was measured.")
+    ]
+    tokens_per_s: Annotated[
+        float | None, Meta(description="A recent mean, null if nothing was measured.")
+    ]
     last_failure: str | None
-    price: PriceView | None
-    worker_count: int
+    price: Annotated[PriceView | None, Meta(description="null if unknown.")]
+    worker_count: Annotated[
+        int, Meta(description="The number of processes in which it is as bad as `breaker` says.")
+    ]
 
 
 class VariantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A side of an A/B test. weight: beside the other sides'. taken_out: in at least one process,
-    as it failed too often."""
+    """A variant of an A/B test."""
 
     name: str
-    weight: float
+    weight: Annotated[float, Meta(description="Relative to the other variants'.")]
     targets: tuple[str, ...]
-    taken_out: bool
+    taken_out: Annotated[
+        bool, Meta(description="Whether it failed too often, in at least one process.")
+    ]
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients ask for. aliases: its other names. made_of: how one that is made of other models
-    finds who answers, "" for others; its targets are all that those have. strategy: by what one of
-    the targets is chosen, of each side's where it has variants; assign_by: who is on a side."""
+    """A model that clients may request."""
 
     name: str
-    aliases: tuple[str, ...]
-    made_of: str
+    aliases: Annotated[tuple[str, ...], Meta(description="Its other names.")]
+    made_of: Annotated[
+        str,
+        Meta(
+            description='How a model made of others chooses between them, "" for other models; '
+            "its targets are all of theirs."
+        ),
+    ]
     variants: tuple[VariantView, ...]
-    assign_by: AssignBy | None
-    strategy: Strategy
+    assign_by: Annotated[
+        AssignBy | None, Meta(description="What a request is assigned to a variant by.")
+    ]
+    strategy: Annotated[
+        Strategy,
+        Meta(description="How one of the targets is chosen, in each variant if it has variants."),
+    ]
     sticky: Literal["none", "session", "prefix"]
     fallbacks: tuple[str, ...]
     usable: bool
@@ -91,22 +104,21 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
-    """keys: used in turn, 0 where none are needed; resting_keys: in the process where most rest;
-    refused: why, in the provider's words. connections: of all processes."""
+    """A provider."""
 
     name: str
-    keys: int
-    resting_keys: int
-    refused: tuple[str, ...]
-    connections: int
+    keys: Annotated[int, Meta(description="Keys used in turn, 0 where none are needed.")]
+    resting_keys: Annotated[int, Meta(description="In the process where most are resting.")]
+    refused: Annotated[tuple[str, ...], Meta(description="Why, in the provider's words.")]
+    connections: Annotated[int, Meta(description="Of all processes.")]
     local: bool
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
-    """workers: how many processes answer requests. in_flight: requests under way in all of them."""
+    """Models, providers and their state."""
 
-    workers: int
-    in_flight: int
+    workers: Annotated[int, Meta(description="How many processes answer requests.")]
+    in_flight: Annotated[int, Meta(description="Running requests in all of them.")]
     models: tuple[ModelView, ...]
     providers: tuple[ProviderView, ...]
 
@@ -127,8 +139,8 @@ class ExplainWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BreakerWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """open: the target gets nothing until the file is read anew. closed: it gets requests again,
-    whatever failed before."""
+    """The requested state of a target. open: it gets no requests until the file is reloaded.
+    closed: it gets requests again, whatever failed before."""
 
     state: Literal["open", "closed"]
 

@@ -79,8 +79,8 @@ class AdminServer:
 
 
 class AdminPlace(NamedTuple):
-    """What of the admin port goes on from a configuration to the next: where lines are heard, and
-    what it asks with on the data port."""
+    """The parts of the admin port that survive a reload: where lines are heard, and the key it uses
+    on the data port."""
 
     settings: AdminSettings
     key: Secret | None

@@ -16,7 +16,7 @@ _V6_PREFIX = 64
 
 
 class Tries:
-    """Failed tries by address. clock_s: seconds of a monotonic clock."""
+    """Failed attempts by address. clock_s: seconds of a monotonic clock."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s

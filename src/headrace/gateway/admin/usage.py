@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from headrace.errors import ConfigError
@@ -18,11 +19,16 @@ from headrace.gateway.ledger.usage import groupings_of, usage_by
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """by: what it is grouped by. rows: a group each, with its names, all counts and sums of
-    `headrace gateway usage --json`, and cost_usd as exact text."""
+    """Usage by group."""
 
-    by: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...]
+    by: Annotated[tuple[str, ...], Meta(description="What it is grouped by.")]
+    rows: Annotated[
+        tuple[dict[str, Any], ...],
+        Meta(
+            description="One per group, with its names, all counts and sums of `headrace "
+            "gateway usage --json`, and cost_usd as exact text."
+        ),
+    ]
 
 
 async def usage(call: Call) -> Response:

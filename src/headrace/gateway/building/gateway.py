@@ -52,8 +52,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gateway:
-    """close: ends connections to providers; after the app has ended. take_over: the telemetry it
-    was given tells of this gateway from now on."""
+    """A gateway made from settings.
+
+    `close` ends connections to providers; call it after the app has ended.
+    """
 
     settings: GatewaySettings
     app: GatewayApp
@@ -63,6 +65,7 @@ class Gateway:
     access: Access
     providers: Mapping[str, Provider]
     take_over: Callable[[], None]
+    """Makes the telemetry it was given report on this gateway from now on."""
     pollers: EnginePollers | None = None
 
     def start(self) -> None:

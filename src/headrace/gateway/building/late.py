@@ -10,7 +10,8 @@ D = TypeVar("D")
 
 
 class Late(Mapping[str, T]):
-    """makers: called once each. That a name is there is known before it is made."""
+    """A mapping whose values are made at first use. makers: called once each; a name is known
+    before its value is made."""
 
     def __init__(self, makers: Mapping[str, Callable[[], T]]) -> None:
         self._makers = dict(makers)

@@ -35,10 +35,12 @@ _ALSO_UNDER_API = (
 
 
 class Paths(NamedTuple):
-    """chats: answered by a model, perhaps in a stream. posts: answered whole."""
+    """The paths of the data port."""
 
     chats: Late[ChatPath]
+    """Answered by a model, possibly in a stream."""
     posts: Late[Post]
+    """Answered as a whole."""
 
     def make_all(self) -> None:
         """So that no request waits for an import."""

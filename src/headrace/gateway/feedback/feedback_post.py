@@ -33,8 +33,11 @@ _MS_PER_DAY = 86_400_000
 
 
 class FeedbackPost:
-    """scores: None where no ledger is kept. retention_days: as the ledger's. wall_s: Unix time.
-    side: what errors are written in."""
+    """POST /v1/feedback.
+
+    scores: None if no ledger is kept. retention_days: the ledger's. wall_s: Unix time. side: the
+    dialect of errors.
+    """
 
     operation: Operation | None = None
 

@@ -32,14 +32,15 @@ _Z_975 = 1.960
 
 
 class Scores(msgspec.Struct, frozen=True, kw_only=True):
-    """One group. by: what it is of, in the order asked for. low, high: an interval that holds the
-    true mean with 95 %: of thumbs (all scores 0 or 1) Wilson's, else Student's; None for a single
-    score that is no thumb."""
+    """Scores of one group."""
 
     by: dict[str, str]
+    """The group's names, in the order requested."""
     count: int
     mean: float
     low: float | None
+    """With `high` an interval that holds the true mean with 95 % confidence: Wilson's for thumbs
+    (all scores 0 or 1), else Student's; None for a single score that is not a thumb."""
     high: float | None
 
 

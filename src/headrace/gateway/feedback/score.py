@@ -15,30 +15,33 @@ _MOST_SCORE = 1e9
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of POST /v1/feedback. score: a number, or true and false for a thumb. variant: of
-    who runs A/B tests of their own; else the gateway's."""
+    """The body of POST /v1/feedback."""
 
     request_id: Annotated[str, Meta(min_length=1, max_length=256)]
     score: float | bool
+    """A number, or true and false for a thumb."""
     name: Annotated[str, Meta(min_length=1, max_length=64)] = "quality"
     comment: Annotated[str, Meta(max_length=4000)] = ""
     variant: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    """The client's own variant, if it runs A/B tests of its own; else the gateway's."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """One for each request, name and key. key: who gave it, "" where no keys are asked for. at_ms:
-    when the request came, given_ms: the score; Unix time."""
+    """A score, of which there is one for each request, name and key."""
 
     request_id: str
     name: str
     key: str
+    """The key that gave it, "" where no keys are required."""
     score: float
     comment: str
     model: str
     target: str
     variant: str
     at_ms: int
+    """When the request came, in Unix time."""
     given_ms: int
+    """When the score came, in Unix time."""
 
 
 def read_given(body: bytes) -> Given:

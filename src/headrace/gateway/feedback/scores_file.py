@@ -51,8 +51,8 @@ class Rated(NamedTuple):
 
 
 class ScoresFile:
-    """path: of a ledger. For any thread; others may be writing to it. Raises LedgerError and
-    sqlite3.Error."""
+    """Scores in the ledger's file at `path`, for any thread, while others write to it. Raises
+    LedgerError and sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

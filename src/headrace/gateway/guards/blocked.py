@@ -26,8 +26,11 @@ class Acted(NamedTuple):
 
 
 class GuardBlockedError(RequestError):
-    """A guardrail refused. acted: what to count. told: whether the client has heard of it. passed:
-    of a stream, what may go on before it ends."""
+    """A refusal by a guardrail.
+
+    acted: what to count. told: whether the client has been informed. passed: for a stream, what may
+    be sent before it ends.
+    """
 
     def __init__(self, guard: Guard, reason: str, *, failed: bool = False) -> None:
         message = reason if failed or guard.message is None else guard.message

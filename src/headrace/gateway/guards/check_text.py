@@ -29,10 +29,12 @@ Found = TypeVar("Found")
 
 
 class Passed(NamedTuple):
-    """subject: with the texts as they are now. acted: in the order in which it was done."""
+    """Texts that passed their guardrails."""
 
     subject: Subject
+    """With the texts as they are now."""
     acted: tuple[Acted, ...]
+    """In the order in which it was done."""
 
 
 async def check_text(

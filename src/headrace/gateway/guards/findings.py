@@ -33,10 +33,12 @@ _OF_PARTS = ("content", "system", "instructions", "output")
 
 
 class Findings(NamedTuple):
-    """matches: all, in no certain order. texts: one for each passage."""
+    """The matches of a finder in some texts."""
 
     matches: list[Match]
+    """In no particular order."""
     texts: tuple[str, ...]
+    """The redacted texts, one for each span."""
 
 
 def findings(
@@ -131,8 +133,8 @@ def _of_arguments(
 
 
 class _Reading:
-    """The strings and numbers of JSON text as they read. waiting: those that were told, with where
-    they stand; whoever is done with one takes it out."""
+    """The strings and numbers of JSON text as they are read. waiting: texts that are not processed
+    yet, with their places; the consumer removes them."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -13,9 +13,9 @@ _LOOKS_PER_WINDOW = 8
 
 
 class GrowingText(Protocol):
-    """Positions are counted from the text's beginning.
+    """A text that is checked while it grows; positions count from its beginning.
 
-    total: how long it is. cleared: below it all has been decided.
+    total: its length. cleared: below this position everything has been decided.
     """
 
     @property

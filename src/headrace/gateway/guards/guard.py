@@ -18,11 +18,7 @@ NAMELESS = ""
 
 
 class Subject(NamedTuple):
-    """What a guardrail looks at. tools: of a request those it offers, of an answer those it calls.
-
-    max_tokens: what the request allows the answer, None if it does not say. input_tokens: an
-    estimate. key, team, organisation, user: who asks, "" where nobody is known.
-    """
+    """The request or answer that a guardrail checks."""
 
     on: Side
     passages: tuple[TextSpan, ...]
@@ -30,29 +26,32 @@ class Subject(NamedTuple):
     dialect: str = ""
     model: str = ""
     tools: tuple[str, ...] = ()
+    """For a request the tools it offers, for an answer those it calls."""
     max_tokens: int | None = None
+    """The length that the request allows the answer, None if it sets none."""
     input_tokens: int = 0
+    """An estimate."""
     key: str = ""
+    """The caller, as team, organisation and user are; "" where unknown."""
     team: str = ""
     organisation: str = ""
     user: str = ""
 
 
 class Verdict(NamedTuple):
-    """reason: what was found, in words for the client, never the found text itself; "" for nothing.
-
-    texts: in place of those of the passages, in their order; None leaves them as they are.
-    """
+    """The result of a check."""
 
     reason: str = ""
+    """What was found, in words for the client, never the matched text itself; "" for nothing."""
     texts: tuple[str, ...] | None = None
+    """Replacements for the texts of the spans, in order; None leaves them unchanged."""
 
 
 NOTHING = Verdict()
 
 
 class Match(NamedTuple):
-    """text[start:end], what stands in its place if it is redacted, and what to call it."""
+    """A match, text[start:end], with its replacement if it is redacted, and its label."""
 
     start: int
     end: int
@@ -61,9 +60,10 @@ class Match(NamedTuple):
 
 
 class Finder(Protocol):
-    """Finds by looking at a text alone, so that streams can be looked at while they pass.
+    """A finder that looks only at the text itself, so that streams can be checked on the way.
 
-    window_chars: how far a match reaches at most. look_back_chars: what before a match counts.
+    window_chars: the longest reach of a match. look_back_chars: how many characters before a match
+    matter.
     """
 
     @property
@@ -94,16 +94,13 @@ class GuardFailedError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
-    """One of finder, look, tools and tokens is there.
-
-    roles: whose texts of a request it looks at, () for all. tools: says what is wrong with names
-    of tools, "" if nothing is. most_tokens: of the prompt, or of what is allowed the answer.
-    """
+    """A guardrail, with exactly one of finder, look, tools and most_tokens."""
 
     name: str
     on: frozenset[Side]
     action: Action
     roles: tuple[Role, ...] = ()
+    """Roles whose texts of a request are checked, () for all."""
     message: str | None = None
     restore: bool = False
     is_default: bool = False
@@ -111,7 +108,9 @@ class Guard:
     finder: Finder | None = None
     look: Look | None = None
     tools: Callable[[tuple[str, ...]], str] | None = None
+    """Returns the problem with a list of tool names, "" if there is none."""
     most_tokens: int | None = None
+    """Of the prompt, or of what the request allows the answer."""
 
     @property
     def holds_texts(self) -> bool:

@@ -21,11 +21,13 @@ Header = tuple[str, str]
 
 
 class GuardedSink:
-    """acted: what was done so far, told in a header and added to. fails: writes a refusal as an
-    event of a stream that has begun. keep_alive: what may stand between two events.
+    """A sink that passes an answer through guardrails on its way to the client.
 
-    `start`, `write`, `last` and `end` raise GuardBlockedError; of a stream the client has been told
-    by then.
+    acted: what was done so far, reported in a header and extended here. fails: writes a refusal as
+    an event of a stream that has begun. keep_alive: what may be sent between two events.
+
+    `start`, `write`, `last` and `end` raise GuardBlockedError; the client of a stream has been
+    informed by then.
     """
 
     def __init__(

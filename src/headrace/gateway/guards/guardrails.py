@@ -13,7 +13,8 @@ _MOST_NAMES = 64
 
 
 class Guardrails:
-    """all: in the order of the file. of_models: names by model of the file."""
+    """The guardrails of the file, in its order. of_models: names of guardrails by model of the
+    file."""
 
     def __init__(self, guards: tuple[Guard, ...], of_models: Mapping[str, tuple[str, ...]]) -> None:
         self.all = guards

@@ -10,9 +10,10 @@ from headrace.gateway.guards.looking import Step, one_by_one
 
 
 class Originals:
-    """Of one request, and gone with it. Each original has a mark of its own: [EMAIL_1], [EMAIL_2].
+    """Redacted originals of one request, dropped with it. Each has a mark of its own: [EMAIL_1],
+    [EMAIL_2].
 
-    It is also a finder: it finds the marks, and what stands in their place is the original.
+    It is also a finder, which matches the marks and replaces them with the originals.
     """
 
     look_back_chars = 0

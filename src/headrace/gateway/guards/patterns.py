@@ -23,10 +23,10 @@ _LOOK_BACK_CHARS = 1
 
 
 class Patterns:
-    """Looks for several; of matches that overlap the one that begins first stays, then that of the
-    pattern named first. window_chars: for patterns whose matches may be of any length.
+    """A finder of several patterns; of overlapping matches the one that begins first wins, then the
+    one of the pattern named first. window_chars: for patterns whose matches may have any length.
 
-    Raises ConfigError for what RE2 does not read, and for a pattern that finds the empty text.
+    Raises ConfigError for patterns that RE2 rejects, and for one that matches the empty text.
     """
 
     look_back_chars = _LOOK_BACK_CHARS

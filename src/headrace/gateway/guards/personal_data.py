@@ -35,8 +35,8 @@ _EXPONENT = re.compile("[0-9][eE]")
 
 
 class PersonalData:
-    """kinds: those that are looked for. What is longer than the window, as keys in PEM are, is seen
-    from its first line on."""
+    """A finder of personal data and secrets. kinds: those that are looked for. Matches longer than
+    the window, such as keys in PEM, are detected from their first line on."""
 
     look_back_chars = _LOOK_BACK_CHARS
 

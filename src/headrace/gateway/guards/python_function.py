@@ -54,7 +54,7 @@ def imported(name: str, folder: Path) -> Callable[[Subject], Any]:
 
 
 class PythonGuard:
-    """timeout_s: for one verdict."""
+    """A guardrail that calls a Python function. timeout_s: for one verdict."""
 
     def __init__(self, function: Callable[[Subject], Any], timeout_s: float) -> None:
         self._function = function

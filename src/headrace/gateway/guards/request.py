@@ -39,9 +39,10 @@ _MOST_BYTES_AT_ONCE = 200_000
 
 
 class LookedAt(NamedTuple):
-    """body: the client's own where nothing was replaced."""
+    """A request that passed its guardrails."""
 
     body: JsonObject
+    """The client's own if nothing was replaced."""
     acted: tuple[Acted, ...]
     originals: Originals
 

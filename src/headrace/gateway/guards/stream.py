@@ -25,8 +25,8 @@ class _Stage(Protocol):
 
 
 class StreamGuards:
-    """One stream. subject: of the answer, without its texts yet. holds_all: whether nothing goes on
-    before the end."""
+    """The guardrails of one stream. subject: the answer, without texts yet. holds_all: whether
+    nothing is sent before the end."""
 
     def __init__(
         self, guards: Sequence[Guard], subject: Subject, on_acted: Callable[[Acted], None]
@@ -91,7 +91,8 @@ class _Tools:
 
 
 class _Whole:
-    """Puts the texts together, and at the end asks. holds: whether events wait for that."""
+    """A guardrail that collects a stream's texts and runs at its end. holds: whether events wait
+    for that."""
 
     def __init__(self, guard: Guard, subject: Subject, on_acted: Callable[[Acted], None]) -> None:
         self.holds = guard.action in ("block", "redact")

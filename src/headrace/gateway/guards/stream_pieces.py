@@ -40,37 +40,40 @@ _DATA = b"data:"
 
 @dataclass(slots=True)
 class Growth:
-    """A piece of a channel's text. until: what ends the channel. whole: the channel is this piece
-    alone."""
+    """A piece of a channel's text."""
 
     channel: Channel
     until: Channel
+    """What ends the channel."""
     path: Path
     kind: Kind
     text: str
     whole: bool = False
+    """Whether this piece is the whole channel."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """raw: one event with what ends it. ends: what is whole after it, as growths name it in
-    `until`. changed: paths whose texts are other ones now. hidden: paths of log
-    probabilities, which tell texts once more and are not passed on."""
+    """One event of a stream with its texts."""
 
     raw: bytes
+    """The event with its terminator."""
     growths: list[Growth] = field(default_factory=list)
     ends: tuple[Channel, ...] = ()
+    """What is complete after it, as growths name it in `until`."""
     tools: tuple[str, ...] = ()
     changed: set[Path] = field(default_factory=lambda: set[Path]())
+    """Paths whose texts have changed."""
     hidden: tuple[Path, ...] = ()
+    """Paths of log probabilities, which repeat the text and are not sent on."""
 
 
 Read: TypeAlias = Callable[[Any], tuple[list[Growth], tuple[Channel, ...]]]
 
 
 class Pieces:
-    """Feed it bytes as they come; it gives the events they complete. hides_logprobs: whether log
-    probabilities do not go on."""
+    """A parser of stream bytes into events with texts: feed it bytes, and it returns the events
+    they complete. hides_logprobs: whether log probabilities are removed."""
 
     def __init__(self, dialect: str, *, hides_logprobs: bool = False) -> None:
         self._hides_logprobs = hides_logprobs

@@ -54,13 +54,14 @@ bytes of a body; half a million tokens, as they are at least, are more than tool
 
 
 class TextSpan(NamedTuple):
-    """choice: of an answer, which of several."""
+    """A text of a request or an answer, with its path."""
 
     path: Path
     role: Role
     kind: Kind
     text: str
     choice: int = 0
+    """The index of the choice, for an answer."""
 
 
 class _Passages(list[TextSpan]):

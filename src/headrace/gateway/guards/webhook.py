@@ -57,7 +57,7 @@ _DECODER = msgspec.json.Decoder(_Told)
 
 
 class WebhookGuard:
-    """timeout_s: for the whole of an exchange. wall_s: Unix time."""
+    """A guardrail that calls a webhook. timeout_s: for the whole exchange. wall_s: Unix time."""
 
     def __init__(
         self,

@@ -24,8 +24,8 @@ _WINDOWS = 2
 
 
 class _Channel:
-    """matches: those in what is decided, that some event has not gone out with yet; in order and
-    without overlaps."""
+    """The text of one channel of a stream. matches: those in decided text that no sent event
+    contains yet; in order and without overlaps."""
 
     __slots__ = ("matches", "text")
 
@@ -42,7 +42,7 @@ class _Channel:
 
 
 class Window:
-    """One guardrail with a finder at one stream. on_acted: told once, when it first finds."""
+    """One guardrail with a finder on one stream. on_acted: called once, at the first match."""
 
     def __init__(self, guard: Guard, on_acted: Callable[[Acted], None]) -> None:
         assert guard.finder is not None

@@ -101,11 +101,12 @@ _FALLBACKS = (
 
 
 class Imported(NamedTuple):
-    """settings: as our file has them. notes: what of theirs has no place in it, and what is meant
-    by something else."""
+    """A converted configuration."""
 
     settings: dict[str, Any]
+    """In the form of gateway.yaml."""
     notes: tuple[str, ...]
+    """Settings that have no counterpart, or another meaning, here."""
 
 
 def import_litellm(loaded: Any) -> Imported:

@@ -22,31 +22,34 @@ _MOST_ALIASES = 500
 
 
 class SideFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """requests: answered, cut and failed ones. failures: not answered whole, or not by this side;
-    stood_in: of these, those that another side or model answered. Shares are between 0 and 1, with
-    Wilson's interval of 95 %. Tokens are of its requests' own answers; cost_nusd, in 1e-9 dollars,
-    is with all that was paid for them besides. Times are of whole answers of this side; None where
-    there is none.
+    """Figures of one variant.
 
-    p_value: how likely failures would differ so much if both sides were alike, against `control`;
-    None of the control itself, and where nothing can be said.
+    Shares are between 0 and 1, with Wilson's interval of 95 %. Times are of whole answers of this
+    variant; None where there are none.
     """
 
     variant: str
     requests: int
+    """Those that were answered, cut or failed."""
     failures: int
+    """Requests not answered as a whole, or not by this variant."""
     stood_in: int
+    """Failures that another variant or model answered."""
     failure_share: float | None
     failure_share_low: float | None
     failure_share_high: float | None
     p_value: float | None
+    """How likely failures would differ this much from `control` if both were alike; None for the
+    control itself, and where nothing can be said."""
     first_token_ms_p50: float | None
     first_token_ms_p95: float | None
     total_ms_p50: float | None
     total_ms_p95: float | None
     input_tokens: int
+    """Tokens are those of its requests' own answers."""
     output_tokens: int
     cost_nusd: int
+    """In 1e-9 dollars, side calls included."""
     unknown_cost: int
 
 

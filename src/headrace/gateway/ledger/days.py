@@ -12,7 +12,7 @@ _MS_PER_DAY = 86_400_000
 
 
 class Days(NamedTuple):
-    """Both days belong to it; None: from the first request, to the last."""
+    """A range of days, both included; None: from the first request, to the last."""
 
     since: dt.date | None = None
     until: dt.date | None = None

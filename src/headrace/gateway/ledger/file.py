@@ -29,7 +29,8 @@ def _insert(rows: int) -> str:
 
 
 class Writing(Protocol):
-    """What the ledger's thread writes to. All of it may raise sqlite3.Error and OSError."""
+    """The interface that the ledger's thread writes to. All methods may raise sqlite3.Error and
+    OSError."""
 
     def append(self, entries: Sequence[Entry]) -> None:
         """All of them or none."""

@@ -19,13 +19,13 @@ _SEARCHED = ("id", "model", "target", "key", "user", "team", "organisation", "ta
 
 
 class Filter(NamedTuple):
-    """Which requests; None: any. text: words that stand somewhere in its names or its failures,
-    in upper or lower case."""
+    """Conditions on requests; None: any."""
 
     model: str | None = None
     key: str | None = None
     outcome: Outcome | None = None
     text: str | None = None
+    """Words that occur in its names or its failures, ignoring case."""
 
     def takes(self, entry: Entry) -> bool:
         """Whether a request that is over belongs to it."""
@@ -43,7 +43,7 @@ class Filter(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Where a page ended; the next one has what came before."""
+    """The end of a page; the next one continues from it."""
 
     at_ms: int
     number: int
@@ -53,10 +53,11 @@ class Cursor(NamedTuple):
 
 
 class FoundPage(NamedTuple):
-    """next: None where there is nothing more."""
+    """A page of requests."""
 
     entries: tuple[Entry, ...]
     next: Cursor | None
+    """None if there is nothing more."""
 
 
 def cursor_of(text: str) -> Cursor:

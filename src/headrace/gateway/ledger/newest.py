@@ -14,12 +14,14 @@ from headrace.gateway.serving.entry import Entry, Outcome
 
 
 class EntryFilter(NamedTuple):
-    """Which requests; None: any. model: by the name clients asked for. limit: at most so many."""
+    """Conditions on requests; None: any."""
 
     model: str | None = None
+    """By the name that clients used."""
     key: str | None = None
     outcome: Outcome | None = None
     limit: int = 20
+    """The most entries to return."""
 
 
 def newest(connection: sqlite3.Connection, wanted: EntryFilter) -> list[Entry]:

@@ -33,15 +33,18 @@ _NEWEST = 1000
 
 
 class StageCount(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was asked for it. asked: how often it answered; told: how often that was what
-    the client got. cost_nusd: of all its answers. lasted_ms_p50: of one of them."""
+    """Counts of one stage's model."""
 
     model: str
     asked: int
+    """How often it answered."""
     told: int
+    """How often that answer was returned to the client."""
     cost_nusd: int
+    """Of all its answers."""
     unknown_cost: int
     lasted_ms_p50: float | None
+    """Of one answer."""
 
     @property
     def share(self) -> float | None:
@@ -60,15 +63,15 @@ class BesidesCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stages(msgspec.Struct, frozen=True, kw_only=True):
-    """requests: for the model, without those the gateway's own cache answered; answered: those of
-    them with an answer. cost_nusd: all that was paid for them. baseline_nusd: about what they had
-    cost if `baseline` alone had answered them with as many tokens; None where its price or tokens
-    are not known."""
+    """Counts of a composed model."""
 
     model: str
     requests: int
+    """For the model, without those that the gateway's cache answered."""
     answered: int
+    """Requests with an answer."""
     cost_nusd: int
+    """Everything that was paid for them."""
     unknown_cost: int
     total_ms_p50: float | None
     total_ms_p95: float | None
@@ -76,6 +79,8 @@ class Stages(msgspec.Struct, frozen=True, kw_only=True):
     besides: tuple[BesidesCount, ...]
     baseline: str
     baseline_nusd: int | None
+    """About what they would have cost if `baseline` alone had answered them with as many tokens;
+    None if its price or tokens are unknown."""
 
     @property
     def cost_per_request_nusd(self) -> float | None:

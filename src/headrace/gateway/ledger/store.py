@@ -19,9 +19,9 @@ _ANY_BYTES = 2**62
 
 
 class LedgerStore(BatchWriter[Entry]):
-    """Made by `open`. retention_days: older requests are deleted, a few at a time; None: never.
+    """The ledger in a file, written by one thread. Made by `open`.
 
-    wall_s: Unix time.
+    retention_days: older requests are deleted, a few at a time; None: never. wall_s: Unix time.
     """
 
     def __init__(

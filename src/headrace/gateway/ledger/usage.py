@@ -80,30 +80,32 @@ _OF_PROVIDERS = "SUM(CASE WHEN cache = '' THEN LINE {} END)"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """One group. by: what it is of, in the order asked for; "" where a request has no such thing.
+    """The usage of one group of requests.
 
-    requests: all of them, each in one of answered, cut, failed, refused and client_gone. besides:
-    answers that were paid for on their way and told to nobody; their tokens and cost are in the
-    sums, their times in no percentile. estimated: whose tokens no provider told. unknown_cost: that
-    took something nobody knows the price of; cost_nusd, in 1e-9 dollars, is of the others alone.
-    cache_hits: answered from the gateway's own cache, whose tokens are in no sum;
-    prompt_cache_hits: where the provider read from its own. Times are None where no request has
-    one; first_token_ms (of streams) and total_ms are from its arrival, overhead_us what was not
-    spent waiting for a provider.
+    Times are None where no request has one; first_token_ms (of streams) and total_ms are from
+    arrival, overhead_us is the time not spent waiting for a provider.
     """
 
     by: dict[str, str]
+    """The group's names, in the order requested; "" where a request has none."""
     requests: int
+    """All of them; each is one of answered, cut, failed, refused and client_gone."""
     answered: int
     cut: int
     failed: int
     refused: int
     client_gone: int
     besides: int
+    """Side calls: answers that were paid for but not returned; their tokens and cost are in the
+    sums, their times in no percentile."""
     cache_hits: int
+    """Answered from the gateway's own cache, whose tokens are in no sum."""
     prompt_cache_hits: int
+    """The provider read from its own cache."""
     estimated: int
+    """No provider reported their tokens."""
     unknown_cost: int
+    """Took something of unknown price."""
     input_tokens: int
     cache_read_tokens: int
     cache_write_tokens: int
@@ -115,6 +117,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     output_audio_tokens: int
     images: int
     cost_nusd: int
+    """In 1e-9 dollars, of requests of known price alone."""
     first_token_ms_p50: float | None = None
     first_token_ms_p95: float | None = None
     first_token_ms_p99: float | None = None

@@ -12,10 +12,11 @@ _END_OF_BLOCK = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 
 
 class _Shape(NamedTuple):
-    """least: characters after the prefix."""
+    """The form of a vendor's keys."""
 
     prefix: str
     least: int
+    """Characters after the prefix."""
     run: re.Pattern[str] = _WORD
 
 

@@ -13,7 +13,7 @@ KINDS: tuple[PiiKind, ...] = typing.get_args(PiiKind)
 
 
 class Span(NamedTuple):
-    """text[start:end] is of the kind."""
+    """A match of a kind: text[start:end]."""
 
     start: int
     end: int

@@ -16,10 +16,11 @@ PRODUCTION = "production"
 
 
 class TemplateMessage(NamedTuple):
-    """content: what is said, with variables."""
+    """A message of a template."""
 
     role: PromptRole
     content: Template
+    """The text, with variables."""
 
 
 class Said(NamedTuple):
@@ -31,14 +32,17 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Version:
-    """model, parameters: for requests that do not say. variables: names that its texts use."""
+    """One version of a prompt."""
 
     prompt: str
     name: str
     messages: tuple[TemplateMessage, ...]
     model: str | None
+    """For requests that name none."""
     parameters: Mapping[str, Any]
+    """For requests that do not set them."""
     variables: tuple[str, ...]
+    """Names of the variables in its texts."""
 
     @property
     def full_name(self) -> str:
@@ -73,7 +77,7 @@ class Version:
 
 
 class Prompt:
-    """versions, labels: by name; a label has versions with their weights."""
+    """A prompt with its versions and labels, by name; a label has versions with their weights."""
 
     def __init__(
         self,

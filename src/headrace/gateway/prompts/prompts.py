@@ -35,14 +35,15 @@ class _Named(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Applied(NamedTuple):
-    """prompt: "name@version"; "" where the request names none of this file."""
+    """A body with its prompt inserted."""
 
     body: JsonObject
     prompt: str
+    """"name@version"; "" if the request names none of this file."""
 
 
 class Prompts:
-    """by_name: those of the file."""
+    """The prompts of the file, by name."""
 
     def __init__(self, by_name: Mapping[str, Prompt]) -> None:
         self.by_name = by_name

@@ -20,7 +20,7 @@ _UNDEFINED = re.compile(r"'(\w+)' is undefined")
 
 
 class MissingVariablesError(ValueError):
-    """names: of variables that the template needs and was not given."""
+    """Variables that the template needs are missing; `names` lists them."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__(", ".join(names))
@@ -46,7 +46,7 @@ class Templates:
 
 
 class Template:
-    """variables: names that it uses, needed or not."""
+    """A compiled template. variables: names that it uses, required or not."""
 
     def __init__(self, compiled: jinja2.Template, variables: frozenset[str]) -> None:
         self._compiled = compiled

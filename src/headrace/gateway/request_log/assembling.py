@@ -24,7 +24,8 @@ Sides = Callable[[str], tuple[ClientSide, ReplySide] | None]
 
 
 class Assembling:
-    """What of a stream was cut off is there as far as it came."""
+    """Assembly of a whole answer from the pieces of a stream. A stream that was cut off gives what
+    had arrived."""
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides

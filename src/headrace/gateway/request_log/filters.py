@@ -9,33 +9,37 @@ from headrace.gateway.serving.entry import Outcome
 
 
 class RecordFilter(NamedTuple):
-    """None: any. model: by the name clients asked for. since_s: Unix time, of it or later;
-    until_s: before it. text: in the request or the reply, whatever its case is (of ASCII); of
-    texts as people write them, not as JSON escapes them. least_ms: from arrival to end.
-
-    after: the `next` of the page before. limit: at most so many. bodies: whether the records have
-    them; they are large.
-    """
+    """Conditions on records; None: any."""
 
     model: str | None = None
+    """By the name that clients used."""
     key: str | None = None
     team: str | None = None
     organisation: str | None = None
     outcome: Outcome | None = None
     since_s: float | None = None
+    """Unix time, inclusive."""
     until_s: float | None = None
+    """Unix time, exclusive."""
     text: str | None = None
+    """In the request or the reply, ignoring the case of ASCII letters; as people write it, not as
+    JSON escapes it."""
     least_cost_nusd: int | None = None
     least_ms: float | None = None
+    """From arrival to end."""
     session: str | None = None
     variant: str | None = None
     after: str | None = None
+    """The `next` of the previous page."""
     limit: int = 20
+    """The most records to return."""
     bodies: bool = False
+    """Whether the records include their bodies, which are large."""
 
 
 class Page(NamedTuple):
-    """The newest first. next: for `RecordFilter.after`; None where there are no more."""
+    """A page of records, newest first."""
 
     records: list[LogRecord]
     next: str | None
+    """For `RecordFilter.after`; None if there are no more."""

@@ -10,24 +10,28 @@ from headrace.gateway.serving.entry import Entry
 
 
 class Heard(NamedTuple):
-    """The body of an answer as the client got it. bytes: of all of it; cut: `pieces` are only its
-    beginning."""
+    """The body of an answer as the client got it."""
 
     pieces: Sequence[bytes]
     bytes: int
+    """The size of all of it."""
     cut: bool
+    """Whether `pieces` are only its beginning."""
 
 
 class Line(NamedTuple):
-    """entry: the ledger's. request, reply: None where bodies are not kept."""
+    """A finished request on its way into the log."""
 
     entry: Entry
+    """The line of the ledger."""
     path: str
     session: str
     trace_id: str
     without_bodies: WithoutBodies
     request: bytes | None
+    """None if bodies are not kept."""
     reply: Heard | None
+    """None if bodies are not kept."""
 
     @property
     def size_bytes(self) -> int:

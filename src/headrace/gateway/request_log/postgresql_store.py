@@ -58,7 +58,8 @@ _DELETE = (
 
 
 class Database:
-    """Where it is. url: with its password; never told. Raises ConfigError for one that is none."""
+    """A PostgreSQL database. url: with its password; never shown. Raises ConfigError if it is not
+    valid."""
 
     def __init__(self, url: Secret) -> None:
         self._url = url
@@ -89,8 +90,8 @@ class Database:
 
 
 class PostgresqlRecords:
-    """For the one thread that writes. Connects when there is something to write, and anew after
-    each failure; the table is made where there is none."""
+    """The writing side, for the one thread that writes. It connects when there is something to
+    write, and again after each failure; it creates the table if there is none."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -129,7 +130,7 @@ class PostgresqlRecords:
 
 
 class PostgresqlReader:
-    """From any thread; connects for each question."""
+    """The reading side, for any thread; it connects for each query."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -13,11 +13,12 @@ _EQUAL = ("model", "key", "team", "organisation", "outcome", "session", "variant
 
 
 class Words(NamedTuple):
-    """In which the two differ. like: takes no notice of case."""
+    """SQL in which the two stores differ."""
 
     table: str
     place: str
     like: str
+    """Ignores case."""
 
 
 SQLITE = Words("requests", "?", "LIKE")
@@ -25,10 +26,11 @@ POSTGRESQL = Words("headrace.requests", "%s", "ILIKE")
 
 
 class Query(NamedTuple):
-    """values: in the order of their places in the statement."""
+    """A statement with its values."""
 
     statement: str
     values: tuple[Value, ...]
+    """In the order of their places in the statement."""
 
 
 def newest_query(wanted: RecordFilter, words: Words) -> Query:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from headrace.gateway.serving.entry import Outcome
 
@@ -19,36 +20,37 @@ _OF_COUNTS = ("count_tokens", "input_tokens")
 
 
 class LoggedBody(msgspec.Struct, frozen=True, kw_only=True):
-    """text: what is kept. bytes: what the client sent or got. cut: `text` is only its beginning.
-    redacted: how many values were replaced. assembled: the client got a stream, and this is the
-    same answer as it reads without one."""
+    """A body as it was stored."""
 
-    text: str
-    bytes: int
-    cut: bool = False
-    redacted: int = 0
-    assembled: bool = False
+    text: Annotated[str, Meta(description="The part that was kept.")]
+    bytes: Annotated[int, Meta(description="What the client sent or got.")]
+    cut: Annotated[bool, Meta(description="Whether `text` is only its beginning.")] = False
+    redacted: Annotated[int, Meta(description="How many values were replaced.")] = 0
+    assembled: Annotated[
+        bool, Meta(description="The client got a stream, and this is the same answer without one.")
+    ] = False
 
 
 class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """line: unique, in the order of arrival; what a page is continued from. id: of the request, as
-    its `x-request-id` says; clients may choose it, so it may be there twice. at_s: Unix time of its
-    arrival. target, provider: None where nobody answered. organisation, team, user, key: whose
-    account it went on, "" where there is none. session, trace_id, variant: "" where there is none.
+    """A request in the log. Tokens and cost are those of the ledger's line with the same id, which
+    has all of it; null if unknown."""
 
-    request, reply: None where they are not kept (`without_bodies` says why) or nothing came. Tokens
-    and cost are those of the ledger's line with the same id, which has all of it; None where nobody
-    knows them.
-    """
-
-    line: str
-    id: str
-    at_s: float
+    line: Annotated[
+        str, Meta(description="Unique, in the order of arrival; pages continue from it.")
+    ]
+    id: Annotated[
+        str,
+        Meta(
+            description="The request's `x-request-id`; clients may choose it, so it may occur "
+            "twice."
+        ),
+    ]
+    at_s: Annotated[float, Meta(description="Unix time of its arrival.")]
     dialect: str
     path: str
     model: str
-    target: str | None
-    provider: str | None
+    target: Annotated[str | None, Meta(description="null if no target answered.")]
+    provider: Annotated[str | None, Meta(description="null if no target answered.")]
     outcome: Outcome
     status: int
     stream: bool
@@ -58,19 +60,39 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_nusd: int | None = None
-    organisation: str = ""
+    organisation: Annotated[
+        str,
+        Meta(
+            description='The account it was charged to, as team, user and key are; "" where '
+            "there is none."
+        ),
+    ] = ""
     team: str = ""
     user: str = ""
     key: str = ""
     tags: tuple[str, ...] = ()
-    session: str = ""
+    session: Annotated[
+        str, Meta(description='"" where there is none, as for trace_id and variant.')
+    ] = ""
     trace_id: str = ""
     variant: str = ""
     cache: str = ""
     error: str = ""
     without_bodies: WithoutBodies = ""
-    request: LoggedBody | None = None
-    reply: LoggedBody | None = None
+    request: Annotated[
+        LoggedBody | None,
+        Meta(
+            description="null if it is not kept (`without_bodies` has the reason) or nothing "
+            "arrived."
+        ),
+    ] = None
+    reply: Annotated[
+        LoggedBody | None,
+        Meta(
+            description="null if it is not kept (`without_bodies` has the reason) or nothing "
+            "was sent."
+        ),
+    ] = None
 
     @property
     def wants_vectors(self) -> bool:

@@ -13,7 +13,8 @@ from headrace.gateway.request_log.vectors import without_vectors
 
 
 class Recorder:
-    """new_suffix: sixteen hexadecimal digits that make a line unique within its millisecond."""
+    """Turns finished requests into records. new_suffix: sixteen hexadecimal digits that make a line
+    unique within its millisecond."""
 
     def __init__(
         self,

@@ -21,16 +21,20 @@ _MOST_NESTED = 3
 
 
 class Redacted(NamedTuple):
-    """times: how many values were replaced."""
+    """A redacted text."""
 
     text: str
     times: int
+    """How many values were replaced."""
 
 
 class Redaction:
-    """kinds: of personal data. patterns: own expressions by the name that stands in their place.
-    fields: globs of names, whatever their case, whose values go whole. media: whether pictures and
-    sounds are replaced by their size and SHA-256, and vectors by their length."""
+    """The replacements in bodies.
+
+    kinds: of personal data. patterns: the user's expressions by the name that replaces a match.
+    fields: globs of names, ignoring case, whose whole values are replaced. media: whether pictures
+    and sounds are replaced by their size and SHA-256, and vectors by their length.
+    """
 
     def __init__(
         self,

@@ -44,8 +44,8 @@ _DELETE = (
 
 
 class SqliteRecords:
-    """For the one thread that writes. Raises RequestLogError for a file that cannot be used, which
-    is left as it is."""
+    """The writing side, for the one thread that writes. Raises RequestLogError for a file that
+    cannot be used, which is left unchanged."""
 
     def __init__(self, path: Path) -> None:
         self._connection = FILE.open_for_writing(path)
@@ -66,7 +66,7 @@ class SqliteRecords:
 
 
 class SqliteReader:
-    """From any thread, while others write."""
+    """The reading side, for any thread, while others write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -10,7 +10,7 @@ from headrace.gateway.request_log.record import LogRecord
 
 
 class RequestLog(Protocol):
-    """Of one gateway; reads see what others write as well."""
+    """The request log of one gateway; reads see what other processes write as well."""
 
     def take(self, line: Line) -> None:
         """Keep it. Never waits and never raises; from the event loop's thread only."""

@@ -36,7 +36,7 @@ _HASHES = 2**64
 
 
 class RequestLogging:
-    """Which requests are kept, as the settings say, and the log that they go to."""
+    """The log, with the settings that choose the requests it keeps."""
 
     def __init__(self, settings: RequestLogSettings, log: RequestLog) -> None:
         self._settings = settings
@@ -69,7 +69,7 @@ class RequestLogging:
 
 
 class LogVisit:
-    """sink: what is answered through, so that it is heard."""
+    """The recording of one request. sink: the sink it listens to."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """Of a store, from any thread. Raises RequestLogError."""
+    """The reading side of a store, for any thread. Raises RequestLogError."""
 
     def newest(self, wanted: RecordFilter) -> Page:
         """See RequestLog."""

@@ -50,7 +50,7 @@ class AnswerRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogprobSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How confidence is computed from token probabilities; between 0 and 1."""
+    """The computation of confidence from token probabilities; between 0 and 1."""
 
     measure: Annotated[
         Measure,
@@ -167,7 +167,7 @@ class CascadeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GiveSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the slow model gets of the earlier work."""
+    """The slow model's share of the earlier work."""
 
     draft: Annotated[
         bool,

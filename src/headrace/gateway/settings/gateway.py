@@ -24,7 +24,7 @@ from headrace.gateway.settings.telemetry import LogSettings, TracingSettings
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the gateway listens, and how much clients may send."""
+    """The address the gateway listens on, and how much clients may send."""
 
     host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[

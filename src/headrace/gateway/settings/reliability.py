@@ -32,7 +32,7 @@ class TimeoutSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How often one request is attempted. Moving on to another target needs no wait."""
+    """Retries of one request. Moving on to another target needs no wait."""
 
     attempts: Annotated[
         Annotated[int, Meta(ge=1, le=20)] | None,

@@ -63,10 +63,10 @@ class _DamageError(ValueError):
 
 
 class EventStreamReader:
-    """Feed it bytes as they come; it gives the frames they complete.
+    """A reader of an AWS event stream: feed it bytes, and it returns the frames they complete.
 
-    damage: why the bytes are no event stream, None while they are. Frames before the damage are
-    given, nothing after it.
+    damage: why the bytes are not an event stream, None as long as they are. Frames before the
+    damage are returned, none after it.
     """
 
     def __init__(self) -> None:

@@ -26,11 +26,12 @@ _UNSIGNED = frozenset(
 
 @dataclass(frozen=True)
 class Credentials:
-    """Keys of an AWS identity. session_token: of temporary ones (roles, SSO), else None."""
+    """Keys of an AWS identity."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+    """For temporary keys (roles, SSO), else None."""
 
 
 def signing_headers(

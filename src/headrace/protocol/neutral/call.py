@@ -17,29 +17,26 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn. A tool's turn holds ToolResults alone; adjacent turns may have the same role.
-
-    extra: fields of the message that have no neutral form.
-    """
+    """One turn. A tool's turn holds only ToolResults; adjacent turns may have the same role."""
 
     role: Role
     parts: tuple[Part, ...]
     name: str | None = None
     extra: dict[str, Any] = {}
+    """Fields of the message that have no neutral form."""
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that the model may call. parameters: a JSON schema; {} if it takes none.
-
-    extra: fields of the tool that have no neutral form.
-    """
+    """A function that the model may call."""
 
     name: str
     description: str | None = None
     parameters: dict[str, Any] = {}
+    """A JSON schema; {} if it has no parameters."""
     strict: bool | None = None
     cache: CacheMark | None = None
     extra: dict[str, Any] = {}
+    """Fields of the tool that have no neutral form."""
 
 
 class HostedTool(msgspec.Struct, frozen=True):
@@ -50,14 +47,16 @@ class HostedTool(msgspec.Struct, frozen=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """name: the one function that must be called, with kind "one"; else None."""
+    """The choice of whether and which tools the model calls."""
 
     kind: Literal["auto", "none", "required", "one"]
     name: str | None = None
+    """The one function that must be called, with kind "one"; else None."""
 
 
 class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """kind "json": any JSON object; "schema": JSON that `schema` allows."""
+    """The required format of the answer. kind "json": any JSON object; "schema": JSON that matches
+    `schema`."""
 
     kind: Literal["text", "json", "schema"]
     schema: dict[str, Any] | None = None
@@ -67,35 +66,28 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
-    """How much to think. budget_tokens: the most; 0 and effort "none" both mean not at all.
-
-    shown: whether thoughts are wanted in the answer; None: the provider's default.
-    summary: the kind of summary asked for ("auto", "concise", "detailed").
-    """
+    """The amount of thinking."""
 
     effort: Effort | None = None
     budget_tokens: int | None = None
+    """The most; 0 and effort "none" both mean not at all."""
     adaptive: bool | None = None
     shown: bool | None = None
+    """Whether the answer includes thoughts; None: the provider's default."""
     summary: str | None = None
+    """The requested kind of summary ("auto", "concise", "detailed")."""
 
 
 class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for an answer.
-
-    dialect: the one it was read from. instructions: system and developer text before the first
-    turn; such text between turns stays a user's Text with `extra` {"role": "system"} in its
-    message's extra. extra: top-level fields that have no neutral form, which a writer of the same
-    dialect family puts back and every other one reports as dropped. legacy_functions: the client
-    knows OpenAI's older `functions` and `function_call` and not tools; its answer says it so.
-    thought_signatures: whether a provider that keeps nothing is asked for what it needs to take
-    its thoughts back (OpenAI's include "reasoning.encrypted_content"); clients get it in any case.
-    """
+    """A request for an answer."""
 
     dialect: str
+    """The one it was read from."""
     model: str
     messages: tuple[Message, ...]
     instructions: tuple[Text, ...] = ()
+    """System and developer text before the first turn; such text between turns is a user's Text
+    with `extra` {"role": "system"} in its message's extra."""
     tools: tuple[Tool | HostedTool, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -122,5 +114,11 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     stream_usage: bool = False
     thought_signatures: bool | None = None
+    """Whether a provider that stores nothing is asked for what it needs to read its thoughts again
+    (OpenAI's include "reasoning.encrypted_content"); clients get it in any case."""
     legacy_functions: bool = False
+    """Whether the client uses OpenAI's older `functions` and `function_call` instead of tools; its
+    answer then does too."""
     extra: dict[str, Any] = {}
+    """Top-level fields that have no neutral form, which a writer of the same dialect family
+    restores and every other one reports as dropped."""

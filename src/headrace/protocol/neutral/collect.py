@@ -83,9 +83,10 @@ class _Growing:
 
 
 class Collector:
-    """Takes one answer's events in order. What was cut off is there as far as it came.
+    """Collects the events of one answer, in order, into a reply. An answer that was cut off gives
+    what had arrived.
 
-    failure: why the stream ended early, None while it is on or if it ended well.
+    failure: why the stream ended early, None while it runs or if it ended well.
     """
 
     def __init__(self, dialect: str) -> None:

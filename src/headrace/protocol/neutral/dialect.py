@@ -20,20 +20,20 @@ Headers = Mapping[str, str]
 
 
 class Written(NamedTuple):
-    """A request to a provider, but for its address and its key.
-
-    path: after the provider's base URL, with its query. dropped: what the call asked for and this
-    dialect cannot say, as names of the call's fields ("seed", "logit_bias", "extra.top_a").
-    """
+    """A request to a provider, without its address and key."""
 
     path: str
+    """After the provider's base URL, with its query."""
     headers: Mapping[str, str]
     body: bytes
     dropped: tuple[str, ...] = ()
+    """Settings of the call that this dialect cannot express, as names of its fields ("seed",
+    "logit_bias", "extra.top_a")."""
 
 
 class UsageSummary(NamedTuple):
-    """What a bill needs of a whole reply, and all that is read of one that is passed on."""
+    """The usage, finish reason and tier of a reply: all that is read of one that is passed "
+    "through."""
 
     usage: TokenUsage
     finish: Finish
@@ -84,7 +84,8 @@ class ToolUseReader(Protocol):
 
 
 class StreamWriter(Protocol):
-    """What a client reads. After a Failed or Ended event nothing more is written."""
+    """A writer of the stream that a client reads. After a Failed or Ended event nothing more is
+    written."""
 
     def write(self, event: Event) -> bytes:
         """The bytes an event becomes; b"" for those that the dialect has no words for.
@@ -120,7 +121,7 @@ class ClientSide(Protocol):
 
 
 class ReplySide(Protocol):
-    """How a provider's answers are read."""
+    """A reader of a provider's answers."""
 
     @property
     def name(self) -> str:
@@ -148,11 +149,10 @@ class AnswerTooLongError(ValueError):
 
 
 class DamagedReplyError(ValueError):
-    """A provider's reply is not what its dialect says; the text says where.
+    """A provider's reply does not follow its dialect; the text names the place.
 
-    failure: what the reply itself says, if it is an error in spite of its status of success.
-    usage: what it says it took, which is billed all the same. service_tier: that it was answered
-    at, as far as it says.
+    failure: the error in the reply, if it is one in spite of its status of success. usage: what it
+    reports, which is billed all the same. service_tier: the one it was answered at, if reported.
     """
 
     def __init__(

@@ -12,26 +12,27 @@ from headrace.protocol.neutral.usage import TokenUsage
 
 
 class EmbeddingCall(msgspec.Struct, frozen=True, kw_only=True):
-    """inputs: texts, or lists of token ids. task: as Gemini and Cohere name it ("query", ...).
-
-    base64: the client wants vectors as base64 of little-endian float32.
-    """
+    """A request for embeddings."""
 
     dialect: str
     model: str
     inputs: tuple[str | tuple[int, ...], ...]
+    """Texts, or lists of token ids."""
     dimensions: int | None = None
     base64: bool = False
+    """Whether the client expects vectors as base64 of little-endian float32."""
     task: str | None = None
+    """As Gemini and Cohere name it ("query", ...)."""
     user: str | None = None
     extra: dict[str, Any] = {}
 
 
 class EmbeddingReply(msgspec.Struct, frozen=True, kw_only=True):
-    """vectors: in the order of the inputs, little-endian float32 bytes each."""
+    """The reply to a request for embeddings."""
 
     model: str
     vectors: tuple[bytes, ...]
+    """In the order of the inputs, little-endian float32 bytes each."""
     usage: TokenUsage | None = None
 
 

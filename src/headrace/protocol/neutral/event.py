@@ -25,53 +25,56 @@ Kind = Literal["text", "thinking", "refusal", "tool_call"]
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True):
-    """The provider answers. No content yet: nothing is lost if another is asked instead.
-
-    usage: what is known of it by now (Anthropic tells the input first). service_tier: as told by
-    now; where Counted tells one too, that one holds. dialect: of the provider, "" if its reader
-    does not say; it tells whose words the answer's extras are.
-    """
+    """The provider has begun to answer. There is no content yet: another provider can still be
+    tried without loss."""
 
     id: str
     model: str
     created_s: int | None = None
     usage: TokenUsage | None = None
+    """What is known by now (Anthropic reports the input first)."""
     service_tier: str | None = None
+    """As reported by now; one in Counted takes precedence."""
     extra: dict[str, Any] = {}
     dialect: str = ""
+    """The provider's, "" if its reader does not set it; it names the dialect of the answer's
+    extras."""
 
 
 class PartBegan(msgspec.Struct, frozen=True, kw_only=True):
-    """id, name: of a tool call; id also of a thought. summary: of a thought, as in Thinking.
-
-    extra: what is known of the part before it grows.
-    """
+    """A part of a choice begins."""
 
     choice: int
     part: int
     kind: Kind
     id: str = ""
+    """Of a tool call or a thought."""
     name: str = ""
+    """Of a tool call."""
     summary: bool = False
+    """Of a thought, as in Thinking."""
     extra: dict[str, Any] = {}
+    """What is known of the part before it grows."""
 
 
 class PartGrew(msgspec.Struct, frozen=True, kw_only=True):
-    """text: of the part, or a piece of a tool call's arguments. Joined they are the part."""
+    """A part of a choice grows."""
 
     choice: int
     part: int
     text: str
+    """A piece of the text, or of a tool call's arguments; joined, the pieces are the part."""
     logprobs: list[dict[str, Any]] | None = None
     extra: dict[str, Any] = {}
 
 
 class PartEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """signature: of the whole part, for the turn after."""
+    """A part of a choice ends."""
 
     choice: int
     part: int
     signature: Signature | None = None
+    """Of the whole part, for the next turn."""
 
 
 class CompletePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,11 +95,12 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer took. extra: what else the provider said of the whole answer by then."""
+    """The usage of the answer."""
 
     usage: TokenUsage
     service_tier: str | None = None
     extra: dict[str, Any] = {}
+    """What else the provider reported about the whole answer by then."""
 
 
 class Ended(msgspec.Struct, frozen=True):

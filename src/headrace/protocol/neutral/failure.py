@@ -35,17 +35,19 @@ class ProviderError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """status: HTTP status, None where no reply came. retry_after_s: as the provider asked.
-
-    code, param: the provider's own, if any. message: the provider's, without secrets of ours.
-    as_told: the whole of it, for clients of the same dialect; None where they are told in our words
-    """
+    """A provider's failure."""
 
     kind: FailureKind
     message: str
+    """The provider's, without our secrets."""
     status: int | None = None
+    """HTTP status, None if there was no reply."""
     code: str | None = None
+    """The provider's own, if any."""
     param: str | None = None
+    """The provider's own, if any."""
     retry_after_s: float | None = None
+    """As the provider requested."""
     request_id: str | None = None
     as_told: ProviderError | None = None
+    """The whole error, for clients of the same dialect; None if they get it in our words."""

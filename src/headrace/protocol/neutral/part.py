@@ -14,25 +14,28 @@ Lifetime = Literal["5m", "1h"]
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Bytes of a vendor, opaque to us. origin: "anthropic", "gemini", "openai" or "mistral"."""
+    """Bytes of a vendor, opaque to us."""
 
     origin: str
+    """"anthropic", "gemini", "openai" or "mistral"."""
     value: str
 
 
 class CacheMark(msgspec.Struct, frozen=True):
-    """The prompt up to and with this part is worth keeping. lifetime: None for the vendor's own."""
+    """A mark that the prompt up to and including this part is worth caching."""
 
     lifetime: Lifetime | None = None
+    """None for the vendor's default."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True):
-    """Plain text. extra: fields of the part that have no neutral form (citations, annotations)."""
+    """Plain text."""
 
     text: str
     cache: CacheMark | None = None
     signature: Signature | None = None
     extra: dict[str, Any] = {}
+    """Fields of the part that have no neutral form (citations, annotations)."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -44,58 +47,58 @@ class Refusal(msgspec.Struct, frozen=True):
 class Media(msgspec.Struct, frozen=True, kw_only=True):
     """An image, a recording, a video or a document.
 
-    Exactly one of url, data (base64, without line ends) and file_id is set. mime: "" if unknown.
-    detail: OpenAI's "low", "high" or "auto" for images. name: of a document. signature: of
-    a picture that a thinking model made (Gemini).
-    extra: fields of the part that have no neutral form (a document's context).
+    Exactly one of url, data (base64, without line ends) and file_id is set.
     """
 
     kind: Literal["image", "audio", "video", "document"]
     mime: str = ""
+    """"" if unknown."""
     url: str | None = None
     data: str | None = None
     file_id: str | None = None
     name: str | None = None
+    """Of a document."""
     detail: str | None = None
+    """OpenAI's "low", "high" or "auto" for images."""
     cache: CacheMark | None = None
     signature: Signature | None = None
+    """Of a picture that a thinking model made (Gemini)."""
     extra: dict[str, Any] = {}
+    """Fields of the part that have no neutral form (a document's context)."""
 
 
 class Thinking(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model thought before it answered.
-
-    redacted: `text` is empty and the signature holds what nobody may read. summary: the text is
-    about the thoughts and not the thoughts themselves.
-    """
+    """The thoughts of a model before it answered."""
 
     text: str
     signature: Signature | None = None
     redacted: bool = False
+    """Whether `text` is empty and the signature holds what must not be read."""
     summary: bool = False
+    """Whether the text is a summary of the thoughts and not the thoughts themselves."""
     id: str | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """The model wants a tool run. arguments: JSON text as the model wrote it, perhaps invalid.
-
-    extra: fields of the part that have no neutral form (Anthropic's caller).
-    """
+    """A call of a tool that the model requests."""
 
     id: str
     name: str
     arguments: str
+    """JSON text as the model wrote it, perhaps invalid."""
     signature: Signature | None = None
     cache: CacheMark | None = None
     extra: dict[str, Any] = {}
+    """Fields of the part that have no neutral form (Anthropic's caller)."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a call. name: of the tool, where the dialect says it; "" otherwise."""
+    """The result of a call."""
 
     call_id: str
     content: tuple[Text | Media, ...]
     name: str = ""
+    """The tool's name, if the dialect has it; "" otherwise."""
     is_error: bool = False
     cache: CacheMark | None = None
 

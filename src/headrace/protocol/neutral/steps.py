@@ -20,18 +20,18 @@ from headrace.protocol.neutral.event import Event
 
 
 class ProviderRequest(NamedTuple):
-    """One request. after_s: pause before it. url: a whole address, in place of `path`.
-
-    streams: a reply with status 200 is to be fed as it comes.
-    """
+    """One request of a sequence."""
 
     method: Literal["GET", "POST"]
     path: str
     headers: Mapping[str, str]
     body: bytes = b""
     url: str | None = None
+    """A whole address, instead of `path`."""
     after_s: float = 0.0
+    """Pause before it."""
     streams: bool = False
+    """Whether a reply with status 200 is fed to the reader as it arrives."""
 
 
 class AnswerSteps(Protocol):

@@ -11,27 +11,28 @@ import msgspec
 
 
 class TokenUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens by what they are billed as; every one is in one line. images: pictures made.
-
-    input_tokens: text and pictures read anew. cache_write_tokens: written with the vendor's
-    ordinary lifetime (Anthropic: five minutes). output_tokens: without reasoning and audio.
-    input_audio_s: recordings that are billed by the second beside the tokens (Mistral).
-    cost_nusd: what the provider itself says it took (OpenRouter), in 1e-9 dollars. is_incomplete:
-    something is billed that no line counts: a search, or tokens at the rate of a faster way to run.
-    """
+    """Tokens by how they are billed; each is in exactly one field."""
 
     input_tokens: int = 0
+    """Text and pictures that were not cached."""
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    """Written with the vendor's ordinary lifetime (Anthropic: five minutes)."""
     cache_write_1h_tokens: int = 0
     input_audio_tokens: int = 0
     input_audio_s: int = 0
+    """Recordings that are billed by the second in addition to the tokens (Mistral)."""
     output_tokens: int = 0
+    """Without reasoning and audio."""
     reasoning_tokens: int = 0
     output_audio_tokens: int = 0
     images: int = 0
+    """Pictures made."""
     cost_nusd: int | None = None
+    """The cost that the provider itself reports (OpenRouter), in 1e-9 dollars."""
     is_incomplete: bool = False
+    """Whether something is billed that no field counts: a search, or tokens at the rate of a faster
+    tier."""
 
     @property
     def prompt_tokens(self) -> int:

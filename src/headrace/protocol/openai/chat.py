@@ -183,7 +183,7 @@ class ChatLogprobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model said."""
+    """The model's message."""
 
     role: str = "assistant"
     content: str | None = None
@@ -203,7 +203,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole reply. prompt_logprobs, prompt_token_ids: as in vLLM, where asked for."""
+    """The whole reply. prompt_logprobs and prompt_token_ids are as in vLLM, if requested."""
 
     id: str
     object: str = "chat.completion"
@@ -217,7 +217,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is new in a chunk."""
+    """The new content of a chunk."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType | None = UNSET

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 
 class PromptLogprob(msgspec.Struct, frozen=True, kw_only=True):
-    """A token at one position of the prompt. rank: 1 for the likeliest there."""
+    """A token at one position of the prompt."""
 
     logprob: float
-    rank: int
+    rank: Annotated[int, Meta(description="1 for the likeliest there.")]
     decoded_token: str
 
 
@@ -18,20 +21,20 @@ PromptLogprobs = list[dict[int, PromptLogprob] | None]
 
 
 class ChoiceMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """How one choice went, by the server's clock; seconds. Null where it did not come so far.
+    """Times of one choice in seconds, by the server's clock; null for stages it did not reach."""
 
-    queue_s: waiting in the engine. prefill_s: from being scheduled to the first token. ttft_s:
-    from the request's arrival to the first token. decode_s: from the first token to the last.
-    e2e_s: from arrival to the end. output_tokens_per_s: of the tokens after the first.
-    cached_tokens: of the prompt, found in the prefix cache; cache_miss: why not more.
-    """
-
-    queue_s: float | None = None
-    prefill_s: float | None = None
-    ttft_s: float | None = None
-    decode_s: float | None = None
-    e2e_s: float
-    output_tokens_per_s: float | None = None
-    cached_tokens: int = 0
-    cache_miss: str | None = None
+    queue_s: Annotated[float | None, Meta(description="Waiting in the engine.")] = None
+    prefill_s: Annotated[
+        float | None, Meta(description="From being scheduled to the first token.")
+    ] = None
+    ttft_s: Annotated[
+        float | None, Meta(description="From the request's arrival to the first token.")
+    ] = None
+    decode_s: Annotated[float | None, Meta(description="From the first token to the last.")] = None
+    e2e_s: Annotated[float, Meta(description="From arrival to the end.")]
+    output_tokens_per_s: Annotated[
+        float | None, Meta(description="Of the tokens after the first.")
+    ] = None
+    cached_tokens: Annotated[int, Meta(description="Prompt tokens found in the prefix cache.")] = 0
+    cache_miss: Annotated[str | None, Meta(description="Why there were not more.")] = None
     num_preemptions: int = 0

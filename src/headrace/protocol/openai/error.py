@@ -6,7 +6,10 @@ after its headers were sent.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 INVALID_REQUEST = "invalid_request_error"
 SERVER_ERROR = "server_error"
@@ -14,12 +17,12 @@ RATE_LIMIT = "rate_limit_error"
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """param: path of the field at fault, if any. code: what programs match on, if anything."""
+    """The details of an error."""
 
     message: str
     type: str = INVALID_REQUEST
-    param: str | None = None
-    code: str | None = None
+    param: Annotated[str | None, Meta(description="Path of the field at fault, if any.")] = None
+    code: Annotated[str | None, Meta(description="A word for programs, if any.")] = None
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

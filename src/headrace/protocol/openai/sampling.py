@@ -46,7 +46,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What both generation endpoints honour."""
+    """Fields that both generation endpoints honour."""
 
     model: Annotated[
         str | None, Meta(description="A served name; may be omitted, as one model is served.")

@@ -65,10 +65,10 @@ def check_tokenize(request: TokenizeRequest) -> None:
 
 
 class TokenizeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """count is len(tokens); max_model_len is the server's limit for prompt and output."""
+    """The tokens of a text."""
 
-    count: int
-    max_model_len: int
+    count: Annotated[int, Meta(description="The length of `tokens`.")]
+    max_model_len: Annotated[int, Meta(description="The server's limit for prompt and output.")]
     tokens: list[int]
     token_strs: list[str] | None = None
 

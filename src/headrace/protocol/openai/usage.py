@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """cached_tokens: prompt tokens whose KV blocks were found in the prefix cache."""
+    """Details of the prompt's tokens."""
 
-    cached_tokens: int = 0
+    cached_tokens: Annotated[
+        int, Meta(description="Tokens whose KV blocks were found in the prefix cache.")
+    ] = 0
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

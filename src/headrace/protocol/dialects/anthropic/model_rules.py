@@ -16,20 +16,22 @@ _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 
 
 class ModelRules(NamedTuple):
-    """adaptive: takes thinking "adaptive" and an effort. budgets: takes budget_tokens.
-
-    sampling: takes temperature, top_p and top_k. sampling_pair: takes temperature and top_p at
-    once. xhigh: takes that effort. strict: takes strict tools. inline_system: takes system
-    messages between turns.
-    """
+    """The features that a model's requests may use."""
 
     adaptive: bool = False
+    """Thinking "adaptive" and an effort."""
     budgets: bool = True
+    """budget_tokens."""
     sampling: bool = True
+    """temperature, top_p and top_k."""
     sampling_pair: bool = True
+    """temperature and top_p at once."""
     xhigh: bool = False
+    """That effort."""
     strict: bool = False
+    """Strict tools."""
     inline_system: bool = False
+    """System messages between turns."""
 
 
 def rules_of(model: str) -> ModelRules:

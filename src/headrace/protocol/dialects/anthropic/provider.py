@@ -22,15 +22,13 @@ from headrace.protocol.neutral.reply import ChatReply
 
 @dataclass(frozen=True)
 class AnthropicProvider:
-    """A ProviderSide; beside it what count_tokens needs.
-
-    default_max_tokens: the most the model writes, for calls that do not limit the answer; None for
-    4,096 and the budget of thoughts.
-    rules: what the model's requests may hold; None for what its name tells.
-    """
+    """The ProviderSide of Anthropic's Messages API, with token counting."""
 
     default_max_tokens: int | None = None
+    """The most the model writes, for calls that do not limit the answer; None for 4,096 plus the
+    budget of thoughts."""
     rules: ModelRules | None = None
+    """What the model's requests may contain; None for what its name implies."""
     name: str = NAME
 
     def write_call(self, call: ChatCall, model: str) -> Written:

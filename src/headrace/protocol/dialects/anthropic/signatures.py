@@ -19,7 +19,7 @@ _ID = "id="
 
 
 class Carried(NamedTuple):
-    """What a block's `signature` (or a redacted block's `data`) says of the thoughts."""
+    """The contents of a block's `signature` (or a redacted block's `data`)."""
 
     signature: Signature | None
     summary: bool = False

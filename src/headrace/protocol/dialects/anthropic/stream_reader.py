@@ -64,7 +64,7 @@ _DELTA_EVENT = frozenset({"type", "delta", "usage"})
 
 
 class _Block:
-    """The block that is open. kind: None for one that is held until it is whole."""
+    """The open block. kind: None for one that is held until it is complete."""
 
     def __init__(self, index: object, part: int, kind: Kind | None, start: dict[str, Any]) -> None:
         self.index = index
@@ -79,8 +79,8 @@ class _Block:
 
 
 class AnthropicStreamReader:
-    """Give it bytes with `feed`, and `end` after the last. has_media, has_data: as of
-    PartialContentReader; tools_used: as of ToolUseReader."""
+    """A `StreamReader` for Anthropic's streams: give it bytes with `feed`, and call `end` after the
+    last. has_media, has_data: as in PartialContentReader; tools_used: as in ToolUseReader."""
 
     has_media = False  # a picture comes in one piece
 

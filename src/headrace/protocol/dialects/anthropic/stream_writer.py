@@ -57,7 +57,7 @@ _BESIDE_DELTA = ("context_management",)
 
 
 class _Block:
-    """A block of the answer. index: of its first event, None before that."""
+    """A block of the answer. index: that of its first event, None before that."""
 
     def __init__(self, began: PartBegan) -> None:
         self.began = began

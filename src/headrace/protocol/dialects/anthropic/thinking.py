@@ -52,11 +52,12 @@ _CONFIG = frozenset({"effort", "format"})
 
 
 class Thought(NamedTuple):
-    """What goes into a request. max_tokens: as the call said it, or raised for the budget."""
+    """The thinking settings of a request."""
 
     thinking: dict[str, Any] | None = None
     effort: str | None = None
     max_tokens: int | None = None
+    """As in the call, or raised for the budget."""
     dropped: tuple[str, ...] = ()
 
 

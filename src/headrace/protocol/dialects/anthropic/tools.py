@@ -24,10 +24,11 @@ _NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class ReadChoice(NamedTuple):
-    """parallel: None if disable_parallel_tool_use is not said."""
+    """A tool choice as read from a request."""
 
     choice: ToolChoice | None = None
     parallel: bool | None = None
+    """None if disable_parallel_tool_use is missing."""
 
 
 def read_tools(value: object) -> tuple[Tool | HostedTool, ...]:

@@ -26,7 +26,7 @@ VERTEX_EDITS: Final[Mapping[str, bytes | None]] = MappingProxyType(
 
 
 class VertexPlace(NamedTuple):
-    """Whose, and where."""
+    """A Vertex AI project and location."""
 
     project: str
     location: str

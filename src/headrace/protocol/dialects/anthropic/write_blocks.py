@@ -26,10 +26,10 @@ _ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 
 class BlockWriter:
-    """Writes the blocks of one request.
+    """A writer of the blocks of one request.
 
-    own: the call came in this dialect. dropped: names of what could not be said, in order.
-    betas: what anthropic-beta has to hold for what was written.
+    own: the call came in this dialect. dropped: names of what the dialect cannot express, in order.
+    betas: the values of anthropic-beta that the blocks need.
     """
 
     def __init__(self, *, own: bool) -> None:

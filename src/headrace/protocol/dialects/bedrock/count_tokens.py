@@ -14,7 +14,7 @@ _COUNTED = ("messages", "system", "toolConfig", "additionalModelRequestFields")
 
 
 class BedrockTokenCounter:
-    """A `TokenCounter`. vendor: see `family_of`."""
+    """A `TokenCounter` for Bedrock. vendor: see `family_of`."""
 
     def __init__(self, vendor: str = "") -> None:
         self._vendor = vendor

@@ -16,23 +16,24 @@ ANY = frozenset(("text", "image", "document", "video", "audio"))
 
 @dataclass(frozen=True)
 class Family:
-    """One vendor's models. vendor: as in their ids, "" if the id does not tell.
-
-    cache_points, tool_cache_points: whether prompt caching may be asked for in turns and system
-    text, and among tools. beside_results: kinds of blocks that may share a turn with tool results;
-    in_results: kinds of media that may be in one. result_status: whether a tool result may say that
-    it is an error. starts_with_assistant: whether the first turn may be the assistant's.
-    strict_tools: whether `strict` is known.
-    """
+    """The properties of one vendor's models."""
 
     vendor: str
+    """As in their ids, "" if the id does not show it."""
     cache_points: bool = False
+    """Whether prompt caching is available in turns and system text."""
     tool_cache_points: bool = False
+    """Whether prompt caching is available among tools."""
     beside_results: frozenset[str] = ANY
+    """Kinds of blocks that may share a turn with tool results."""
     in_results: frozenset[str] = frozenset(("image", "document", "video"))
+    """Kinds of media that a tool result may contain."""
     result_status: bool = True
+    """Whether a tool result may be marked as an error."""
     starts_with_assistant: bool = False
+    """Whether the first turn may be the assistant's."""
     strict_tools: bool = True
+    """Whether `strict` is supported."""
 
 
 _ANTHROPIC = Family(

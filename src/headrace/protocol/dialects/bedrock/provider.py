@@ -17,7 +17,8 @@ from headrace.protocol.neutral.reply import ChatReply
 
 @dataclass(frozen=True)
 class BedrockProvider:
-    """A `ProviderSide`. vendor: whose model an ARN is of, where it does not say so itself."""
+    """A `ProviderSide` for Bedrock. vendor: the vendor of a model behind an ARN that does not show
+    it."""
 
     vendor: str = ""
 

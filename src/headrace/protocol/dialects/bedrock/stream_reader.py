@@ -307,7 +307,7 @@ class _Blocks:
 
 
 class _Held:
-    """A part that is given whole. deltas: of its kind's own form."""
+    """A part that is held until it is complete. deltas: in the form of its kind."""
 
     def __init__(self, kind: str, start: dict[str, Any]) -> None:
         self.kind = kind

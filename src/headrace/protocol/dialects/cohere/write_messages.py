@@ -25,10 +25,10 @@ _OWN_FIELDS = frozenset(("citations", "tool_plan"))
 
 
 class MessageWriter:
-    """Writes all messages of a call.
+    """A writer of all messages of a call.
 
-    dropped: what they held and Cohere cannot be told. documents: those of users' turns, which
-    Cohere takes beside the messages.
+    dropped: contents that Cohere's API cannot express. documents: those of user turns, which Cohere
+    takes beside the messages.
     """
 
     def __init__(self, call: ChatCall) -> None:

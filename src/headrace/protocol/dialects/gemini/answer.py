@@ -57,7 +57,7 @@ _OF_PART = frozenset(("text", "thought", "thoughtSignature", "partMetadata"))
 
 
 class _Choice:
-    """A choice while it comes. open: the kind of the part that may still grow."""
+    """A choice while it is received. open: the kind of the part that may still grow."""
 
     def __init__(self, index: int) -> None:
         self.index = index

@@ -52,9 +52,10 @@ _TASKS = {
 
 
 class GeminiEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
-    """place: the Gemini API, or Vertex AI with project and location."""
+    """Embeddings of Gemini models."""
 
     place: Place = GeminiApi()
+    """The Gemini API, or Vertex AI with project and location."""
 
     @property
     def name(self) -> str:

@@ -35,7 +35,8 @@ class GeminiApi(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VertexAi(msgspec.Struct, frozen=True, kw_only=True):
-    """{location}-aiplatform.googleapis.com, or aiplatform.googleapis.com for "global"."""
+    """Vertex AI: {location}-aiplatform.googleapis.com, or aiplatform.googleapis.com "
+    "for "global"."""
 
     project: str
     location: str

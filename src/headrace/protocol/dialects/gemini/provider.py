@@ -20,9 +20,10 @@ from headrace.protocol.neutral.reply import ChatReply
 
 
 class GeminiProvider(msgspec.Struct, frozen=True, kw_only=True):
-    """place: the Gemini API, or Vertex AI with project and location."""
+    """The ProviderSide of Gemini models."""
 
     place: Place = GeminiApi()
+    """The Gemini API, or Vertex AI with project and location."""
 
     @property
     def name(self) -> str:

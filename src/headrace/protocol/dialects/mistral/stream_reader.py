@@ -19,10 +19,10 @@ from headrace.protocol.sse import DONE_DATA, SSEReader, StreamTooLargeError
 
 
 class MistralStreamReader:
-    """A `StreamReader`.
+    """A `StreamReader` for Mistral's streams.
 
-    choices: how many were asked for. The choices' ends are told together when the last has come,
-    the usage with the end of the stream. `p`, which only pads the chunks, is left out.
+    choices: how many were requested. The ends of choices are reported together when the last has
+    arrived, the usage at the end of the stream. `p`, which only pads the chunks, is dropped.
     """
 
     def __init__(self, choices: int = 1) -> None:

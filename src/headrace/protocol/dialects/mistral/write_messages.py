@@ -24,7 +24,7 @@ _SYSTEM = ("system", "developer")
 
 
 class MessageWriter:
-    """Writes all messages of a call. dropped: what they held and Mistral cannot be told."""
+    """A writer of all messages of a call. dropped: contents that Mistral's API cannot express."""
 
     def __init__(self, call: ChatCall) -> None:
         self._call = call

@@ -45,7 +45,7 @@ class Call(msgspec.Struct):
 
 
 class Message(msgspec.Struct):
-    """What the model said in this chunk."""
+    """The model's output in this chunk."""
 
     content: str | None = None
     thinking: str | None = None
@@ -54,7 +54,7 @@ class Message(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct):
-    """remote_model, remote_host: where a cloud model runs. error: instead of all the rest."""
+    """A chunk of an answer."""
 
     model: str | None = None
     created_at: str | None = None
@@ -63,8 +63,10 @@ class Chunk(msgspec.Struct):
     done_reason: str | None = None
     logprobs: list[dict[str, Any]] | None = None
     remote_model: str | None = None
+    """With remote_host, where a cloud model runs."""
     remote_host: str | None = None
     error: Any = None
+    """Replaces all other fields."""
 
     def origin(self) -> dict[str, Any]:
         """What Began and ChatReply have as extra."""

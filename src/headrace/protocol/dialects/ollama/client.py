@@ -14,11 +14,11 @@ from headrace.protocol.neutral.reply import ChatReply
 
 
 class OllamaClient:
-    """A ClientSide. Make one for each answer, since Ollama's answers tell times.
+    """A ClientSide for one answer; Ollama's answers contain times.
 
-    created_at: RFC 3339; "" for what the provider told in its own, or else 1970. durations: written
-    where the answer is not an Ollama server's own; zero if nobody handed them in. A stream's writer
-    has its own.
+    created_at: RFC 3339; "" for the time in an Ollama provider's own answer, or else 1970.
+    durations: written unless the answer comes from an Ollama server; zero if none were given. A
+    stream's writer has its own.
     """
 
     name = "ollama"

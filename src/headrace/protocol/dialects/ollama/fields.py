@@ -15,7 +15,8 @@ _LARGEST = 2**63 - 1
 
 
 class Fields:
-    """Null means absent, as in Ollama. path: of the object, for errors ("messages[2]", "")."""
+    """The fields of a JSON object; null means absent, as in Ollama. path: that of the object, for
+    errors ("messages[2]", "")."""
 
     def __init__(self, values: dict[str, Any], path: str = "") -> None:
         self._values = dict(values)

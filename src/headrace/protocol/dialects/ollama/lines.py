@@ -6,10 +6,10 @@ from headrace.protocol.sse import MAX_EVENT_BYTES
 
 
 class LineReader:
-    """Feed it bytes as they come; it gives the lines they complete, without their ends.
+    """A reader of lines: feed it bytes, and it returns the lines they complete, without line ends.
 
-    Any cutting gives the same lines; empty ones are left out. too_long: a line exceeded
-    `max_line_bytes`; it and what comes after it are not read.
+    The result does not depend on how the bytes are cut; empty lines are skipped. too_long: a line
+    exceeded `max_line_bytes`; it and the rest are not read.
     """
 
     def __init__(self, max_line_bytes: int = MAX_EVENT_BYTES) -> None:

@@ -50,11 +50,11 @@ class _Held:
 
 
 class OllamaStreamWriter:
-    """Writes one answer.
+    """A writer of one answer.
 
-    Tool calls are written when they are whole, as one object. Ollama's answers are one choice:
-    others are left out. created_at: the time that all lines tell; "" for the one that the provider
-    told, or else 1970. durations: may be set until Ended is written; a writer has no clock.
+    Tool calls are written when they are complete, as one object. Ollama's answers have one choice:
+    others are dropped. created_at: the time in all lines; "" for that of the provider, or else
+    1970. durations: may be set until Ended is written; a writer has no clock.
     """
 
     def __init__(self, model: str, created_at: str = "") -> None:

@@ -25,10 +25,12 @@ _LEVELS: dict[Effort, str | bool] = {
 
 
 class Think(NamedTuple):
-    """value: None leaves the field out. dropped: names of the call's fields."""
+    """The `think` field of a request."""
 
     value: bool | str | None
+    """None omits the field."""
     dropped: tuple[str, ...] = ()
+    """Names of fields of the call."""
 
 
 def read_think(body: Fields) -> Reasoning | None:

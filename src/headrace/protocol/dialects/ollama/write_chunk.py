@@ -22,10 +22,11 @@ _LOADED = ("load", "unload")
 
 
 class Head(NamedTuple):
-    """What all chunks of an answer begin with. created_at: RFC 3339."""
+    """The beginning of all chunks of an answer."""
 
     model: str
     created_at: str
+    """RFC 3339."""
     origin: Mapping[str, Any]
 
     def chunk(self, message: dict[str, Any], **more: object) -> dict[str, Any]:
@@ -35,12 +36,13 @@ class Head(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """extra: of the choice that ended."""
+    """The end of an answer."""
 
     finish: Finish | None
     usage: TokenUsage | None
     durations: Durations
     extra: Mapping[str, Any]
+    """That of the choice that ended."""
 
     def fields(self) -> dict[str, Any]:
         """Those of a chunk that is done. content_filter is told as it is: Ollama has no word."""

@@ -25,7 +25,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class MessageWriter:
-    """Writes all messages of a call. dropped: what they held and Ollama cannot be told."""
+    """A writer of all messages of a call. dropped: contents that Ollama's API cannot express."""
 
     def __init__(self, call: ChatCall) -> None:
         self._own = call.dialect == "ollama"

@@ -35,15 +35,15 @@ _FAILURES: dict[str, FailureKind] = {
 
 
 class ReadFinish(NamedTuple):
-    """reason: None if the server does not say. failed: it ended by a fault.
-
-    extra: what else to tell of it: `finish_reason` where the word cannot be told from the reason,
-    `native_finish_reason` where it is none of OpenAI's.
-    """
+    """A finish reason as read."""
 
     reason: Finish | None
+    """None if the server reports none."""
     failed: FailureKind | None
+    """Whether it ended by a fault."""
     extra: dict[str, Any]
+    """What to report in addition: `finish_reason` if the word does not follow from the reason,
+    `native_finish_reason` if it is not one of OpenAI's."""
 
 
 def read_finish(word: Any, *, has_tool_calls: bool) -> ReadFinish:

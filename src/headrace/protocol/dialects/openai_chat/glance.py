@@ -56,7 +56,7 @@ class _Wrote(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _PlainUsage(msgspec.Struct, forbid_unknown_fields=True):
-    """What OpenAI and the engines tell; who tells more is read by `read_usage`."""
+    """Usage as OpenAI and the engines report it; larger reports are read by `read_usage`."""
 
     prompt_tokens: Count
     completion_tokens: Annotated[int, Meta(gt=0, le=MOST_TOKENS)]

@@ -50,7 +50,8 @@ class _Call:
 
 
 class GrowingCalls:
-    """Give it fragments; `end` closes all. kept: how many things wait for a name or for the end."""
+    """Tool calls assembled from fragments; `end` closes all. kept: how many things wait for a name
+    or for the end."""
 
     def __init__(self, choice: int, reply_id: str, numbers: Numbers) -> None:
         self._choice = choice

@@ -45,7 +45,8 @@ _PLAIN = frozenset({"role", "content"})
 
 
 class GrowingChoice:
-    """Give it the choice's deltas with `take`, then `finish`. failed: the server gave up."""
+    """A choice assembled from deltas: give them to `take`, then call `finish`. failed: the server
+    gave up."""
 
     def __init__(self, index: int, reply_id: str) -> None:
         self._index = index

@@ -48,7 +48,7 @@ _CALL = frozenset({"id", "type", "index", "function", "cache_control"})
 
 
 class Conversation(NamedTuple):
-    """As in ChatCall."""
+    """Instructions and messages, as in ChatCall."""
 
     instructions: tuple[Text, ...]
     messages: tuple[Message, ...]

@@ -31,9 +31,10 @@ _MOST_LEAD_BYTES = 2
 
 
 class ChatStreamReader:
-    """A `StreamReader`. done_mark: only [DONE] ends the stream well, else finished choices do.
+    """A `StreamReader` for chat completions. done_mark: whether only [DONE] ends the stream well;
+    otherwise finished choices do.
 
-    choices: how many were asked for. gap_is_thoughts: as of the variant.
+    choices: how many were requested. gap_is_thoughts: as in the variant.
     """
 
     def __init__(

@@ -48,48 +48,49 @@ SAMPLERS = frozenset({"top_k", "min_p", "repetition_penalty"})
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A service's dialect of OpenAI's. Replies need no settings: all forms known are read.
-
-    chat_path, completions_path, embeddings_path: after the base URL; `{model}` is replaced by the
-    model, quoted. Whether a service has the older completions at all is no part of this.
-    max_tokens_field: its name for the most tokens to write.
-    system_role: "asked" writes "system" or "developer" as the client did, "system" always that.
-    one_system_message: texts before the first turn are joined by an empty line into one, since the
-    model's template takes no second.
-    late_system: a system message may stand between turns; else it is given as the user's.
-    thoughts: the field of an assistant's message that takes back what it thought.
-    thoughts_with_calls: it must be there, if only empty, where tools were called.
-    effort_style: how thinking is asked for. efforts: those it has; others become the nearest.
-    effort_takes_budget: whether that has a place for a number of tokens.
-    stream_usage: whether it understands `stream_options.include_usage`.
-    done_mark: whether every stream ends in [DONE]; where not, finished choices are an end too.
-    takes: see `OPENAI`. refuses: further top-level fields that it does not take.
-    cache_marks: the field of a content part that marks the end of what is to be cached.
-    google_signatures: tool calls carry Google's `extra_content`.
-    gap_is_thoughts: the total of the usage has thoughts that no other line has.
-    base64_embeddings: vectors may be asked for as base64. embedding_task_field: name of the field
-    for what an embedding is for.
-    """
+    """A service's variant of OpenAI's dialect. Replies need no settings: all known forms are "
+    "read."""
 
     name: str
     chat_path: str = "/chat/completions"
+    """After the base URL, as the other paths; `{model}` is replaced by the quoted model."""
     completions_path: str = "/completions"
+    """Whether a service has the older completions at all is not part of the variant."""
     embeddings_path: str = "/embeddings"
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """Its name for the limit of generated tokens."""
     system_role: Literal["asked", "system"] = "system"
+    """"asked" writes "system" or "developer" as the client did, "system" always that."""
     one_system_message: bool = False
+    """Texts before the first turn are joined by an empty line into one, since the model's template
+    accepts only one."""
     late_system: bool = True
+    """Whether a system message may be between turns; otherwise it is sent as the user's."""
     thoughts: ThoughtsField = "none"
+    """The field of an assistant's message in which thoughts are sent back."""
     thoughts_with_calls: bool = False
+    """Whether that field is required, if only empty, where tools were called."""
     effort_style: EffortStyle = "none"
+    """How thinking is requested."""
     efforts: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh")
+    """The supported ones; others become the nearest."""
     effort_takes_budget: bool = False
+    """Whether a number of tokens can be given."""
     stream_usage: bool = True
+    """Whether it understands `stream_options.include_usage`."""
     done_mark: bool = False
+    """Whether every stream ends in [DONE]; otherwise finished choices are an end too."""
     takes: frozenset[str] = OPENAI
+    """See `OPENAI`."""
     refuses: frozenset[str] = frozenset()
+    """Further top-level fields that it does not accept."""
     cache_marks: Literal["cache_control", "prompt_cache_breakpoint", "none"] = "none"
+    """The field of a content part that marks the end of what to cache."""
     google_signatures: bool = False
+    """Whether tool calls carry Google's `extra_content`."""
     gap_is_thoughts: bool = False
+    """Whether the usage's total includes thoughts that no other line has."""
     base64_embeddings: bool = False
+    """Whether vectors may be requested as base64."""
     embedding_task_field: str | None = None
+    """The field for the purpose of an embedding."""

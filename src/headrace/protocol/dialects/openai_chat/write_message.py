@@ -33,7 +33,8 @@ _OF_MESSAGE = frozenset({"role", "same_message", "name", "message"})
 
 
 class MessageWriter:
-    """Writes for one variant. dropped: names of what it could not say, in order, once each."""
+    """A writer of messages for one variant. dropped: names of what it could not express, in order,
+    once each."""
 
     def __init__(self, variant: Variant, *, same_dialect: bool) -> None:
         self._variant = variant

@@ -32,7 +32,8 @@ _MOST_CHOICES = 16_384
 
 
 class _Choice:
-    """finish: None while it grows. extra: what else its events said."""
+    """A choice while it is received. finish: None while it grows. extra: further fields of its
+    events."""
 
     def __init__(self) -> None:
         self.began = False

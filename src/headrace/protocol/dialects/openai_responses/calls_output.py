@@ -10,7 +10,7 @@ from headrace.protocol.neutral.part import Signature
 
 
 class _Call:
-    """A call while it grows. item: once a client was told of it."""
+    """A call while it grows. item: set once the client knows of it."""
 
     def __init__(self, began: PartBegan) -> None:
         self.began = began

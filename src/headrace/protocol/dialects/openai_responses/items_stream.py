@@ -47,7 +47,7 @@ _SORTS: dict[str, Sort] = {
 
 
 class _Part:
-    """A text that was told. told_chars: how much of it."""
+    """A text that was reported. told_chars: how much of it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -57,9 +57,10 @@ class _Part:
 
 
 class _Item:
-    """An item that is not whole yet. call: the number of its part, if it is an open function call.
+    """An item that is not complete yet. call: the number of its part, if it is an open function
+    call.
 
-    held: something of it came while function calls were open; all of it is told at its end.
+    held: something of it arrived while function calls were open; all of it is reported at its end.
     """
 
     def __init__(self, value: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ _BESIDE_TEXT_BYTES = 64
 
 
 class Kept:
-    """Adds up what is kept. most_bytes: no reader takes an event of more."""
+    """The running size of what is kept. most_bytes: no reader accepts a larger event."""
 
     def __init__(self, most_bytes: int = MAX_EVENT_BYTES) -> None:
         self._most_bytes = most_bytes

@@ -34,7 +34,7 @@ Told = list[dict[str, Any]]
 class _Words:
     """A text, refusal or thought while it grows.
 
-    place: what its events say of where it is, once a client was told of it.
+    place: the location that its events name, set once the client knows of it.
     """
 
     def __init__(self, kind: Kind, id: str, summary: bool, extra: dict[str, Any]) -> None:
@@ -48,7 +48,8 @@ class _Words:
 
 
 class Output:
-    """Takes the events of one choice. own: the provider speaks this dialect, ids stand."""
+    """The output items of one choice, made from its events. own: the provider speaks this dialect,
+    so its ids are kept."""
 
     def __init__(self, response: str, *, own: bool) -> None:
         self._items = ToldItems(response, own=own)

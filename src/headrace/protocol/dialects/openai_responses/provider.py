@@ -18,15 +18,13 @@ from headrace.protocol.neutral.reply import ChatReply
 
 @dataclasses.dataclass(frozen=True)
 class OpenAIResponsesProvider:
-    """OpenAI, and others that speak its Responses API.
-
-    origin: whose encrypted_content the provider gives and takes. takes_unsigned_thoughts: it reads
-    thoughts that nobody signed (DeepSeek, vLLM), which OpenAI does not.
-    """
+    """The ProviderSide of OpenAI's Responses API."""
 
     name: str = DIALECT
     origin: str = OPENAI
+    """The vendor whose encrypted_content the provider returns and accepts."""
     takes_unsigned_thoughts: bool = False
+    """Whether it accepts thoughts without a signature (DeepSeek, vLLM), which OpenAI does not."""
 
     def write_call(self, call: ChatCall, model: str) -> Written:
         """Raises RequestError for media that the API has no place for."""

@@ -32,10 +32,10 @@ _ECHOED = (
 
 
 class Response:
-    """One response object. own: the provider speaks this dialect and its fields stand.
+    """One response object. own: the provider speaks this dialect, so its fields are kept.
 
-    created_at is 0 where the provider did not tell the time. The answer is not kept here: `store`
-    is false but where the provider itself says otherwise.
+    created_at is 0 if the provider reported no time. The answer is not stored here: `store` is
+    false unless the provider itself reports otherwise.
     """
 
     def __init__(self, call: ChatCall, began: Began) -> None:

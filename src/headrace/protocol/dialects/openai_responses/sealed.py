@@ -21,11 +21,13 @@ _CALL_SEAL = "headrace:call:"
 
 
 class Sealed(NamedTuple):
-    """of: what was signed. call_id: of a call."""
+    """A signature with what it signs."""
 
     signature: Signature
     of: Literal["thought", "text", "call"] = "thought"
+    """What was signed."""
     call_id: str = ""
+    """For a call."""
 
 
 def seal(signature: Signature) -> str:

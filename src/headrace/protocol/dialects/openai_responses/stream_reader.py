@@ -47,8 +47,8 @@ _MEDIA = (
 
 
 class ResponsesStreamReader:
-    """Reads one answer. origin: whose encrypted_content it holds. has_media, has_data: as of
-    PartialContentReader; tools_used: as of ToolUseReader."""
+    """A reader of one answer. origin: the vendor of its encrypted_content. has_media, has_data: as
+    in PartialContentReader; tools_used: as in ToolUseReader."""
 
     def __init__(self, origin: str) -> None:
         self._sse = SSEReader()

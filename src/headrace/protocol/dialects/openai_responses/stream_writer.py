@@ -17,9 +17,9 @@ from headrace.protocol.sse import KEEP_ALIVE, one_line
 
 
 class ResponsesStreamWriter:
-    """What a client reads.
+    """A writer of the stream that a client reads.
 
-    A failure after the first event is `response.failed` with what came so far; before it, `error`.
+    A failure after the first event is `response.failed` with the output so far; before it, `error`.
     """
 
     def __init__(self, call: ChatCall) -> None:

@@ -8,7 +8,7 @@ from headrace.protocol.dialects.openai_responses.ids import ItemPrefix, item_id
 
 
 class OpenItem:
-    """An item of the output. key: what parts that are of one item have in common."""
+    """An item of the output. key: shared by the parts of one item."""
 
     def __init__(self, index: int, value: dict[str, Any], key: object) -> None:
         self.index = index
@@ -17,9 +17,10 @@ class OpenItem:
 
 
 class ToldItems:
-    """values: by output_index. own: the provider speaks this dialect, so its ids stand.
+    """The output items that were reported, by output_index. own: the provider speaks this dialect,
+    so its ids are kept.
 
-    told: events that nobody has taken yet, without sequence numbers.
+    told: events that have not been taken yet, without sequence numbers.
     """
 
     def __init__(self, response: str, *, own: bool) -> None:

@@ -31,10 +31,10 @@ _KNOWN_TO_ALL = frozenset({"role", "item_id", "phase", "annotations", "same_mess
 
 
 class InputWriter:
-    """Writes one call's conversation.
+    """A writer of one call's conversation.
 
-    origin: whose signatures the provider made. unsigned: it takes thoughts that nobody signed.
-    dropped: names of what could not be said, filled while writing.
+    origin: the vendor whose signatures the provider made. unsigned: whether it accepts thoughts
+    without a signature. dropped: names of what could not be expressed, filled while writing.
     """
 
     def __init__(self, call: ChatCall, *, origin: str, unsigned: bool) -> None:

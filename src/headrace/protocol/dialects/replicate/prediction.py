@@ -24,15 +24,14 @@ _BUSY = ("please retry", "try again later", "queue is full", "capacity")
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """status: "starting", "processing", "succeeded", or one of FAILED.
-
-    output: a list of texts that grows, a text, or what models other than language models give.
-    """
+    """A prediction, as Replicate reports it."""
 
     id: str
     status: str
+    """"starting", "processing", "succeeded", or one of FAILED."""
     model: str = ""
     output: Any = None
+    """A growing list of texts, a text, or whatever models other than language models return."""
     error: Any = None
     metrics: Any = None
     created_at: str | None = None

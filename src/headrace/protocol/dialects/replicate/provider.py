@@ -17,7 +17,7 @@ from headrace.protocol.neutral.reply import ChatReply
 class ReplicateProvider:
     """A ProviderSide whose answers take several requests: drive them by `steps`.
 
-    Paths begin with /v1. max_tokens_input: what the models call it, "max_new_tokens" for some.
+    Paths begin with /v1. max_tokens_input: the model's name for it, "max_new_tokens" for some.
     own_origin: see `ReplicateSteps`.
     """
 

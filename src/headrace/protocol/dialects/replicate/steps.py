@@ -58,8 +58,8 @@ _Stage = Literal["create", "stream", "poll", "usage", "over"]
 
 
 class ReplicateSteps:
-    """Drives one answer. dropped: of the call, as in Written. own_origin: scheme and host of the
-    provider's address, where the key goes anyway."""
+    """The sequence of requests for one answer. dropped: of the call, as in Written. own_origin:
+    scheme and host of the provider's address, to which the key is sent anyway."""
 
     def __init__(
         self,

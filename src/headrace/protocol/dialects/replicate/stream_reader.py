@@ -24,10 +24,10 @@ from headrace.protocol.neutral.failure import Failure, FailureKind
 
 
 class ReplicateStreamReader:
-    """Reads one answer.
+    """A reader of one answer.
 
     began: the first event; the stream itself names neither prediction nor model. at_end: events
-    that follow the choice's end; with () the answer goes on elsewhere, as `steps` has it.
+    that follow the choice's end; with () the answer continues elsewhere, as `steps` has it.
     """
 
     def __init__(self, began: Began, at_end: tuple[Event, ...] = (Ended(),)) -> None:
