@@ -317,7 +317,7 @@ def test_explain_of_a_request(tmp_path: Path) -> None:
     (left,) = found["left_out"]
     assert left["target"] == "cheap/m" and "1,000" in left["reason"]
     told = run("explain", "chat", "--config", config, "--request", body, env={"COLUMNS": "160"})
-    assert "not asked" in told.stdout and left["reason"][:20] in told.stdout
+    assert "not tried" in told.stdout and left["reason"][:20] in told.stdout
     body.write_text('{"provider": {"only": ["dear"]}}', encoding="utf-8")
     found = json.loads(
         run("explain", "chat", "--config", config, "--request", body, "--json").stdout

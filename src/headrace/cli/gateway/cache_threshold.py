@@ -47,7 +47,7 @@ def cache_threshold(
 
     Embeds pairs of questions that a person has labelled ({"a": "...", "b": "...", "same": false})
     and reports for each threshold how many pairs that are the same would hit, and how many that are
-    not, with an interval of 95 %. Recommended is the lowest threshold whose false-hit rate is below
+    not, with an interval of 95 %. It recommends the lowest threshold whose false-hit rate is below
     --false-hits even at the upper end of its interval. Only sends the texts to the embedding model;
     no ledger is written.
 

@@ -129,7 +129,7 @@ def _print(
 ) -> None:
     columns = [
         Column("variant", is_name=True), Column("requests"), Column("failures"),
-        Column("of them stood in for", always=False), Column("share (95 %)"), Column("p"),
+        Column("of them answered by another", always=False), Column("share (95 %)"), Column("p"),
         Column("TTFT ms p50/p95", always=False), Column("total ms p50/p95", always=False),
         Column("tokens in/request", always=False), Column("out/request", always=False),
         Column("cost USD", always=False), Column("USD/request"),

@@ -177,7 +177,7 @@ def _print(decision: Decision) -> None:
     console = Console()
     console.print(table)
     if decision.left_out:
-        without = Table("target", "for", "why", title="not asked")
+        without = Table("target", "for", "why", title="not tried")
         for left in decision.left_out:
             without.add_row(left.target, left.model, left.reason)
         console.print(without)

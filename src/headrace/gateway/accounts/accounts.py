@@ -50,7 +50,7 @@ class AccountsState(msgspec.Struct, frozen=True, kw_only=True):
     unsaved: int
     """Sums of spending that the store does not have yet."""
     problem: str | None = None
-    """The last problem of the store or of a change of records; None if there is none."""
+    """The last problem of the store or of a change of records; None without one."""
 
 
 class Accounts:
@@ -84,7 +84,7 @@ class Accounts:
         self._on_alert = on_alert
         self._saves = saves
         self.stored_ids = StoredIds(counters, self._now_ms, store if saves else None)
-        """Which key was told which id of what a provider stores."""
+        """The owners of objects stored at providers."""
         self._roster = Roster(configured)
         if store is not None:
             counters.restore_from(self._spent_so_far)

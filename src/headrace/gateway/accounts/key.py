@@ -20,7 +20,7 @@ MAX_KEY_CHARACTERS = 512
 _SHOWN_END = 4
 
 RandomBytes = Callable[[int], bytes]
-"""So many bytes nobody can guess: secrets.token_bytes, or a test's."""
+"""A source of that many unpredictable bytes: secrets.token_bytes, or a test's."""
 
 
 class Secret(msgspec.Struct, frozen=True, kw_only=True):

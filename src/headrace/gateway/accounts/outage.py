@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 
 OnOutage = Callable[[str, float | None], None]
-"""Is told what is the matter when an outage begins, and with how many seconds it lasted when it
-ends; must not wait."""
+"""Called with the problem when an outage begins, and with its duration in seconds when it ends; it
+must not wait."""
 
 _logger = logging.getLogger(__name__)
 

@@ -93,15 +93,15 @@ class RedisCounters:
         self._renewed_ms = 0
         self._ended_owners = EndedOwners(link, self._prefix)
         self._here: MemoryCounters | None = None
-        """Counts while Redis, or the store of what it does not know, is away; from the first that
-        is asked for then until the last reservation made here has ended."""
+        """Local counts while Redis, or the store of what it lacks, is out of reach: from the first
+        reservation until the last one made here has ended."""
         self._here_ids: set[str] = set()
         """Reservations made here."""
         self._unread: set[str] = set()
-        """Budgets, by ids of their meters, that Redis did not know and the store could not tell."""
+        """Budgets, by ids of their meters, that Redis lacked and the store could not read."""
         self._marks = RedisMarks(link, self._prefix)
         self._last_used: dict[str, Spent] = {}
-        """What Redis said last of each budget."""
+        """The last known use of each budget in Redis."""
         self._ticking = asyncio.Lock()
 
     async def reserve(

@@ -52,9 +52,9 @@ class Seeding:
         self._lost = False
         """Whether the last failure was of Redis."""
         self._unread = False
-        """Whether the store could not be read when it was asked last."""
+        """Whether the last attempt to read the store failed."""
         self.source: SpentSource | None = None
-        """What was spent, as far as it is known without Redis; None where nobody else knows."""
+        """Past spending as known without Redis; None if only Redis has it."""
 
     async def run(
         self,

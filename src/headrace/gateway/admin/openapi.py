@@ -68,7 +68,7 @@ def _shown(one: Operation) -> dict[str, Any]:
         "summary": one.summary,
         "parameters": parameters,
         "responses": {
-            "200": {"description": "As asked.", "content": content},
+            "200": {"description": "The reply.", "content": content},
             "default": {
                 "description": "The request failed; the message says why.",
                 "content": {"application/json": {"schema": _ref(ErrorBody)}},

@@ -23,7 +23,7 @@ from headrace.gateway.guards.replace import by_parts, fitting, merged, replaced_
 from headrace.gateway.guards.text_span import TextSpan, number_text, readable
 
 Marker = Callable[[str, str], str]
-"""What stands in place of an original, of the replacement and the original."""
+"""Makes the mark for an original from its replacement and the original."""
 
 # A text that has no end goes to the end: else each quote in it would be looked behind once more.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|-?\d[\d.eE+-]*+', re.DOTALL)

@@ -14,7 +14,7 @@ from headrace.gateway.settings.guards import Role
 Side = Literal["input", "output"]
 
 NAMELESS = ""
-"""In place of a name: what it does is part of another one's work, and told nowhere."""
+"""Instead of a name: the guardrail is a part of another one, and its actions are not reported."""
 
 
 class Subject(NamedTuple):
@@ -108,7 +108,7 @@ class Guard:
     finder: Finder | None = None
     look: Look | None = None
     tools: Callable[[tuple[str, ...]], str] | None = None
-    """Returns the problem with a list of tool names, "" if there is none."""
+    """Returns what is wrong with a list of tool names, "" for nothing."""
     most_tokens: int | None = None
     """Of the prompt, or of what the request allows the answer."""
 

@@ -15,8 +15,8 @@ from headrace.gateway.settings.guards import Role
 from headrace.protocol.json_spans import NAME, Path
 
 Kind = Literal["text", "arguments", "argument", "name", "thinking", "refusal"]
-"""arguments: of a tool call, as JSON text; argument: one text or number among those that are told
-apart; name: of who speaks, or of a field of such arguments."""
+"""arguments: those of a tool call, as JSON text; argument: a single text or number in them; name:
+that of a speaker, or of a field of such arguments."""
 
 
 # Half of a character, as texts that were cut have it: UTF-8 has no bytes for it.
@@ -83,7 +83,7 @@ _ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 EMBEDDINGS = "embeddings"
-"""In place of a dialect: what is asked for embeddings is in `input` in all of them."""
+"""Instead of a dialect: all of them have the texts to embed in `input`."""
 
 # What each dialect has texts under, and whose they are where nothing else says it.
 _REQUEST_ROOTS: Mapping[str, tuple[tuple[str, Role], ...]] = {

@@ -40,7 +40,7 @@ class SideFigures(msgspec.Struct, frozen=True, kw_only=True):
     failure_share_high: float | None
     p_value: float | None
     """How likely failures would differ this much from `control` if both were alike; None for the
-    control itself, and where nothing can be said."""
+    control itself, and where it cannot be computed."""
     first_token_ms_p50: float | None
     first_token_ms_p95: float | None
     total_ms_p50: float | None

@@ -63,17 +63,14 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     organisation: Annotated[
         str,
         Meta(
-            description='The account it was charged to, as team, user and key are; "" where '
-            "there is none."
+            description='The account it was charged to, as team, user and key are; "" without one.'
         ),
     ] = ""
     team: str = ""
     user: str = ""
     key: str = ""
     tags: tuple[str, ...] = ()
-    session: Annotated[
-        str, Meta(description='"" where there is none, as for trace_id and variant.')
-    ] = ""
+    session: Annotated[str, Meta(description='"" without one, as for trace_id and variant.')] = ""
     trace_id: str = ""
     variant: str = ""
     cache: str = ""

@@ -114,7 +114,7 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     stream_usage: bool = False
     thought_signatures: bool | None = None
-    """Whether a provider that stores nothing is asked for what it needs to read its thoughts again
+    """Whether a provider that stores nothing is to return what it needs to read its thoughts again
     (OpenAI's include "reasoning.encrypted_content"); clients get it in any case."""
     legacy_functions: bool = False
     """Whether the client uses OpenAI's older `functions` and `function_call` instead of tools; its

@@ -63,9 +63,7 @@ def create(config: Path, as_json: bool, **options: Any) -> None:
 
     for name in ("per", "calendar"):
         if options[name] is not None and options["usd"] is None:
-            raise click.UsageError(
-                f"--{name} belongs to a budget, and there is none: give --usd too"
-            )
+            raise click.UsageError(f"--{name} belongs to a budget: give --usd too")
     parent = _parent(options)
     budgets: tuple[Budget, ...] = ()
     if options["usd"] is not None:

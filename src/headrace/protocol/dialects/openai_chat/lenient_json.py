@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
-"""What `decode` raises for what is none."""
+"""What `decode` raises for text that is not JSON."""
 
 
 def decode(text: bytes | str) -> Any:

@@ -60,7 +60,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Its name for the limit of generated tokens."""
     system_role: Literal["asked", "system"] = "system"
-    """"asked" writes "system" or "developer" as the client did, "system" always that."""
+    """Whether a client's "developer" is kept, or always written as "system"."""
     one_system_message: bool = False
     """Texts before the first turn are joined by an empty line into one, since the model's template
     accepts only one."""
