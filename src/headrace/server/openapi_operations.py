@@ -19,15 +19,16 @@ from headrace.protocol.openai.fields import CHAT, COMPLETIONS, DETOKENIZE, TOKEN
 from headrace.protocol.openai.models import Model, ModelList
 from headrace.protocol.openai.tokenize import DetokenizeReply, TokenizeReply
 from headrace.protocol.request import Endpoint
-from headrace.server.routes.admin import (
+from headrace.server.service_messages import (
     CANCEL,
     Cancelled,
     EngineRestart,
+    Health,
     OpenRequests,
     PrefixCacheReset,
     Settings,
+    Version,
 )
-from headrace.server.routes.health import Health, Version
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

@@ -5,63 +5,20 @@ Only calls with the admin key get here; `auth` sees to that.
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from starlette.responses import Response
 
 from headrace.config.masked import masked
-from headrace.protocol.request import Endpoint
 from headrace.server.api_error import ApiError
 from headrace.server.call import Call
-from headrace.server.open_calls import OpenCallFacts
 from headrace.server.reply import json_reply
-
-
-class OpenRequests(msgspec.Struct, frozen=True):
-    """Open calls, the oldest first."""
-
-    requests: list[OpenCallFacts]
-
-
-class CancelRequest(msgspec.Struct, frozen=True):
-    """Which call to end: its x-request-id."""
-
-    request_id: str
-
-
-CANCEL = Endpoint("/admin/cancel", CancelRequest)
-
-
-class Cancelled(msgspec.Struct, frozen=True):
-    """How many open calls had that id and are ended."""
-
-    cancelled: int
-
-
-class PrefixCacheReset(msgspec.Struct, frozen=True):
-    """How many cached blocks were forgotten; those of open requests stay."""
-
-    blocks: int
-
-
-class EngineRestart(msgspec.Struct, frozen=True):
-    """Another engine is being started. retry_after_s: a guess of when it serves.
-
-    restarts: how many were started after the first, whatever the cause; not yet counting this one
-    where it has not begun.
-    """
-
-    status: str
-    restarts: int
-    retry_after_s: float | None = None
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """Every setting by name, secrets hidden. engine: None until they are known."""
-
-    server: dict[str, Any]
-    engine: dict[str, Any] | None
+from headrace.server.service_messages import (
+    CANCEL,
+    Cancelled,
+    EngineRestart,
+    OpenRequests,
+    PrefixCacheReset,
+    Settings,
+)
 
 
 async def open_requests(call: Call) -> Response:

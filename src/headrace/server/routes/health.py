@@ -11,7 +11,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.protocol.openai.error import ErrorDetail
 from headrace.server.api_error import (
     ApiError,
     engine_trouble,
@@ -20,32 +19,7 @@ from headrace.server.api_error import (
 )
 from headrace.server.call import Call
 from headrace.server.reply import json_reply
-
-
-class Health(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """With any status but "ok" and "ready" the reply is a 503 with an error.
-
-    status: ok, loading, restarting, stalled or dead; of /ready: ready, draining, or one of those.
-    phase: while loading, what the engine does; progress: the share of the weights it has.
-    restarts: of the engine since the server began. failure: of the engine before. silent_s: for
-    how long nothing was heard of the engine. retry_after_s: when it may serve again.
-    """
-
-    status: str
-    uptime_s: float
-    phase: str | None = None
-    progress: float | None = None
-    restarts: int = 0
-    failure: str = ""
-    silent_s: float = 0.0
-    retry_after_s: float | None = None
-    error: ErrorDetail | None = None
-
-
-class Version(msgspec.Struct, frozen=True):
-    """The version of the package."""
-
-    version: str
+from headrace.server.service_messages import Health, Version
 
 
 async def health(call: Call) -> Response:
