@@ -56,6 +56,7 @@ def test_a_machine_is_measured_and_stored(cache: dict[str, str]) -> None:
     assert limits is not None and limits.bytes_per_s > 1e8 and limits.ops_per_s > 1e8
 
 
+@pytest.mark.load
 def test_levels_are_measured_one_after_another(cache: dict[str, str]) -> None:
     measure()
     measure("--cpu-level", "portable")
@@ -87,6 +88,7 @@ def test_a_measurement_can_be_printed_only(cache: dict[str, str]) -> None:
     assert stored_machine(cache) is None
 
 
+@pytest.mark.load
 def test_shares_appear_once_the_machine_is_measured(
     model: str, tmp_path: Path, cache: dict[str, str]
 ) -> None:

@@ -284,6 +284,7 @@ async def test_a_turn_goes_on_where_its_record_has_not_failed(raw: RawReply) -> 
         assert text == "".join(chunk.text for chunk in record.chunks if chunk.kind == "text")
 
 
+@pytest.mark.every_cut
 @unhurried
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=200))
 def test_any_cutting_gives_the_same_text(sizes: list[int]) -> None:

@@ -41,9 +41,14 @@ def test_exact(make: type[OfWords]) -> None:
     assert_exact(make())
 
 
-@pytest.mark.parametrize("name", ["gpt-2", "qwen2", "llama-bpe", "llama-spm"])
-def test_exact_with_real_vocabularies(shared_assets: Path, name: str) -> None:
-    assert_exact(named(shared_assets, name))
+@pytest.fixture(params=["gpt-2", "qwen2", "llama-bpe", "llama-spm"])
+def real(shared_assets: Path, request: pytest.FixtureRequest) -> Tokenization:
+    """Of a real model."""
+    return named(shared_assets, request.param)
+
+
+def test_exact_with_real_vocabularies(real: Tokenization) -> None:
+    assert_exact(real)
 
 
 @settings(deadline=None, max_examples=25)

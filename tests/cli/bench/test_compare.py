@@ -160,6 +160,7 @@ def test_a_run_that_was_killed_is_shown_as_partial(tmp_path: Path) -> None:
     assert read_result(tmp_path / "whole").about["ending"] == "partial"
 
 
+@pytest.mark.load
 def test_a_sweep_is_shown_with_its_curve(pair: tuple[str, str], tmp_path: Path) -> None:
     runs = []
     for at, rate in enumerate((None, 2.0, 4.0), start=1):

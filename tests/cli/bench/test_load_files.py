@@ -37,6 +37,7 @@ def test_a_page_that_cannot_be_written_is_said_before_anything_is_sent(tmp_path:
     assert done.exit_code == 2 and "--html" in done.output
 
 
+@pytest.mark.load
 def test_a_sweep_keeps_every_run(tmp_path: Path) -> None:
     with mock() as endpoint:
         done = run(
@@ -56,6 +57,7 @@ def test_a_sweep_keeps_every_run(tmp_path: Path) -> None:
     assert read_series(tmp_path) is None, "the curves are of runs that are not this one"
 
 
+@pytest.mark.load
 def test_a_search_keeps_its_steps(tmp_path: Path) -> None:
     with mock() as endpoint:
         done = run(

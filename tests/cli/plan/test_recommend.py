@@ -56,6 +56,7 @@ def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "models" in shown.getvalue()
 
 
+@pytest.mark.load
 def test_nothing_left_says_what_would_do() -> None:
     said = run(*FEW, "--private", "--slo", "tpot:2").output
     assert "nothing keeps every rule" in said

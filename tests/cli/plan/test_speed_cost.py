@@ -229,6 +229,7 @@ def test_ids_are_whole() -> None:
     assert len(ids) > 5 and all(id in said.output for id in ids)
 
 
+@pytest.mark.load
 def test_a_report_has_the_batch_of_cost() -> None:
     words = ("llama-3.1-8b", "--hardware", "h100", "--on", "2026-11-22", "--no-keep", "--json")
     report = json.loads(run("report", *words).output)
@@ -244,6 +245,7 @@ def test_a_report_has_the_batch_of_cost() -> None:
     assert "--batch takes another" not in run("report", *words[:-1], "--batch", "1").output
 
 
+@pytest.mark.load
 def test_a_knee_beyond_what_fits_is_called_that(tmp_path: Path) -> None:
     words = ("speed", "gpt-oss-120b", "--quantization", "mxfp4", "--hardware", "h100", "--count",
              "2", "--no-keep")  # fmt: skip
