@@ -21,8 +21,7 @@ class Left:
 
 
 @pytest.fixture(scope="session")
-def left() -> Left:
-    sources = words.parsed_sources()
+def left(sources: Mapping[Path, ast.Module]) -> Left:
     return Left(words.counted_names(sources), words.places(sources))
 
 

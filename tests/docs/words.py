@@ -21,11 +21,12 @@ NAMES_LEFT = Path(__file__).with_name("names.txt")
 PHRASES_LEFT = Path(__file__).with_name("phrases.txt")
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
     return frozenset(text.split())
 
 
-WORDS = _words(
+WORDS = words_of(
     """about ahead alone apart around asked asking aside away began begun besides done everywhere
     found given had heard held here inside it kept late left listening looking made making met
     missed near nobody none one others passed passing said seen sent settled somebody such taken
@@ -34,10 +35,10 @@ WORDS = _words(
 )
 """Participles, pronouns and adverbs that name nothing, wherever in a name they are."""
 
-WHOLE_NAMES = _words("most moved now read ready shared shown written")
+WHOLE_NAMES = words_of("most moved now read ready shared shown written")
 """Words that say nothing alone, though they begin good names: `read_call`, `SharedPrefix`."""
 
-NOUNS = _words(
+NOUNS = words_of(
     """batching billing binding bookkeeping building caching casting chunking costing embed
     embedding encoding engineering exceed feed finding formatting hashing heading hedging
     indexing listing loading logging mapping meaning need padding parsing ping pinging planning
@@ -283,7 +284,8 @@ def counted_phrases(found: Iterable[Place]) -> dict[str, int]:
     return dict(sorted(Counter(room_of(place.path) for place in found).items()))
 
 
-def _write(file: Path, now: Mapping[str, int]) -> int:
+def write_numbers(file: Path, now: Mapping[str, int]) -> int:
+    """Write a list of what is left; 1 and a message where a number would rise."""
     before = read_numbers(file)
     if before and (more := grown(now, before)):
         for name, (least, number) in more.items():
@@ -299,7 +301,7 @@ def main(arguments: Iterable[str]) -> int:
     chosen = list(arguments)
     sources = parsed_sources()
     if chosen == ["--write"]:
-        return _write(NAMES_LEFT, counted_names(sources)) | _write(
+        return write_numbers(NAMES_LEFT, counted_names(sources)) | write_numbers(
             PHRASES_LEFT, counted_phrases(places(sources))
         )
     below = [Path(path).resolve() for path in chosen] or [ROOT]

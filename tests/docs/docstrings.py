@@ -1,0 +1,135 @@
+"""Class docstrings that do not begin with what the class is, or describe its fields in a paragraph.
+
+`python -m tests.docs.docstrings [PATH ...]` lists them, `--write` writes the list of what is left,
+whose numbers may only fall.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.docs.pages import ROOT, SOURCE
+from tests.docs.words import (
+    grown,
+    parsed_sources,
+    read_numbers,
+    room_of,
+    words_of,
+    write_numbers,
+)
+
+DOCSTRINGS_LEFT = Path(__file__).with_name("docstrings.txt")
+
+NOT_A_NOUN = words_of(
+    """As Asked At Begun Both By For From Given Held How In Kept Left Made Of On Read Said Sent
+    Shown Taken That Those To Told What When Where Whether Which Who Whom Whose With"""
+)
+"""First words of docstrings that do not say what the class is."""
+
+MOST_FIELDS = 2
+"""Fields that a docstring may describe; with more of them each has a string of its own."""
+
+_NAMES_AND_COLON = re.compile(r"(?:^|(?<=\s))(`?\w+`?(?:, `?\w+`?)*):(?=\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """A class whose docstring has another form."""
+
+    path: Path
+    line: int
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line}: class {self.name}: {self.reason}"
+
+
+def _fields(node: ast.ClassDef) -> frozenset[str]:
+    """Annotated names of the body."""
+    return frozenset(
+        statement.target.id
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    )
+
+
+def _described(docstring: str, fields: frozenset[str]) -> set[str]:
+    """Fields that the paragraph describes as `field: ...` or `field, field: ...`."""
+    groups = _NAMES_AND_COLON.findall(docstring)
+    return {name.strip("`") for group in groups for name in group.split(", ")} & fields
+
+
+def reason(node: ast.ClassDef) -> str | None:
+    """Why the docstring of a class has to change; None where it need not."""
+    docstring = ast.get_docstring(node)
+    if docstring is None:
+        return None
+    fields = _fields(node)
+    word = re.match(r"`?(\w*)", docstring)
+    first = word[1] if word is not None else ""
+    if first in fields or _NAMES_AND_COLON.match(docstring):
+        return f"begins with the field {first}"
+    if first in NOT_A_NOUN:
+        return f"begins with {first}, not with what the class is"
+    described = _described(docstring, fields)
+    if len(described) > MOST_FIELDS:
+        names = ", ".join(sorted(described))
+        return f"describes {names} in the paragraph, not by strings under the fields"
+    return None
+
+
+def _classes(statements: Iterable[ast.AST]) -> Iterator[ast.ClassDef]:
+    """Classes in the bodies of modules, classes, functions and conditions."""
+    for node in statements:
+        if isinstance(node, ast.ClassDef):
+            yield node
+        for block in ("body", "orelse"):
+            if isinstance(inner := getattr(node, block, None), list):
+                yield from _classes(inner)
+
+
+def offenders(sources: Mapping[Path, ast.Module]) -> Iterator[Offender]:
+    """Every class of the sources, nested ones too, whose docstring has another form."""
+    for path, tree in sources.items():
+        for node in _classes(tree.body):
+            if (why := reason(node)) is not None:
+                yield Offender(path, node.lineno, node.name, why)
+
+
+def counted(found: Iterable[Offender]) -> dict[str, int]:
+    """Number of such classes in each room."""
+    return dict(sorted(Counter(room_of(offender.path) for offender in found).items()))
+
+
+def new_offenders(found: list[Offender]) -> list[str]:
+    """Lines of all offenders of the rooms that have more of them than the list allows."""
+    more = grown(counted(found), read_numbers(DOCSTRINGS_LEFT))
+    return [str(offender) for offender in found if room_of(offender.path) in more]
+
+
+def main(arguments: Iterable[str]) -> int:
+    """List what is left, all of it or below some paths; with --write, write the list."""
+    chosen = list(arguments)
+    found = list(offenders(parsed_sources()))
+    if chosen == ["--write"]:
+        return write_numbers(DOCSTRINGS_LEFT, counted(found))
+    below = [Path(path).resolve() for path in chosen] or [SOURCE]
+    lines = [
+        str(offender)
+        for offender in found
+        if any(offender.path.is_relative_to(place) for place in below)
+    ]
+    print("\n".join(lines))
+    print(f"{len(lines)} classes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
