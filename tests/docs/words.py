@@ -68,7 +68,7 @@ def _phrase(name: str, pattern: str, flags: int = re.IGNORECASE) -> Phrase:
 PHRASES = (
     _phrase(
         "is no X",
-        r"(?<!there )(?<!there’)\b(?:is|are|was|were|be|being|been) no\b"
+        r"(?<!there\s)\b(?:is|are|was|were|be|being|been) no\b"
         r"(?! (?:longer|more than|less than|later than|earlier than|fewer|better|larger|smaller))",
     ),
     _phrase("leave away", r"\b(?:leaves?|left|leaving)\b[^.;:]{0,40}\baway\b"),
