@@ -66,12 +66,26 @@ def adjustments(draw: st.DrawFn, row: int) -> LogitsEdit:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-@settings(max_examples=100, deadline=None)
-@given(first=adjustments(0), last=adjustments(2), seed=st.integers(0, 99))
-def test_rows_are_changed_by_the_words(
-    backend: str, first: LogitsEdit, last: LogitsEdit, seed: int
-) -> None:
+two_rows = given(first=adjustments(0), last=adjustments(2), seed=st.integers(0, 99))
+backends = pytest.mark.parametrize("backend", ["reference", "cpu"])
+
+
+@backends
+@settings(max_examples=25)
+@two_rows
+def test_rows_are_changed_by_the_words(backend: str, **drawn: Any) -> None:
+    check_rows(backend, **drawn)
+
+
+@pytest.mark.load
+@backends
+@settings(max_examples=100)
+@two_rows
+def test_many_rows_are_changed_by_the_words(backend: str, **drawn: Any) -> None:
+    check_rows(backend, **drawn)
+
+
+def check_rows(backend: str, first: LogitsEdit, last: LogitsEdit, seed: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((3, WIDTH)).astype(np.float32) * 2
     rows[:, 5] = -np.inf
     expected = [slowly(list(rows[0]), first), list(rows[1]), slowly(list(rows[2]), last)]

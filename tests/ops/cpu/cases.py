@@ -5,10 +5,15 @@ Values depend on the seed alone, so the same rows can be asked for in any batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from benchmarks.random_rows import random_rows
 from headrace.ops.cpu import CpuOps
@@ -29,18 +34,65 @@ UNIT = 2.0**-24
 """Largest relative error of one float32 rounding."""
 
 
+@contextmanager
+def named(**case: object) -> Iterator[None]:
+    """A failure inside is reported with these values: which case of a loop it was."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note("case: " + ", ".join(f"{key}={value}" for key, value in case.items()))
+        raise
+
+
+def by_level(first: Sequence[Any], second: Sequence[Any] | None = None) -> list[Any]:
+    """Parameters `level, cases`: per level the pairs (first, second) to loop over.
+
+    A test runs twice for each level. Once, in every run of the tests, over a cover of the pairs:
+    each value of the longer list once for each level, the other list's values in turn, so that each
+    of those too meets each level. Once, marked `matrix`, over all the other pairs. Without `second`
+    there is one list of single values, and nothing is left for the matrix.
+    """
+    if second is None:
+        return [pytest.param(level, list(first), id=level) for level in LEVELS]
+    few: list[list[tuple[Any, Any]]] = []
+    for shift in range(len(LEVELS)):
+        if len(first) >= len(second):
+            few.append([(a, second[(i + shift) % len(second)]) for i, a in enumerate(first)])
+        else:
+            few.append([(first[(i + shift) % len(first)], b) for i, b in enumerate(second)])
+    every = [(a, b) for a in first for b in second]
+    covers = [
+        pytest.param(level, cover, id=f"{level}-cover")
+        for level, cover in zip(LEVELS, few, strict=True)
+    ]
+    rests = [
+        pytest.param(
+            level, [pair for pair in every if pair not in cover], id=f"{level}-others",
+            marks=pytest.mark.matrix,
+        )
+        for level, cover in zip(LEVELS, few, strict=True)
+    ]  # fmt: skip
+    return covers + rests
+
+
+@lru_cache(maxsize=1024)
+def _sixteen_rows(seed: int, start: int, shape: tuple[int, ...]) -> F32:
+    rows = [np.random.default_rng([seed, start + i]).standard_normal(shape) for i in range(16)]
+    return np.array(rows, np.float32)
+
+
 def normal(seed: int, *shape: int) -> F32:
     """Standard normal values, row i the same whatever the number of rows."""
-    rows = [
-        np.random.default_rng([seed, row]).standard_normal(shape[1:]) for row in range(shape[0])
-    ]
-    return np.array(rows, np.float32).reshape(shape)
+    parts = [_sixteen_rows(seed, start, shape[1:]) for start in range(0, shape[0], 16)]
+    return np.concatenate(parts)[: shape[0]] if parts else np.empty(shape, np.float32)
 
 
+@lru_cache(maxsize=256)
 def matrix(seed: int, out: int, width: int, codec: str = "F32") -> Tensor:
     """Random rows in the codec's own bytes, of standard deviation 1 / sqrt(width)."""
     kind = get_codec(codec)
     data = random_rows(kind, np.random.default_rng(seed), out, width, width**-0.5)
+    data.flags.writeable = False
     return Tensor(f"matrix{seed}", (out, width), kind, data)
 
 

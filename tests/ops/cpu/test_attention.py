@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pytest
 
 from headrace.ops.cpu import CpuOps
-from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCodec
+from headrace.ops.interface import AttentionShape, KVCacheArrays, KVCodec, Ops
 from headrace.ops.reference import ReferenceOps
 from tests.ops.cpu.attention_cases import bound, new_cache, run
 from tests.ops.cpu.cases import (
@@ -14,134 +17,143 @@ from tests.ops.cpu.cases import (
     LEVELS,
     Request,
     batch_of,
+    by_level,
+    named,
     normal,
     row_width,
     shape_of,
     shuffled_blocks,
 )
 
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-@pytest.mark.parametrize(
-    "kv_heads,group,head_dim,block_size",
-    [
-        (2, 1, 8, 16),
-        (1, 2, 64, 16),
-        (2, 4, 80, 32),
-        (1, 7, 128, 64),
-        (1, 3, 96, 16),
-        (1, 2, 18, 32),
-    ],
+# (kv_heads, group, head_dim, block_size)
+SHAPES = (
+    (2, 1, 8, 16),
+    (1, 2, 64, 16),
+    (2, 4, 80, 32),
+    (1, 7, 128, 64),
+    (1, 3, 96, 16),
+    (1, 2, 18, 32),
 )
-def test_agrees_with_the_reference(
-    level: str, k: KVCodec, v: KVCodec, kv_heads: int, group: int, head_dim: int, block_size: int
-) -> None:
+
+
+def ragged(
+    ops: Ops, shape: AttentionShape, block_size: int, codecs: tuple[KVCodec, KVCodec]
+) -> np.ndarray:
     """Prefills, chunks and decodes in one ragged batch over shuffled blocks."""
-    shape = shape_of(kv_heads, group, head_dim)
-    ops, reference = CpuOps(level, 2), ReferenceOps()
-    lengths = [70, 130, 17, 64, 1]
+    starts, lengths = [0, 100, 16, 63, 0], [70, 130, 17, 64, 1]
     tables = shuffled_blocks(1, lengths, block_size)
-    blocks = sum(len(table) for table in tables)
-    starts = [0, 100, 16, 63, 0]
     before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
     now = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
-    results = []
-    for backend in (ops, reference):
-        kv = new_cache(backend, shape, blocks, block_size, k, v)
-        run(backend, shape, kv, before)
-        results.append(run(backend, shape, kv, now))
-    longest = normal(1, 130, row_width(shape))
-    error = np.abs(results[0] - results[1]).max()
-    assert error <= bound(shape, longest, v)
-    if v == "bf16":  # few p lie near a tie: on average the results are as close as with f32
-        assert np.abs(results[0] - results[1]).mean() < 1e-5
+    kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
+    run(ops, shape, kv, before)
+    return run(ops, shape, kv, now)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-@pytest.mark.parametrize("group,head_dim", [(1, 8), (2, 32), (4, 64), (7, 48), (3, 128)])
-def test_chunking_does_not_show(
-    level: str, k: KVCodec, v: KVCodec, group: int, head_dim: int
-) -> None:
-    shape = shape_of(2, group, head_dim)
+@cache
+def expected_ragged(
+    shape: AttentionShape, block_size: int, codecs: tuple[KVCodec, KVCodec]
+) -> np.ndarray:
+    """The reference's, once for all levels."""
+    return ragged(ReferenceOps(), shape, block_size, codecs)
+
+
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
+def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
+    ops = CpuOps(level, 2)
+    for codecs, (kv_heads, group, head_dim, block_size) in cases:
+        shape = shape_of(kv_heads, group, head_dim)
+        with named(codecs=codecs, shape=shape, block_size=block_size):
+            got = ragged(ops, shape, block_size, codecs)
+            error = np.abs(got - expected_ragged(shape, block_size, codecs))
+            assert error.max() <= bound(shape, normal(1, 130, row_width(shape)), codecs[1])
+            if codecs[1] == "bf16":
+                # Few p lie near a tie: on average the results are as close as with f32.
+                assert error.mean() < 1e-5
+
+
+@pytest.mark.parametrize(
+    "level,cases", by_level(KV_CODECS, ((1, 8), (2, 32), (4, 64), (7, 48), (3, 128)))
+)
+def test_chunking_does_not_show(level: str, cases: list[Any]) -> None:
     length = 150
-    results = []
-    for chunk, threads, block_size in (
-        (150, 1, 16),
-        (1, 2, 16),
-        (33, 3, 32),
-        (64, 2, 64),
-        (37, 1, 16),
-    ):
-        ops = CpuOps(level, threads)
-        (table,) = shuffled_blocks(chunk, [length], block_size)
-        kv = new_cache(ops, shape, len(table), block_size, k, v)
-        parts = [
-            run(ops, shape, kv, [Request(5, start, min(chunk, length - start), table)])
-            for start in range(0, length, chunk)
-        ]
-        results.append(np.concatenate(parts))
-    for other in results[1:]:
-        assert (other == results[0]).all()
+    for (k, v), (group, head_dim) in cases:
+        shape = shape_of(2, group, head_dim)
+        results = []
+        for chunk, threads, block_size in (
+            (150, 1, 16),
+            (1, 2, 16),
+            (33, 3, 32),
+            (64, 2, 64),
+            (37, 1, 16),
+        ):
+            ops = CpuOps(level, threads)
+            (table,) = shuffled_blocks(chunk, [length], block_size)
+            kv = new_cache(ops, shape, len(table), block_size, k, v)
+            parts = [
+                run(ops, shape, kv, [Request(5, start, min(chunk, length - start), table)])
+                for start in range(0, length, chunk)
+            ]
+            results.append(np.concatenate(parts))
+            with named(k=k, v=v, group=group, head_dim=head_dim, chunk=chunk, threads=threads):
+                assert (results[-1] == results[0]).all()
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-def test_the_batch_does_not_show(level: str, k: KVCodec, v: KVCodec) -> None:
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS))
+def test_the_batch_does_not_show(level: str, cases: list[tuple[KVCodec, KVCodec]]) -> None:
     """Each request alone, and all of them in one ragged batch, in both orders."""
     shape = shape_of(2, 3, 64)
     ops = CpuOps(level, 2)
     starts, lengths = [0, 90, 64, 0, 200], [40, 91, 130, 1, 201]
     tables = shuffled_blocks(3, lengths, 16)
+    requests = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
 
-    def prepared() -> KVCacheArrays:
-        kv = new_cache(ops, shape, sum(map(len, tables)), 16, k, v)
+    def prepared(codecs: tuple[KVCodec, KVCodec]) -> KVCacheArrays:
+        kv = new_cache(ops, shape, sum(map(len, tables)), 16, *codecs)
         run(ops, shape, kv, [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s])
         return kv
 
-    requests = [Request(i, starts[i], lengths[i] - starts[i], tables[i]) for i in range(5)]
-    alone = [run(ops, shape, prepared(), [request]) for request in requests]
-    together = run(ops, shape, prepared(), requests)
-    backwards = run(ops, shape, prepared(), requests[::-1])
-    assert (together == np.concatenate(alone)).all()
-    assert (backwards == np.concatenate(alone[::-1])).all()
+    for codecs in cases:
+        with named(codecs=codecs):
+            alone = [run(ops, shape, prepared(codecs), [request]) for request in requests]
+            together = run(ops, shape, prepared(codecs), requests)
+            backwards = run(ops, shape, prepared(codecs), requests[::-1])
+            assert (together == np.concatenate(alone)).all()
+            assert (backwards == np.concatenate(alone[::-1])).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
-def test_what_lies_in_other_slots_is_never_touched(
-    level: str, k: KVCodec, v: KVCodec, garbage: float
-) -> None:
+def test_what_lies_in_other_slots_is_never_touched(level: str, garbage: float) -> None:
     """Slots past a token hold what an earlier request left, or this one's later tokens."""
     shape = shape_of(1, 2, 32)
     ops = CpuOps(level, 2)
     (table,) = shuffled_blocks(1, [128], 16)
-    results = []
-    for spoil in (False, True):
-        kv = new_cache(ops, shape, len(table), 16, k, v)
-        if spoil:
-            qkv = np.full((128, row_width(shape)), garbage, np.float32)
-            ops.kv_write(qkv, shape, kv, 1, batch_of([Request(0, 0, 128, table)]))
-        results.append(
-            [
-                run(ops, shape, kv, [Request(9, start, count, table)])
-                for start, count in ((0, 37), (37, 1), (38, 50))
-            ]
-        )
-    for clean, spoilt in zip(*results, strict=True):
-        assert np.isfinite(clean).all()
-        assert (clean == spoilt).all()
-    # A token that is not finite leaves the tokens before it alone, in the same batch.
-    kv = new_cache(ops, shape, len(table), 16, k, v)
-    rows = Request(9, 0, 37, table).rows(shape)
-    rows[20:] = garbage
-    batch = batch_of([Request(9, 0, 37, table)])
-    ops.kv_write(rows, shape, kv, 1, batch)
-    with np.errstate(invalid="ignore"):
-        got = ops.paged_attention(rows, shape, kv, 1, batch)
-    assert (got[:20] == results[0][0][:20]).all()
+    for k, v in KV_CODECS:
+        with named(k=k, v=v):
+            results = []
+            for spoil in (False, True):
+                kv = new_cache(ops, shape, len(table), 16, k, v)
+                if spoil:
+                    qkv = np.full((128, row_width(shape)), garbage, np.float32)
+                    ops.kv_write(qkv, shape, kv, 1, batch_of([Request(0, 0, 128, table)]))
+                results.append(
+                    [
+                        run(ops, shape, kv, [Request(9, start, count, table)])
+                        for start, count in ((0, 37), (37, 1), (38, 50))
+                    ]
+                )
+            for clean, spoilt in zip(*results, strict=True):
+                assert np.isfinite(clean).all()
+                assert (clean == spoilt).all()
+            # A token that is not finite leaves the tokens before it alone, in the same batch.
+            kv = new_cache(ops, shape, len(table), 16, k, v)
+            rows = Request(9, 0, 37, table).rows(shape)
+            rows[20:] = garbage
+            batch = batch_of([Request(9, 0, 37, table)])
+            ops.kv_write(rows, shape, kv, 1, batch)
+            with np.errstate(invalid="ignore"):
+                got = ops.paged_attention(rows, shape, kv, 1, batch)
+            assert (got[:20] == results[0][0][:20]).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -13,10 +16,12 @@ from headrace.weights.tensor import Tensor
 from tests.ops.cpu import twin
 from tests.ops.cpu.cases import (
     CODECS,
+    F32,
     LEVELS,
     QUANTISED,
     UNIT,
     matrix,
+    named,
     normal,
     vector,
     whole_blocks,
@@ -28,11 +33,11 @@ REFERENCE = ReferenceOps()
 SHAPES = ((1, 32), (16, 64), (33, 96), (100, 1056), (250, 160))
 # Rows of quantised kinds are whole blocks; the others may end anywhere.
 TAIL_SHAPES = ((3, 1), (17, 2), (48, 33), (31, 172), (64, 47))
-CASES = [
-    (codec, out, width)
-    for codec in CODECS
-    for out, width in dict.fromkeys((out, whole_blocks(codec, width)) for out, width in SHAPES)
-] + [(codec, *s) for codec in CODECS if codec not in QUANTISED for s in TAIL_SHAPES]
+
+
+def shapes_of(codec: str) -> list[tuple[int, int]]:
+    whole = dict.fromkeys((out, whole_blocks(codec, width)) for out, width in SHAPES)
+    return [*whole, *(() if codec in QUANTISED else TAIL_SHAPES)]
 
 
 def bound(x: np.ndarray, weight: np.ndarray, *added: np.ndarray) -> np.ndarray:
@@ -69,32 +74,57 @@ def quantised_bound(x: np.ndarray, tensor: Tensor, *added: np.ndarray) -> np.nda
     return (2 + 4 * q.shape[1] + 2 + 2 + 1) * UNIT * magnitude
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec,out,width", CASES)
-def test_agrees_with_the_reference(level: str, codec: str, out: int, width: int) -> None:
-    ops = CpuOps(level, 2)
+@cache
+def expected_and_limit(codec: str, out: int, width: int, count: int) -> tuple[F32, np.ndarray]:
+    """The reference's result and what rounding may change of it, once for all levels."""
     tensor, bias = matrix(1, out, width, codec), vector(2, out)
-    packed = ops.linear_weight([tensor], bias=[bias])
-    expected = REFERENCE.linear_weight([tensor], bias=[bias])
+    x, residual = normal(3, count, width), normal(4, count, out)
+    weight = REFERENCE.linear_weight([tensor], bias=[bias])
+    if codec in QUANTISED:
+        limit = quantised_bound(x, tensor, bias.to_f32(), residual)
+    else:
+        limit = bound(x, tensor.to_f32(), bias.to_f32(), residual)
+    if codec == "BF16":
+        limit = limit * 1.01  # x is rounded to bfloat16, which is within 2^-9 of it
+    return REFERENCE.linear(x, weight, residual=residual), limit
+
+
+def check_against_the_reference(ops: CpuOps, codec: str, out: int, width: int) -> None:
+    packed = ops.linear_weight([matrix(1, out, width, codec)], bias=[vector(2, out)])
     for count in (1, 5, 21):
-        x, residual = normal(3, count, width), normal(4, count, out)
-        if codec in QUANTISED:
-            limit = quantised_bound(x, tensor, bias.to_f32(), residual)
-        else:
-            limit = bound(x, tensor.to_f32(), bias.to_f32(), residual)
-        if codec == "BF16":
-            limit = limit * 1.01  # x is rounded to bfloat16, which is within 2^-9 of it
-        got = ops.linear(x, packed, residual=residual)
-        error = np.abs(got - REFERENCE.linear(x, expected, residual=residual))
-        assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
+        expected, limit = expected_and_limit(codec, out, width, count)
+        got = ops.linear(normal(3, count, width), packed, residual=normal(4, count, out))
+        error = np.abs(got - expected)
+        with named(codec=codec, out=out, width=width, rows=count):
+            assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("with_norm", [False, True])
-def test_a_row_does_not_depend_on_the_batch_or_the_threads(
-    level: str, codec: str, with_norm: bool
-) -> None:
+def test_agrees_with_the_reference(level: str) -> None:
+    """Each codec with one shape, another for each level."""
+    ops = CpuOps(level, 2)
+    for index, codec in enumerate(CODECS):
+        shapes = shapes_of(codec)
+        check_against_the_reference(
+            ops, codec, *shapes[(index + LEVELS.index(level)) % len(shapes)]
+        )
+
+
+@pytest.mark.smoke
+@pytest.mark.matrix
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_shape_agrees_with_the_reference(level: str) -> None:
+    ops = CpuOps(level, 2)
+    for codec in CODECS:
+        for out, width in shapes_of(codec):
+            check_against_the_reference(ops, codec, out, width)
+
+
+ROW_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 25, 48, 49, 96, 97, 512)
+
+
+def check_rows_alone(level: str, codec: str, with_norm: bool, row_counts: Sequence[int]) -> None:
+    """Any rows alone are what they are among 513, with 1, 2 and 3 threads."""
     width, out = whole_blocks(codec, 352), 200
     norm = Norm(normal(7, 1, width)[0], 1e-6) if with_norm else None
     x, residual = normal(5, 513, width), normal(6, 513, out)
@@ -104,31 +134,46 @@ def test_a_row_does_not_depend_on_the_batch_or_the_threads(
         weight = ops.linear_weight([matrix(8, out, width, codec)])
         whole = ops.linear(x, weight, norm=norm, residual=residual)
         results.append(whole)
-        for rows in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 25, 48, 49, 96, 97, 512):
+        for rows in row_counts:
             for start in (0, 513 - rows):
                 part = slice(start, start + rows)
                 alone = ops.linear(
                     np.ascontiguousarray(x[part]), weight, norm=norm,
                     residual=np.ascontiguousarray(residual[part]),
                 )  # fmt: skip
-                assert (alone == whole[part]).all(), (threads, rows, start)
-    assert (results[0] == results[1]).all()
-    assert (results[0] == results[2]).all()
+                assert (alone == whole[part]).all(), (codec, with_norm, threads, rows, start)
+    assert (results[0] == results[1]).all(), (codec, with_norm)
+    assert (results[0] == results[2]).all(), (codec, with_norm)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
-def test_parts_biases_and_row_orders_are_stacked(level: str, codec: str) -> None:
+def test_a_row_does_not_depend_on_the_batch_or_the_threads(level: str) -> None:
+    """Numbers of rows below, at and above a tile; with a norm and without in turn."""
+    for index, codec in enumerate(CODECS):
+        check_rows_alone(level, codec, bool((index + LEVELS.index(level)) % 2), (1, 5, 17))
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("with_norm", [False, True])
+def test_no_number_of_rows_shows(level: str, with_norm: bool) -> None:
+    for codec in CODECS:
+        check_rows_alone(level, codec, with_norm, ROW_COUNTS)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_parts_biases_and_row_orders_are_stacked(level: str) -> None:
     ops = CpuOps(level, 2)
     order = np.random.default_rng(0).permutation(37).astype(np.int32)
-    width = whole_blocks(codec, 64)
-    first, second = matrix(1, 37, width, codec).select_rows(order), matrix(2, 21, width, codec)
-    x = normal(3, 4, width)
-    fused = ops.linear(x, ops.linear_weight([first, second], bias=[None, vector(4, 21)]))
-    plain = ops.linear(x, ops.linear_weight([matrix(1, 37, width, codec)]))
-    assert (fused[:, :37] == plain[:, order]).all()
-    apart = ops.linear(x, ops.linear_weight([second], bias=[vector(4, 21)]))
-    assert (fused[:, 37:] == apart).all()
+    for codec in CODECS:
+        width = whole_blocks(codec, 64)
+        first, second = matrix(1, 37, width, codec).select_rows(order), matrix(2, 21, width, codec)
+        x = normal(3, 4, width)
+        fused = ops.linear(x, ops.linear_weight([first, second], bias=[None, vector(4, 21)]))
+        plain = ops.linear(x, ops.linear_weight([matrix(1, 37, width, codec)]))
+        assert (fused[:, :37] == plain[:, order]).all(), codec
+        apart = ops.linear(x, ops.linear_weight([second], bias=[vector(4, 21)]))
+        assert (fused[:, 37:] == apart).all(), codec
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -188,20 +233,20 @@ def test_q8_0_extremes(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_shows_in_its_own_row_only(level: str, codec: str, bad: float) -> None:
+def test_what_is_not_finite_shows_in_its_own_row_only(level: str, bad: float) -> None:
     ops = CpuOps(level, 2)
-    width = whole_blocks(codec, 64)
-    weight = ops.linear_weight([matrix(1, 40, width, codec)])
-    x = normal(2, 20, width)
-    clean = ops.linear(x, weight)
-    x[7, 33] = bad
-    with np.errstate(invalid="ignore"):
-        spoilt = ops.linear(x, weight)
     others = np.arange(20) != 7
-    assert (spoilt[others] == clean[others]).all()
-    assert not np.isfinite(spoilt[7]).any()
+    for codec in CODECS:
+        width = whole_blocks(codec, 64)
+        weight = ops.linear_weight([matrix(1, 40, width, codec)])
+        x = normal(2, 20, width)
+        clean = ops.linear(x, weight)
+        x[7, 33] = bad
+        with np.errstate(invalid="ignore"):
+            spoilt = ops.linear(x, weight)
+        assert (spoilt[others] == clean[others]).all(), codec
+        assert not np.isfinite(spoilt[7]).any(), codec
 
 
 @pytest.mark.parametrize("level", LEVELS)

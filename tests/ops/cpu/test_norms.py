@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from tests.ops.cpu.cases import (
     F32,
     LEVELS,
     UNIT,
+    by_level,
     matrix,
+    named,
     normal,
     row_width,
     shape_of,
@@ -59,22 +62,30 @@ def bound(x: F32, norm: Norm) -> F32:
     return UNIT * np.asarray(error)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind,with_bias", KINDS)
-@pytest.mark.parametrize("width", [1, 2, 15, 16, 17, 100, 768])
-def test_norm(level: str, kind: Literal["rms", "layer"], with_bias: bool, width: int) -> None:
-    ops, norm = CpuOps(level, 2), norm_of(kind, with_bias, width)
-    x, residual = normal(1, 200, width) * np.float32(3), normal(2, 200, width)
-    got = ops.norm(x, norm)
-    limit = bound(x, norm) + 1e-30
-    error = np.abs(got - REFERENCE.norm(x, norm))
-    assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
-    assert (ops.norm(x, norm, residual=residual) == residual + got).all()
-    for threads in (1, 3):
-        other = CpuOps(level, threads)
-        for row in (0, 7, 199):
-            part = slice(row, row + 1)
-            assert (other.norm(x[part], norm) == got[part]).all()
+@cache
+def expected_norm(kind: Literal["rms", "layer"], with_bias: bool, width: int) -> tuple[F32, F32]:
+    """The reference's result and what rounding may change of it, once for all levels."""
+    norm, x = norm_of(kind, with_bias, width), normal(1, 200, width) * np.float32(3)
+    return REFERENCE.norm(x, norm), bound(x, norm) + 1e-30
+
+
+@pytest.mark.parametrize("level,cases", by_level(KINDS, (1, 2, 15, 16, 17, 100, 768)))
+def test_norm(level: str, cases: list[Any]) -> None:
+    ops = CpuOps(level, 2)
+    for (kind, with_bias), width in cases:
+        with named(kind=kind, with_bias=with_bias, width=width):
+            norm = norm_of(kind, with_bias, width)
+            x, residual = normal(1, 200, width) * np.float32(3), normal(2, 200, width)
+            got = ops.norm(x, norm)
+            expected, limit = expected_norm(kind, with_bias, width)
+            error = np.abs(got - expected)
+            assert (error <= limit).all(), f"worst {(error / limit).max():.2f} of the bound"
+            assert (ops.norm(x, norm, residual=residual) == residual + got).all()
+            for threads in (1, 3):
+                other = CpuOps(level, threads)
+                for row in (0, 7, 199):
+                    part = slice(row, row + 1)
+                    assert (other.norm(x[part], norm) == got[part]).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -96,76 +107,81 @@ def test_rows_that_are_all_alike(level: str) -> None:
         assert (ops.norm(x, norm) == norm.bias).all()
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind,with_bias", KINDS)
-@pytest.mark.parametrize("codec", CODECS)
-def test_fused_norm_is_the_norm_and_then_the_product(
-    level: str, kind: Literal["rms", "layer"], with_bias: bool, codec: str
-) -> None:
+@pytest.mark.parametrize("level,cases", by_level(KINDS, CODECS))
+def test_fused_norm_is_the_norm_and_then_the_product(level: str, cases: list[Any]) -> None:
     ops = CpuOps(level, 2)
-    for width in dict.fromkeys(whole_blocks(codec, width) for width in (64, 172, 9)):
-        weight = ops.linear_weight([matrix(1, 50, width, codec)])
-        norm = norm_of(kind, with_bias, width)
-        for rows in (1, 40):
-            x = normal(3, rows, width)
-            apart = ops.linear(ops.norm(x, norm), weight)
-            assert (ops.linear(x, weight, norm=norm) == apart).all()
+    for (kind, with_bias), codec in cases:
+        for width in dict.fromkeys(whole_blocks(codec, width) for width in (64, 172, 9)):
+            weight = ops.linear_weight([matrix(1, 50, width, codec)])
+            norm = norm_of(kind, with_bias, width)
+            for rows in (1, 40):
+                x = normal(3, rows, width)
+                apart = ops.linear(ops.norm(x, norm), weight)
+                with named(kind=kind, with_bias=with_bias, codec=codec, width=width, rows=rows):
+                    assert (ops.linear(x, weight, norm=norm) == apart).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind,with_bias", KINDS)
-@pytest.mark.parametrize("groups", [1, 2, 5])
-def test_norm_columns(
-    level: str, kind: Literal["rms", "layer"], with_bias: bool, groups: int
-) -> None:
+def test_norm_columns(level: str, kind: Literal["rms", "layer"], with_bias: bool) -> None:
     """Each group is the norm of its columns; all else stays as it is."""
     ops, width, start = CpuOps(level, 2), 40, 7
     norm = norm_of(kind, with_bias, width)
     x = normal(1, 90, 60)
-    got, expected = x.copy(), x.copy()
-    ops.norm_columns(got, start, norm, groups=groups)
-    REFERENCE.norm_columns(expected, start, norm, groups=groups)
-    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
-    assert (got[:, :start] == x[:, :start]).all()
-    assert (got[:, start + width :] == x[:, start + width :]).all()
-    step = width // groups
-    for group in range(groups):
-        part = slice(group * step, (group + 1) * step)
-        bias = None if norm.bias is None else norm.bias[part]
-        of_group = replace(norm, weight=norm.weight[part], bias=bias)
-        columns = np.ascontiguousarray(x[:, start + part.start : start + part.stop])
-        assert (got[:, start + part.start : start + part.stop] == ops.norm(columns, of_group)).all()
+    for groups in (1, 2, 5):
+        got, expected = x.copy(), x.copy()
+        ops.norm_columns(got, start, norm, groups=groups)
+        REFERENCE.norm_columns(expected, start, norm, groups=groups)
+        with named(groups=groups):
+            np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
+            assert (got[:, :start] == x[:, :start]).all()
+            assert (got[:, start + width :] == x[:, start + width :]).all()
+            step = width // groups
+            for group in range(groups):
+                part = slice(group * step, (group + 1) * step)
+                bias = None if norm.bias is None else norm.bias[part]
+                of_group = replace(norm, weight=norm.weight[part], bias=bias)
+                inside = slice(start + part.start, start + part.stop)
+                columns = np.ascontiguousarray(x[:, inside])
+                assert (got[:, inside] == ops.norm(columns, of_group)).all(), group
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
-def test_linear_scales_after_the_bias_and_before_the_residual(level: str, codec: str) -> None:
-    ops, scale, width = CpuOps(level, 2), 0.2203125, whole_blocks(codec, 64)
-    weight = ops.linear_weight([matrix(1, 50, width, codec)], bias=[vector(2, 50)])
-    for rows in (1, 9, 40):
-        x, residual = normal(3, rows, width), normal(4, rows, 50)
-        plain = ops.linear(x, weight)
-        scaled = plain * np.float32(scale)
-        assert (ops.linear(x, weight, scale=scale) == scaled).all()
-        assert (ops.linear(x, weight, scale=scale, residual=residual) == scaled + residual).all()
-        assert (ops.linear(x, weight, scale=1.0, residual=residual) == plain + residual).all()
+def test_linear_scales_after_the_bias_and_before_the_residual(level: str) -> None:
+    ops, scale = CpuOps(level, 2), 0.2203125
+    for codec in CODECS:
+        width = whole_blocks(codec, 64)
+        weight = ops.linear_weight([matrix(1, 50, width, codec)], bias=[vector(2, 50)])
+        for rows in (1, 9, 40):
+            x, residual = normal(3, rows, width), normal(4, rows, 50)
+            plain = ops.linear(x, weight)
+            scaled = plain * np.float32(scale)
+            both = ops.linear(x, weight, scale=scale, residual=residual)
+            unscaled = ops.linear(x, weight, scale=1.0, residual=residual)
+            with named(codec=codec, rows=rows):
+                assert (ops.linear(x, weight, scale=scale) == scaled).all()
+                assert (both == scaled + residual).all()
+                assert (unscaled == plain + residual).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", CODECS)
-def test_embedding_scale_and_residual(level: str, codec: str) -> None:
+def test_embedding_scale_and_residual(level: str) -> None:
     """One rounding each, so that it equals NumPy's float32 bit for bit."""
-    ops, width = CpuOps(level, 2), whole_blocks(codec, 96)
-    table = matrix(1, 50, width, codec)
+    ops = CpuOps(level, 2)
     ids = np.random.default_rng(2).integers(0, 50, 333).astype(np.int32)
-    weight, rows, residual = ops.embedding_weight(table), table.to_f32()[ids], normal(3, 333, width)
-    scaled = rows * np.float32(96**0.5)
-    assert (ops.embedding(weight, ids, scale=96**0.5) == scaled).all()
-    assert (ops.embedding(weight, ids, residual=residual) == rows + residual).all()
-    got = ops.embedding(weight, ids, scale=96**0.5, residual=residual)
-    assert (got == scaled + residual).all()
-    assert (got == REFERENCE.embedding(REFERENCE.embedding_weight(table), ids, scale=96**0.5,
-                                       residual=residual)).all()  # fmt: skip
+    for codec in CODECS:
+        width = whole_blocks(codec, 96)
+        table, residual = matrix(1, 50, width, codec), normal(3, 333, width)
+        weight, rows = ops.embedding_weight(table), table.to_f32()[ids]
+        scaled = rows * np.float32(96**0.5)
+        assert (ops.embedding(weight, ids, scale=96**0.5) == scaled).all(), codec
+        assert (ops.embedding(weight, ids, residual=residual) == rows + residual).all(), codec
+        got = ops.embedding(weight, ids, scale=96**0.5, residual=residual)
+        assert (got == scaled + residual).all(), codec
+        expected = REFERENCE.embedding(
+            REFERENCE.embedding_weight(table), ids, scale=96**0.5, residual=residual
+        )
+        assert (got == expected).all(), codec
 
 
 def test_what_does_not_fit_is_refused() -> None:

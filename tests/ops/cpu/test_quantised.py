@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import product
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,7 +13,7 @@ from headrace.ops.cpu import CpuOps
 from headrace.weights.codecs import get_codec
 from headrace.weights.tensor import Tensor
 from tests.ops.cpu import twin
-from tests.ops.cpu.cases import LEVELS, QUANTISED, matrix, normal
+from tests.ops.cpu.cases import F32, LEVELS, QUANTISED, matrix, normal
 
 # (outputs, blocks of 256): below and above a panel and two, below and above a block of k.
 SHAPES = ((5, 1), (33, 2), (80, 5))
@@ -31,50 +34,77 @@ def with_scales(codec: str, data: npt.NDArray[np.uint8], d: float, m: float) -> 
     return tensor_of(codec, data)
 
 
+@cache
+def twins(codec: str, out: int, blocks: int, portable: bool) -> F32:
+    """The twin's product for 21 rows; it knows two arithmetics, the portable and the fused."""
+    parts = twin.split(codec, matrix(out, out, 256 * blocks, codec).data)
+    return twin.product(parts, rows_with_zeros(256 * blocks), "portable" if portable else "avx2")
+
+
+def rows_with_zeros(width: int) -> F32:
+    x = normal(3, 21, width)
+    x[4, :64] = 0
+    return x
+
+
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", QUANTISED)
-def test_every_bit_is_the_twins(level: str, codec: str) -> None:
+def test_every_bit_is_the_twins(level: str) -> None:
     ops = CpuOps(level, 2)
-    for out, blocks in SHAPES:
-        tensor = matrix(out, out, 256 * blocks, codec)
-        weight = ops.linear_weight([tensor])
-        x = normal(3, 21, 256 * blocks)
-        x[4, :64] = 0
-        expected = twin.product(twin.split(codec, tensor.data), x, level)
-        for rows in (1, 3, 9, 21):
-            assert (ops.linear(np.ascontiguousarray(x[:rows]), weight) == expected[:rows]).all()
+    for codec in QUANTISED:
+        for out, blocks in SHAPES:
+            weight = ops.linear_weight([matrix(out, out, 256 * blocks, codec)])
+            x, expected = (
+                rows_with_zeros(256 * blocks), twins(codec, out, blocks, level == "portable")
+            )  # fmt: skip
+            for rows in (1, 3, 9, 21):
+                got = ops.linear(np.ascontiguousarray(x[:rows]), weight)
+                assert (got == expected[:rows]).all(), (codec, out, blocks, rows)
+
+
+FILLS = (0x00, 0xFF, 0x7F, 0x80, 0xF0, 0x0F)
+SIGNS = ((127, 127), (-127, -127), (127, -127))
+
+
+@cache
+def extreme_twins(codec: str, fill: int, signs: tuple[int, int], portable: bool) -> F32:
+    """The twin's product for one row of activations, the same for every row."""
+    x = np.tile(np.array(signs, np.float32), (1, 256))
+    parts = twin.split(codec, filled(codec, fill).data)
+    return twin.product(parts, x, "portable" if portable else "avx2")
+
+
+def filled(codec: str, fill: int) -> Tensor:
+    data = np.full((17, get_codec(codec).row_bytes(512)), fill, np.uint8)
+    return with_scales(codec, data, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", QUANTISED)
-@pytest.mark.parametrize("rows", [1, 8, 40])
-def test_extreme_bits_lose_nothing(level: str, codec: str, rows: int) -> None:
+def test_extreme_bits_lose_nothing(level: str) -> None:
     """Where every bit of a block is set, or none is, against activations of -127 and 127: the
     largest integer sums there are, which a saturating product would cut."""
     ops = CpuOps(level, 1)
-    row_bytes = get_codec(codec).row_bytes(512)
-    for fill in (0x00, 0xFF, 0x7F, 0x80, 0xF0, 0x0F):
-        data = np.full((17, row_bytes), fill, np.uint8)
-        tensor = with_scales(codec, data, 1.0, 1.0)
-        weight, parts = ops.linear_weight([tensor]), twin.split(codec, tensor.data)
-        for pattern in ((127, 127), (-127, -127), (127, -127)):
-            x = np.tile(np.array(pattern, np.float32), (rows, 256))
-            assert (ops.linear(x, weight) == twin.product(parts, x, level)).all(), (fill, pattern)
+    for codec, fill in product(QUANTISED, FILLS):
+        weight = ops.linear_weight([filled(codec, fill)])
+        for signs in SIGNS:
+            expected = extreme_twins(codec, fill, signs, level == "portable")
+            for rows in (1, 8, 40):
+                x = np.tile(np.array(signs, np.float32), (rows, 256))
+                assert (ops.linear(x, weight) == expected).all(), (codec, fill, signs, rows)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("codec", QUANTISED)
-def test_the_twin_is_the_codec(level: str, codec: str) -> None:
+def test_the_twin_is_the_codec(level: str) -> None:
     """scale * q - minimum, in that order, is what the codec decodes, and what embedding gives."""
-    tensor = matrix(1, 9, 512, codec)
-    q, scale, minimum = twin.split(codec, tensor.data)
-    values = np.repeat(scale, 32 // scale.shape[2], axis=2) * q.astype(np.float32)
-    if minimum is not None:
-        values -= np.repeat(minimum, 32 // scale.shape[2], axis=2)
-    assert (values.reshape(9, 512) == tensor.to_f32()).all()
     ops = CpuOps(level, 1)
-    got = ops.embedding(ops.embedding_weight(tensor), np.arange(9, dtype=np.int32))
-    assert (got == tensor.to_f32()).all()
+    for codec in QUANTISED:
+        tensor = matrix(1, 9, 512, codec)
+        q, scale, minimum = twin.split(codec, tensor.data)
+        values = np.repeat(scale, 32 // scale.shape[2], axis=2) * q.astype(np.float32)
+        if minimum is not None:
+            values -= np.repeat(minimum, 32 // scale.shape[2], axis=2)
+        assert (values.reshape(9, 512) == tensor.to_f32()).all(), codec
+        got = ops.embedding(ops.embedding_weight(tensor), np.arange(9, dtype=np.int32))
+        assert (got == tensor.to_f32()).all(), codec
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -103,20 +133,21 @@ def test_scales_and_minimums_of_zero_are_zero() -> None:
             assert (ops.linear(normal(1, 3, 256), weight) == 0).all()
 
 
-@pytest.mark.parametrize("codec", QUANTISED)
-def test_packed_weights_are_as_large_as_the_file(codec: str) -> None:
-    tensor = matrix(1, 64, 512, codec)
-    packed = CpuOps(threads=1).linear_weight([tensor])
-    assert tensor.nbytes <= packed.nbytes <= 1.04 * tensor.nbytes
+def test_packed_weights_are_as_large_as_the_file() -> None:
+    for codec in QUANTISED:
+        tensor = matrix(1, 64, 512, codec)
+        packed = CpuOps(threads=1).linear_weight([tensor])
+        assert tensor.nbytes <= packed.nbytes <= 1.04 * tensor.nbytes, codec
 
 
-@pytest.mark.parametrize("codec", QUANTISED)
-def test_widths_of_part_of_a_block_are_refused(codec: str) -> None:
-    kind = get_codec(codec)
-    width = kind.block_elements + kind.block_elements // 2
-    data = np.zeros((4, 2 * kind.block_bytes), np.uint8)
-    bad = Tensor("w", (4, width), kind, data)
+def test_widths_of_part_of_a_block_are_refused() -> None:
     ops = CpuOps(threads=1)
-    for call in (lambda: ops.linear_weight([bad]), lambda: ops.embedding_weight(bad)):
+    for codec in QUANTISED:
+        kind = get_codec(codec)
+        width = kind.block_elements + kind.block_elements // 2
+        data = np.zeros((4, 2 * kind.block_bytes), np.uint8)
+        bad = Tensor("w", (4, width), kind, data)
         with pytest.raises(ValueError, match=f"width {width} cannot be {codec}"):
-            call()
+            ops.linear_weight([bad])
+        with pytest.raises(ValueError, match=f"width {width} cannot be {codec}"):
+            ops.embedding_weight(bad)

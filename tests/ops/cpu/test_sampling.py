@@ -113,21 +113,26 @@ def test_scores_that_leave_the_range_of_a_float_are_refused(level: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_ties_masks_and_padding(level: str) -> None:
-    ops = CpuOps(level, 1)
-    logits = np.zeros((2000, 64), np.float32)
+    """The draws are spread evenly, so that each of 50 equal tokens is drawn by four of them."""
+    ops, count = CpuOps(level, 1), 200
+    draws = (np.arange(count) + 0.5) / count
+    logits = np.zeros((count, 64), np.float32)
     logits[:, 60:] = 9  # padding: never taken
     logits[:, :10] = -np.inf
-    rows = rows_of(2000)
-    drawn = ops.sample(logits, rows, 60)
-    assert set(drawn) == set(range(10, 60))
+
+    def drawn(**settings: float) -> set[int]:
+        rows = replace(rows_of(count, **settings), uniform=draws)  # type: ignore[arg-type]
+        return set(ops.sample(logits, rows, 60).tolist())
+
+    assert drawn() == set(range(10, 60))
     # Ties with the k-th are kept; top_p keeps the lowest ids among equals.
-    assert set(ops.sample(logits, rows_of(2000, top_k=3), 60)) == set(range(10, 60))
-    assert set(ops.sample(logits, rows_of(2000, top_p=0.099), 60)) == set(range(10, 15))
-    assert set(ops.sample(logits, rows_of(2000, temperature=0), 60)) == {10}
-    assert set(ops.sample(logits, rows_of(2000, top_p=1e-9), 60)) == {10}
+    assert drawn(top_k=3) == set(range(10, 60))
+    assert drawn(top_p=0.099) == set(range(10, 15))
+    assert drawn(temperature=0) == {10}
+    assert drawn(top_p=1e-9) == {10}
     logits[:, 40] = 1e-6  # barely the largest
-    assert set(ops.sample(logits, rows_of(2000, top_k=1), 60)) == {40}
-    assert set(ops.sample(logits, rows_of(2000, min_p=1.0, top_k=1), 60)) == {40}
+    assert drawn(top_k=1) == {40}
+    assert drawn(min_p=1.0, top_k=1) == {40}
 
 
 @pytest.mark.parametrize("level", LEVELS)

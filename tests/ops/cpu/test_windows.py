@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,8 @@ from tests.ops.cpu.cases import (
     UNIT,
     Request,
     batch_of,
+    by_level,
+    named,
     normal,
     row_width,
     shape_of,
@@ -40,90 +44,116 @@ def forget(table: I32, first_new: int, window: int, block_size: int) -> I32:
     return kept
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-@pytest.mark.parametrize(
-    "kv_heads,group,head_dim,block_size,window,softcap",
-    [
-        (2, 1, 8, 16, 1, 0.0),
-        (1, 2, 64, 16, 33, 0.0),
-        (2, 4, 80, 32, 64, 20.0),
-        (1, 3, 96, 64, 65, 0.0),
-        (1, 2, 18, 32, 100, 0.7),
-        (1, 7, 32, 16, 0, 3.0),
-        (2, 2, 256, 16, 47, 50.0),
-        (1, 1, 512, 32, 70, 0.0),
-        (1, 5, 320, 16, 0, 0.0),
-    ],
+# (kv_heads, group, head_dim, block_size, window, softcap)
+SHAPES = (
+    (2, 1, 8, 16, 1, 0.0),
+    (1, 2, 64, 16, 33, 0.0),
+    (2, 4, 80, 32, 64, 20.0),
+    (1, 3, 96, 64, 65, 0.0),
+    (1, 2, 18, 32, 100, 0.7),
+    (1, 7, 32, 16, 0, 3.0),
 )
-def test_agrees_with_the_reference(
-    level: str, k: KVCodec, v: KVCodec, kv_heads: int, group: int, head_dim: int, block_size: int,
-    window: int, softcap: float,
-) -> None:  # fmt: skip
+WIDE_HEADS = (
+    (2, 2, 256, 16, 47, 50.0),
+    (1, 1, 512, 32, 70, 0.0),
+    (1, 5, 320, 16, 0, 0.0),
+)
+
+
+def ragged(
+    ops: Ops, shape: AttentionShape, block_size: int, codecs: tuple[KVCodec, KVCodec]
+) -> np.ndarray:
     """Prefills, chunks and decodes in one ragged batch, blocks behind the windows forgotten."""
-    shape = windowed(shape_of(kv_heads, group, head_dim), window, softcap)
-    ops, reference = CpuOps(level, 2), ReferenceOps()
     starts, lengths = [0, 150, 99, 63], [70, 151, 130, 64]
     tables = shuffled_blocks(1, lengths, block_size)
     before = [Request(i, 0, s, tables[i]) for i, s in enumerate(starts) if s]
     kept = [
-        forget(table, start, window, block_size) if window else table
+        forget(table, start, shape.window, block_size) if shape.window else table
         for table, start in zip(tables, starts, strict=True)
     ]
     now = [Request(i, starts[i], lengths[i] - starts[i], kept[i]) for i in range(4)]
-    results = []
-    for backend in (ops, reference):
-        kv = new_cache(backend, shape, sum(map(len, tables)), block_size, k, v)
-        run(backend, shape, kv, before)
-        results.append(run(backend, shape, kv, now))
-    longest = normal(1, 151, row_width(shape))
-    # A capped score, `softcap` at most, carries 9 roundings of its own, which shift its p and sum.
-    limit = bound(shape, longest, v) + np.abs(longest).max() * 2 * 9 * UNIT * softcap
-    assert np.abs(results[0] - results[1]).max() <= limit
+    kv = new_cache(ops, shape, sum(map(len, tables)), block_size, *codecs)
+    run(ops, shape, kv, before)
+    return run(ops, shape, kv, now)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-@pytest.mark.parametrize("window,softcap", [(1, 0.0), (50, 0.0), (64, 5.0), (129, 0.0)])
-def test_chunks_blocks_threads_and_company_do_not_show(
-    level: str, k: KVCodec, v: KVCodec, window: int, softcap: float
+@cache
+def expected_ragged(
+    shape: AttentionShape, block_size: int, codecs: tuple[KVCodec, KVCodec]
+) -> np.ndarray:
+    """The reference's, once for all levels."""
+    return ragged(ReferenceOps(), shape, block_size, codecs)
+
+
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, SHAPES))
+def test_agrees_with_the_reference(level: str, cases: list[Any]) -> None:
+    check_against_the_reference(level, cases)
+
+
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS, WIDE_HEADS))
+def test_wide_heads_agree_with_the_reference(level: str, cases: list[Any]) -> None:
+    check_against_the_reference(level, cases)
+
+
+def check_against_the_reference(level: str, cases: list[Any]) -> None:
+    ops = CpuOps(level, 2)
+    for codecs, (kv_heads, group, head_dim, block_size, window, softcap) in cases:
+        shape = windowed(shape_of(kv_heads, group, head_dim), window, softcap)
+        with named(codecs=codecs, shape=shape, block_size=block_size):
+            got = ragged(ops, shape, block_size, codecs)
+            longest = normal(1, 151, row_width(shape))
+            # A capped score, `softcap` at most, carries 9 roundings of its own, which shift its p
+            # and sum.
+            capped = np.abs(longest).max() * 2 * 9 * UNIT * softcap
+            limit = bound(shape, longest, codecs[1]) + capped
+            assert np.abs(got - expected_ragged(shape, block_size, codecs)).max() <= limit
+
+
+@pytest.mark.parametrize(
+    "level,cases", by_level(KV_CODECS, ((1, 0.0), (50, 0.0), (64, 5.0), (129, 0.0)))
+)
+def test_chunks_blocks_threads_and_company_do_not_show(level: str, cases: list[Any]) -> None:
+    length = 140
+    for (k, v), (window, softcap) in cases:
+        shape = windowed(shape_of(2, 3, 48), window, softcap)
+        results = []
+        for chunk, threads, block_size in (
+            (140, 1, 16), (1, 2, 16), (33, 3, 32), (64, 2, 64), (37, 1, 16),
+        ):  # fmt: skip
+            ops = CpuOps(level, threads)
+            mine, other = shuffled_blocks(chunk, [length, 90], block_size)
+            kv = new_cache(ops, shape, len(mine) + len(other), block_size, k, v)
+            run(ops, shape, kv, [Request(8, 0, 89, other)])
+            parts = []
+            for start in range(0, length, chunk):
+                part = Request(
+                    5, start, min(chunk, length - start), forget(mine, start, window, block_size)
+                )
+                parts.append(run(ops, shape, kv, [Request(8, 89, 1, other), part])[1:])
+            results.append(np.concatenate(parts))
+            with named(k=k, v=v, window=window, softcap=softcap, chunk=chunk, threads=threads):
+                assert (results[-1] == results[0]).all()
+
+
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS))
+def test_a_window_that_reaches_the_start_is_none(
+    level: str, cases: list[tuple[KVCodec, KVCodec]]
 ) -> None:
-    shape, length = windowed(shape_of(2, 3, 48), window, softcap), 140
-    results = []
-    for chunk, threads, block_size in (
-        (140, 1, 16), (1, 2, 16), (33, 3, 32), (64, 2, 64), (37, 1, 16),
-    ):  # fmt: skip
-        ops = CpuOps(level, threads)
-        mine, other = shuffled_blocks(chunk, [length, 90], block_size)
-        kv = new_cache(ops, shape, len(mine) + len(other), block_size, k, v)
-        run(ops, shape, kv, [Request(8, 0, 89, other)])
-        parts = []
-        for start in range(0, length, chunk):
-            part = Request(
-                5, start, min(chunk, length - start), forget(mine, start, window, block_size)
-            )
-            parts.append(run(ops, shape, kv, [Request(8, 89, 1, other), part])[1:])
-        results.append(np.concatenate(parts))
-    for other_result in results[1:]:
-        assert (other_result == results[0]).all()
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-def test_a_window_that_reaches_the_start_is_none(level: str, k: KVCodec, v: KVCodec) -> None:
     ops, plain, length = CpuOps(level, 2), shape_of(1, 2, 64), 140
     (table,) = shuffled_blocks(1, [length], 16)
-    results = []
-    for window in (0, length, 100_000, 2**31):
-        kv = new_cache(ops, plain, len(table), 16, k, v)
-        results.append(run(ops, windowed(plain, window), kv, [Request(3, 0, length, table)]))
-    for other in results[1:]:
-        assert (other == results[0]).all()
-    short = windowed(plain, length - 1)
-    kv = new_cache(ops, short, len(table), 16, k, v)
-    cut = run(ops, short, kv, [Request(3, 0, length, table)])
-    assert (cut[:-1] == results[0][:-1]).all()
-    assert (cut[-1] != results[0][-1]).any()
+    for codecs in cases:
+        with named(codecs=codecs):
+            results = []
+            for window in (0, length, 100_000, 2**31):
+                shape, kv = windowed(plain, window), new_cache(ops, plain, len(table), 16, *codecs)
+                results.append(run(ops, shape, kv, [Request(3, 0, length, table)]))
+            for other in results[1:]:
+                assert (other == results[0]).all()
+            short = windowed(plain, length - 1)
+            kv = new_cache(ops, short, len(table), 16, *codecs)
+            cut = run(ops, short, kv, [Request(3, 0, length, table)])
+            assert (cut[:-1] == results[0][:-1]).all()
+            assert (cut[-1] != results[0][-1]).any()
 
 
 def spoilt(
@@ -179,23 +209,26 @@ def test_what_lies_outside_the_window_is_never_touched(
     assert (results[0] == results[1]).all()
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("k,v", KV_CODECS)
-def test_each_token_stops_at_its_own_window(level: str, k: KVCodec, v: KVCodec) -> None:
+@pytest.mark.parametrize("level,cases", by_level(KV_CODECS))
+def test_each_token_stops_at_its_own_window(
+    level: str, cases: list[tuple[KVCodec, KVCodec]]
+) -> None:
     """A position that is not finite is seen by the tokens within the window after it, only."""
     shape, ops, length, bad = windowed(shape_of(1, 2, 32), 37), CpuOps(level, 2), 130, 41
     (table,) = shuffled_blocks(1, [length], 16)
     request = Request(4, 0, length, table)
-    clean = run(ops, shape, new_cache(ops, shape, len(table), 16, k, v), [request])
-    rows, batch = request.rows(shape), batch_of([request])
-    stored = rows.copy()
-    stored[bad, 2 * 32 :] = np.nan
-    kv = new_cache(ops, shape, len(table), 16, k, v)
-    ops.kv_write(stored, shape, kv, 1, batch)
-    got = ops.paged_attention(rows, shape, kv, 1, batch)
-    assert (got[:bad] == clean[:bad]).all()
-    assert np.isnan(got[bad : bad + 37]).all()
-    assert (got[bad + 37 :] == clean[bad + 37 :]).all()
+    for codecs in cases:
+        with named(codecs=codecs):
+            clean = run(ops, shape, new_cache(ops, shape, len(table), 16, *codecs), [request])
+            rows, batch = request.rows(shape), batch_of([request])
+            stored = rows.copy()
+            stored[bad, 2 * 32 :] = np.nan
+            kv = new_cache(ops, shape, len(table), 16, *codecs)
+            ops.kv_write(stored, shape, kv, 1, batch)
+            got = ops.paged_attention(rows, shape, kv, 1, batch)
+            assert (got[:bad] == clean[:bad]).all()
+            assert np.isnan(got[bad : bad + 37]).all()
+            assert (got[bad + 37 :] == clean[bad + 37 :]).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -136,8 +136,7 @@ def slow_scores(
     return {index: float(one) for index, one in left.items()}
 
 
-@settings(max_examples=300, deadline=None)
-@given(
+any_order = given(
     logits=st.lists(st.integers(-30, 30).map(lambda i: i / 8), min_size=1, max_size=10),
     stages=st.permutations(STAGES).flatmap(
         lambda order: st.integers(1, 5).map(lambda count: tuple(order[:count]))
@@ -150,7 +149,22 @@ def slow_scores(
     counts=st.lists(st.integers(0, 3), max_size=10),
     repetition=st.sampled_from([1.0, 0.5, 1.7]),
 )
-def test_any_order_by_its_words(
+
+
+@settings(max_examples=80)
+@any_order
+def test_any_order_by_its_words(**drawn: Any) -> None:
+    check_order(**drawn)
+
+
+@pytest.mark.load
+@settings(max_examples=300)
+@any_order
+def test_many_orders_by_their_words(**drawn: Any) -> None:
+    check_order(**drawn)
+
+
+def check_order(
     logits: list[float],
     stages: Any,
     temperature: float,
