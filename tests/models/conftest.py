@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from headrace.ops import make_ops
@@ -15,12 +13,27 @@ def reference() -> Ops:
     return make_ops("reference")
 
 
+@pytest.fixture
+def kernels() -> Ops:
+    """The cpu backend, where it is built."""
+    try:
+        return make_ops("cpu", threads=2)
+    except ImportError as error:
+        pytest.skip(f"the cpu backend is not built here ({error}); pip install . builds it")
+
+
+@pytest.fixture
+def every_ops(reference: Ops) -> list[Ops]:
+    """The backends there are, for tests whose other half is dear: the kernels where built."""
+    try:
+        return [reference, make_ops("cpu", threads=2)]
+    except ImportError:
+        return [reference]
+
+
 @pytest.fixture(params=["reference", "cpu"])
-def ops(request: Any) -> Ops:
+def ops(request: pytest.FixtureRequest) -> Ops:
     """Each backend in turn; the kernels' own where they are built."""
-    if request.param == "cpu":
-        try:
-            return make_ops("cpu", threads=2)
-        except ImportError as error:
-            pytest.skip(f"the cpu backend is not built here ({error}); pip install . builds it")
-    return make_ops("reference")
+    fixture = "kernels" if request.param == "cpu" else "reference"
+    chosen: Ops = request.getfixturevalue(fixture)
+    return chosen

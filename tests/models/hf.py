@@ -53,6 +53,11 @@ def full_logits(model: Any, ids: Sequence[int]) -> npt.NDArray[np.float32]:
     return np.asarray(out.numpy(), np.float32)
 
 
+def logits_of_text(case: Case, seed: int, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+    """Logits f32[len(ids), vocab] of one pass over a text."""
+    return full_logits(hf_model(case, seed), ids)
+
+
 def run_case(case: Case, seed: int) -> Reference:
     """Greedy continuation with the KV cache, then all logits in one pass."""
     import torch

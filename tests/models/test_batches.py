@@ -60,8 +60,20 @@ def run_mixed(
 
 @pytest.mark.parametrize(("family", "codec", "kv_codec"), RUNS)
 def test_every_logit_is_that_of_the_request_alone(
-    family: Family, codec: str, kv_codec: KVCodec, ops: Ops
+    family: Family, codec: str, kv_codec: KVCodec, kernels: Ops
 ) -> None:
+    check_each_request_alone(family, codec, kv_codec, kernels)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("family", "codec", "kv_codec"), RUNS)
+def test_the_references_logits_are_those_of_the_request_alone(
+    family: Family, codec: str, kv_codec: KVCodec, reference: Ops
+) -> None:
+    check_each_request_alone(family, codec, kv_codec, reference)
+
+
+def check_each_request_alone(family: Family, codec: str, kv_codec: KVCodec, ops: Ops) -> None:
     model = load_model(tiny_checkpoint(family, codec), ops)
     rng = np.random.default_rng(7)
     requests = [rng.integers(0, 288, n).tolist() for n in LENGTHS]

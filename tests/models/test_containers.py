@@ -16,27 +16,44 @@ from tests.models.cases import CASES, IN_GGUF, NOT_IN_GGUF, Session, prompt
 from tests.tiny import tiny_checkpoint, write_tiny_gguf, write_tiny_hf
 from tests.tiny_families import tiny_family_names
 
+FILE_CODECS = ("F32", "F16", "BF16")
 
-@pytest.mark.parametrize("name", IN_GGUF)
-@pytest.mark.parametrize("codec", ["F32", "F16", "BF16"])
-def test_gguf_and_safetensors_agree(name: str, codec: str, ops: Ops, tmp_path: Path) -> None:
+
+def check_both_files(name: str, codec: str, backends: list[Ops], folder: Path) -> None:
     family, shape = CASES[name]
     files = (
-        write_tiny_hf(tmp_path, family, codec, **shape),
-        write_tiny_gguf(tmp_path, family, codec, **shape),
+        write_tiny_hf(folder, family, codec, **shape),
+        write_tiny_gguf(folder, family, codec, **shape),
     )
-    models = [load_model(open_checkpoint(path), ops) for path in files]
-    one, other = (Session(model, ops).feed(prompt(0)) for model in models)
-    assert np.array_equal(one, other)
-    assert models[0].weight_codec == models[1].weight_codec == codec
-    assert models[0].max_positions == models[1].max_positions
+    for ops in backends:
+        models = [load_model(open_checkpoint(path), ops) for path in files]
+        one, other = (Session(model, ops).feed(prompt(0)[:40]) for model in models)
+        assert np.array_equal(one, other), (codec, ops)
+        assert models[0].weight_codec == models[1].weight_codec == codec, ops
+        assert models[0].max_positions == models[1].max_positions, ops
 
 
-@pytest.mark.parametrize("name", NOT_IN_GGUF)
-def test_what_gguf_has_no_word_for_is_not_written(name: str, tmp_path: Path) -> None:
-    family, shape = CASES[name]
-    with pytest.raises(UnsupportedModelError, match=r"config key '?\w+"):
-        write_tiny_gguf(tmp_path, family, **shape)
+@pytest.mark.parametrize("name", IN_GGUF)
+def test_gguf_and_safetensors_agree(name: str, kernels: Ops, tmp_path: Path) -> None:
+    """The codecs in turn."""
+    check_both_files(name, FILE_CODECS[IN_GGUF.index(name) % 3], [kernels], tmp_path)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", IN_GGUF)
+def test_gguf_and_safetensors_agree_in_every_codec(
+    name: str, every_ops: list[Ops], tmp_path: Path
+) -> None:
+    for codec in FILE_CODECS:
+        check_both_files(name, codec, every_ops, tmp_path)
+
+
+def test_what_gguf_has_no_word_for_is_not_written(tmp_path: Path) -> None:
+    assert NOT_IN_GGUF
+    for name in NOT_IN_GGUF:
+        family, shape = CASES[name]
+        with pytest.raises(UnsupportedModelError, match=r"config key '?\w+"):
+            write_tiny_gguf(tmp_path / name, family, **shape)
 
 
 @pytest.mark.parametrize(
@@ -45,25 +62,28 @@ def test_what_gguf_has_no_word_for_is_not_written(name: str, tmp_path: Path) -> 
     [name for name in IN_GGUF if not name.endswith("llama3")],
 )
 def test_a_folder_written_from_a_file_is_the_same_model(
-    name: str, reference: Ops, tmp_path: Path
+    name: str, kernels: Ops, tmp_path: Path
 ) -> None:
     family, shape = CASES[name]
     file = open_checkpoint(write_tiny_gguf(tmp_path, family, **shape))
     write_hf_folder(file, tmp_path / "out")
-    models = [load_model(item, reference) for item in (file, open_checkpoint(tmp_path / "out"))]
-    one, other = (Session(model, reference).feed(prompt(0)[:40]) for model in models)
+    models = [load_model(item, kernels) for item in (file, open_checkpoint(tmp_path / "out"))]
+    one, other = (Session(model, kernels).feed(prompt(0)[:40]) for model in models)
     assert np.array_equal(one, other)
     assert models[0].config.windows == models[1].config.windows
 
 
 @pytest.mark.parametrize("family", tiny_family_names())
-def test_a_q8_0_file_is_the_model_in_memory(family: str, ops: Ops, tmp_path: Path) -> None:
+def test_a_q8_0_file_is_the_model_in_memory(
+    family: str, every_ops: list[Ops], tmp_path: Path
+) -> None:
     checkpoint = tiny_checkpoint(family, "Q8_0")
     path = write_tiny_gguf(tmp_path, family, "Q8_0")
-    models = [load_model(c, ops) for c in (checkpoint, open_checkpoint(path))]
-    one, other = (Session(model, ops).feed(prompt(0)) for model in models)
-    assert np.array_equal(one, other)
-    assert models[1].weight_codec == "Q8_0"
+    for ops in every_ops:
+        models = [load_model(c, ops) for c in (checkpoint, open_checkpoint(path))]
+        one, other = (Session(model, ops).feed(prompt(0)[:40]) for model in models)
+        assert np.array_equal(one, other), ops
+        assert models[1].weight_codec == "Q8_0", ops
 
 
 def test_the_tokenizer_of_both_files_is_the_byte_tokenizer(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +10,18 @@ import pytest
 
 from headrace.models import Model, load_model
 from headrace.ops.interface import Ops
-from tests.models.cases import CASES, GREEDY_STEPS, Session, greedy, prompt, weights_digest
+from tests.models.cases import (
+    CASES,
+    GREEDY_STEPS,
+    PROMPT_TOKENS,
+    Session,
+    greedy,
+    prompt,
+    weights_digest,
+)
 from tests.models.make_goldens import COLUMN_STEP, GOLDENS
 from tests.tiny import tiny_checkpoint
 from tests.tiny_families import tiny_family_names
-
-if TYPE_CHECKING:
-    from tests.models.hf import Reference
 
 TOLERANCE = 1e-5
 """max|Δ| / max|ref| in float32: both sides add some hundreds of products per logit."""
@@ -42,12 +45,25 @@ def build(name: str, seed: int, ops: Ops) -> Model:
     return load_model(tiny_checkpoint(case.family, seed=seed, **case.shape), ops)
 
 
-def all_ways(model: Model, ops: Ops, ids: list[int]) -> dict[str, npt.NDArray[np.float32]]:
-    """Logits of all positions: at once, in chunks, step by step."""
+def all_ways(
+    model: Model, ops: Ops, prompt_ids: list[int], tokens: list[int]
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Logits of all positions: at once, in chunks, step by step.
+
+    Step by step, what follows the prompt is the model's own greedy choice, which must be `tokens`.
+    """
+    ids = prompt_ids + tokens[:-1]
+    session = Session(model, ops)
+    steps = [session.feed_in_chunks(prompt_ids, 1)]
+    chosen = [int(steps[-1][-1].argmax())]
+    while len(chosen) < len(tokens):
+        steps.append(session.feed(chosen[-1:]))
+        chosen.append(int(steps[-1][-1].argmax()))
+    assert chosen == tokens
     return {
         "at once": Session(model, ops).feed(ids),
         "in chunks": Session(model, ops).feed_in_chunks(ids, 23),
-        "step by step": Session(model, ops).feed_in_chunks(ids, 1),
+        "step by step": np.concatenate(steps),
     }
 
 
@@ -57,48 +73,63 @@ def test_goldens_are_small_and_of_a_family(path: Path) -> None:
     assert path.stem in tiny_family_names()
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_parity_with_goldens(name: str, ops: Ops) -> None:
+def check_goldens(name: str, ops: Ops) -> None:
     expected = golden(name)
     seed = int(expected["seed"])
     assert weights_digest(CASES[name], seed) == str(expected["digest"]), (
         "NumPy's generator draws other weights here; write the goldens again"
     )
-    model = build(name, seed, ops)
     tokens = expected["greedy"].tolist()
-    assert greedy(Session(model, ops), prompt(seed), GREEDY_STEPS) == tokens
+    assert len(tokens) == GREEDY_STEPS
     worst = 0.0
-    for way, logits in all_ways(model, ops, prompt(seed) + tokens[:-1]).items():
+    for way, logits in all_ways(build(name, seed, ops), ops, prompt(seed), tokens).items():
         worst = max(worst, float(np.abs(logits[:, ::COLUMN_STEP] - expected["logits"]).max()))
         assert worst <= TOLERANCE * float(expected["scale"]), way
     assert float(expected["smallest_gap"]) > GAP_OVER_ERROR * worst
 
 
-@cache
-def of_transformers(name: str, seed: int) -> Reference:
-    """For all backends."""
-    from tests.models.hf import run_case
-
-    return run_case(CASES[name], seed)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_parity_with_transformers(name: str, ops: Ops) -> None:
-    """All columns, and what the goldens say, which the other ways are held against."""
+def test_parity_with_goldens(name: str, kernels: Ops) -> None:
+    check_goldens(name, kernels)
+    expected = golden(name)
+    seed = int(expected["seed"])
+    # The prompt at once, and then what is generated.
+    session = Session(build(name, seed, kernels), kernels)
+    assert greedy(session, prompt(seed), GREEDY_STEPS) == expected["greedy"].tolist()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", CASES)
+def test_parity_of_the_reference_with_goldens(name: str, reference: Ops) -> None:
+    check_goldens(name, reference)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", CASES)
+def test_parity_with_transformers(name: str, every_ops: list[Ops]) -> None:
+    """All columns, and what the goldens say, which the other ways are held against.
+
+    One pass over the prompt and the golden continuation: each of its tokens is the likeliest after
+    those before it, so that it is the greedy one.
+    """
     pytest.importorskip("torch", reason="parity with transformers needs torch")
     pytest.importorskip("transformers", reason="parity needs transformers")
+    from tests.models.hf import logits_of_text
+
     kept = golden(name)
-    seed = int(kept["seed"])
-    expected = of_transformers(name, seed)
-    scale = float(np.abs(expected.logits).max())
-    assert expected.greedy == kept["greedy"].tolist()
-    columns = expected.logits[:, ::COLUMN_STEP]
-    assert np.abs(columns - kept["logits"]).max() <= TOLERANCE * scale
-    model = build(name, seed, ops)
-    logits = Session(model, ops).feed(expected.prompt + expected.greedy[:-1])
-    worst = float(np.abs(logits - expected.logits).max())
-    assert worst <= TOLERANCE * scale
-    assert expected.smallest_gap > GAP_OVER_ERROR * worst
+    seed, tokens = int(kept["seed"]), kept["greedy"].tolist()
+    ids = prompt(seed) + tokens[:-1]
+    expected = logits_of_text(CASES[name], seed, ids)
+    scale = float(np.abs(expected).max())
+    steps = expected[PROMPT_TOKENS - 1 :]
+    assert steps.argmax(axis=1).tolist() == tokens
+    second, best = np.sort(steps, axis=1)[:, -2:].T
+    assert np.abs(expected[:, ::COLUMN_STEP] - kept["logits"]).max() <= TOLERANCE * scale
+    for ops in every_ops:
+        logits = Session(build(name, seed, ops), ops).feed(ids)
+        worst = float(np.abs(logits - expected).max())
+        assert worst <= TOLERANCE * scale, ops
+        assert float((best - second).min()) > GAP_OVER_ERROR * worst, ops
 
 
 @pytest.mark.parametrize("plain", ["llama-llama3", "llama-linear"])

@@ -63,6 +63,7 @@ def read(config: dict[str, Any], **options: Any) -> RopeConfig:
     return rope
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("length", [100, 3000])
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_is_transformers_own(name: str, length: int) -> None:
