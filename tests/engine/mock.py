@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,12 @@ def mix(state: int, token_id: int, position: int) -> int:
 def logits_of(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
     """f32[VOCAB] of the states of positions [0, p]."""
     order = np.arange(1, len(states) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    seed = int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))
+    return _drawn(int(np.bitwise_xor.reduce(states * (order | np.uint64(1))))).copy()
+
+
+@lru_cache(maxsize=1 << 14)
+def _drawn(seed: int) -> npt.NDArray[np.float32]:
+    """Kept, because the engine and what it is held against need the same ones."""
     logits = np.random.default_rng(seed).standard_normal(VOCAB).astype(np.float32) * 2
     logits[NUM_TOKENS:] = 50  # padding: must never be taken
     return logits
@@ -66,11 +72,15 @@ def logits_of(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
 
 def states_of(token_ids: Sequence[int]) -> npt.NDArray[np.uint64]:
     """The states of a text, without blocks."""
-    states, state = [], 0
-    for position, token_id in enumerate(token_ids):
-        state = mix(state, token_id, position)
-        states.append(state)
-    return np.array(states, np.uint64)
+    return np.array(extended([], token_ids), np.uint64)
+
+
+def extended(states: list[int], token_ids: Sequence[int]) -> list[int]:
+    """The states of a text and of the tokens that follow it."""
+    made = list(states)
+    for token_id in token_ids:
+        made.append(mix(made[-1] if made else 0, token_id, len(made)))
+    return made
 
 
 def adjusted(
@@ -80,6 +90,9 @@ def adjusted(
     output: Sequence[int],
 ) -> None:
     """Bias and masks by their words, one token after another."""
+    asked_for = params.logit_bias or params.bad_words_token_ids or params.allowed_token_ids
+    if not asked_for and params.allowed_token_ids is None and len(output) >= params.min_tokens:
+        return
     ends = {EOS} if not params.ignore_eos else set()
     for token_id in range(VOCAB):
         if token_id in params.logit_bias:
@@ -154,8 +167,9 @@ def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[
     new: list[int] = []
     if params.max_tokens == 0:
         return new, "length"
+    states = extended([], tokens)
     while True:
-        logits = logits_of(states_of(tokens)[-window:])
+        logits = logits_of(np.array(states[-window:], np.uint64))
         adjusted(logits, params, submit.prompt_token_ids, new)
         chain, first = order_of(params, submit.prompt_token_ids, new)
         if first:
@@ -173,6 +187,7 @@ def answer(submit: Submit, *, max_len: int = 1 << 30, window: int = 0) -> tuple[
         except UnusableLogitsError:
             return new, "error"
         tokens.append(token_id)
+        states.append(mix(states[-1], token_id, len(states)))
         new.append(token_id)
         if token_id in params.stop_token_ids or (token_id == EOS and not params.ignore_eos):
             return new, "stop"

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,8 +22,9 @@ from headrace.engine.output_buffer import OutputBuffer
 from headrace.engine.params import SamplingParams
 from headrace.errors import EngineDeadError, HeadraceError, RequestError
 from tests.tiny import write_tiny_gguf
+from tests.waiting import PATIENCE_S, children, cpu_s, runs, until, wait_until
 
-PATIENCE_S = 30.0
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +59,6 @@ def request(name: str, length: int = 20, max_tokens: int = 8, **params: object) 
 
 async def read(client: EngineClient, submit: Submit) -> list[Output]:
     return [output async for output in client.generate(submit)]
-
-
-async def until(condition: object, what: str) -> None:
-    """Wait until `condition()` holds, a bounded time."""
-    for _ in range(int(PATIENCE_S / 0.02)):
-        if condition():  # type: ignore[operator]
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"never: {what}")
 
 
 async def test_streams_run_side_by_side_and_say_what_they_say_alone(client: EngineClient) -> None:
@@ -206,13 +197,13 @@ async def test_start_fails_with_the_engines_own_words(tmp_path: Path, model: Pat
 
 
 async def test_a_cancelled_start_leaves_no_process(model: Path) -> None:
-    before = _children()
+    before = children()
     task = asyncio.create_task(EngineClient.start(config_of(model)))
-    await until(lambda: _children() - before, "an engine process")
+    await until(lambda: children() - before, "an engine process")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not _children() - before
+    assert not children() - before
 
 
 def test_it_runs_on_uvloop_as_well(model: Path) -> None:
@@ -242,10 +233,10 @@ async def test_close_ends_streams_and_process(model: Path) -> None:
 
 async def test_idle_takes_no_cpu(client: EngineClient) -> None:
     await read(client, request("warm"))
-    await asyncio.sleep(0.1)
-    before_s = _cpu_s(client.pid)
-    await asyncio.sleep(0.5)
-    assert _cpu_s(client.pid) - before_s <= 0.02
+    await until(lambda: client.stats.num_running == 0, "its end")
+    before_s = cpu_s(client.pid)
+    await asyncio.sleep(0.5)  # the span in which its CPU time is measured
+    assert cpu_s(client.pid) - before_s <= 0.02
 
 
 def test_the_engine_ends_with_its_parent(model: Path) -> None:
@@ -269,29 +260,7 @@ def test_the_engine_ends_with_its_parent(model: Path) -> None:
         assert Path(f"/proc/{engine}").exists()
         parent.kill()
         parent.wait()
-    deadline_s = time.monotonic() + PATIENCE_S
-    while _runs(engine):
-        assert time.monotonic() < deadline_s, "the engine outlives its parent"
-        time.sleep(0.02)
-
-
-def _children() -> set[int]:
-    """Engine processes of this process that have not been waited for."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    wait_until(lambda: not runs(engine), "an end of the engine, which outlives its parent")
 
 
 async def test_the_id_of_a_stream_that_was_closed_is_taken_until_the_engines_last_word(

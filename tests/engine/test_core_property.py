@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -182,10 +184,18 @@ class Engine(RuleBasedStateMachine):
                 assert got.prompt_logprobs == prompt_scores(one, window=self.model.window)
 
 
-TestEngine = Engine.TestCase
-TestEngine.settings = settings(
-    max_examples=60,
-    stateful_step_count=30,
+patient = partial(
+    settings,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+class TestEngine(Engine.TestCase):  # type: ignore[misc]
+    settings = patient(max_examples=8, stateful_step_count=15)
+
+
+@pytest.mark.smoke
+@pytest.mark.load
+class TestEngineThoroughly(Engine.TestCase):  # type: ignore[misc]
+    settings = patient(max_examples=60, stateful_step_count=30)

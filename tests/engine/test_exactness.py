@@ -26,9 +26,14 @@ def backends() -> list[object]:
     """The reference at the small size, the cpu backend at both, each with every codec."""
     cases: list[object] = []
     for codec in ("F32", "BF16", "Q8_0"):
-        cases.append(pytest.param("reference", codec, 16, id=f"reference-{codec}-16"))
-        for count in (16, 64):
-            cases.append(pytest.param("cpu", codec, count, id=f"cpu-{codec}-{count}"))
+        for backend, count in (("reference", 16), ("cpu", 16), ("cpu", 64)):
+            cheap = (backend, count) == ("cpu", 16)
+            cases.append(
+                pytest.param(
+                    backend, codec, count, id=f"{backend}-{codec}-{count}",
+                    marks=() if cheap else pytest.mark.load,
+                )
+            )  # fmt: skip
     return cases
 
 

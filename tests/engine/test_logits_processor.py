@@ -165,6 +165,7 @@ def test_an_order_that_comes_to_the_default_is_the_default(
         assert (chain.penalties is not None) == ("penalties" in stages)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("seed", range(5))
 def test_transformers_processors_agree(seed: int) -> None:
     torch = pytest.importorskip("torch", reason="torch is only in the oracles' environment")

@@ -173,8 +173,7 @@ def test_the_plan_says_what_memory_there_was_and_where_its_size_is_from() -> Non
     assert of(memory.UNKNOWN_BYTES, num_gpu_blocks_override=3)[0] == 0
 
 
-@settings(max_examples=400)
-@given(
+any_sizes = given(
     available=st.integers(0, 200 * BLOCK_BYTES),
     max_model_len=st.none() | st.integers(1, 4096),
     size=st.one_of(
@@ -190,7 +189,22 @@ def test_the_plan_says_what_memory_there_was_and_where_its_size_is_from() -> Non
     max_num_batched_tokens=st.sampled_from([16, 512]),
     max_num_seqs=st.sampled_from([1, 64]),
 )
-def test_every_flag_value_that_an_error_suggests_works(
+
+
+@settings(max_examples=100)
+@any_sizes
+def test_every_flag_value_that_an_error_suggests_works(**drawn: Any) -> None:
+    check_suggestion(**drawn)
+
+
+@pytest.mark.load
+@settings(max_examples=400)
+@any_sizes
+def test_many_flag_values_that_errors_suggest_work(**drawn: Any) -> None:
+    check_suggestion(**drawn)
+
+
+def check_suggestion(
     available: int, max_model_len: int | None, size: dict[str, int], window: int, **others: int
 ) -> None:
     model = MockModel(window=window)

@@ -12,8 +12,9 @@ from headrace.engine import client as client_module
 from headrace.engine.client import EngineClient
 from headrace.engine.messages import FinishReason, Output, TokenLogprob
 from headrace.engine.output_buffer import SEPARATE, OutputBuffer
-from tests.engine.test_client import config_of, request, until
+from tests.engine.test_client import config_of, request
 from tests.tiny import write_tiny_gguf
+from tests.waiting import until
 
 NUM_OUTPUTS = 3 * SEPARATE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,19 +17,17 @@ from tests.engine.mock import EOS, NUM_TOKENS, MockModel, answer, drain, make_co
 TOKEN = st.integers(0, NUM_TOKENS - 1)
 
 
-@st.composite
-def sampling(draw: st.DrawFn) -> dict[str, Any]:
-    """Parameters that check_submit accepts; most of them at work."""
+def maybe(values: st.SearchStrategy[Any], none: Any) -> st.SearchStrategy[Any]:
+    return st.one_of(st.just(none), values)
 
-    def maybe(values: st.SearchStrategy[Any], none: Any) -> Any:
-        return draw(st.one_of(st.just(none), values))
 
-    max_tokens = draw(st.integers(1, 24))
-    params: dict[str, Any] = {
-        "temperature": draw(st.sampled_from([0.0, 0.5, 1.0, 1.5])),
-        "top_k": draw(st.sampled_from([-1, 0, 3, 10])),
-        "top_p": draw(st.sampled_from([1.0, 0.9, 0.4])),
-        "min_p": draw(st.sampled_from([0.0, 0.05, 0.3])),
+# Made once: to make strategies anew for every request takes most of what an example costs.
+PARAMETERS = st.fixed_dictionaries(
+    {
+        "temperature": st.sampled_from([0.0, 0.5, 1.0, 1.5]),
+        "top_k": st.sampled_from([-1, 0, 3, 10]),
+        "top_p": st.sampled_from([1.0, 0.9, 0.4]),
+        "min_p": st.sampled_from([0.0, 0.05, 0.3]),
         "repetition_penalty": maybe(st.sampled_from([0.6, 1.4, 3.0]), 1.0),
         "frequency_penalty": maybe(st.sampled_from([-1.5, 0.5, 2.0]), 0.0),
         "presence_penalty": maybe(st.sampled_from([-1.5, 0.5, 2.0]), 0.0),
@@ -38,32 +37,58 @@ def sampling(draw: st.DrawFn) -> dict[str, Any]:
             st.lists(st.lists(TOKEN, min_size=1, max_size=3).map(tuple), max_size=8).map(tuple), ()
         ),
         "stop_token_ids": maybe(st.lists(TOKEN, max_size=3).map(tuple), ()),
-        "max_tokens": max_tokens,
-        "min_tokens": maybe(st.integers(0, max_tokens), 0),
-        "ignore_eos": draw(st.booleans()),
-        "seed": draw(st.integers(0, 2)),
+        "max_tokens": st.integers(1, 24),
+        "ignore_eos": st.booleans(),
+        "seed": st.integers(0, 2),
         "logprobs": maybe(st.integers(0, 3), None),
     }
-    samplers = draw(st.one_of(st.just(SAMPLERS), st.permutations(SAMPLERS).map(tuple)))
-    left_out = draw(st.sampled_from([None, None, *SAMPLERS]))
+)
+MIN_TOKENS = maybe(st.integers(0, 24), 0)
+ORDERS = st.one_of(st.just(SAMPLERS), st.permutations(SAMPLERS).map(tuple))
+LEFT_OUT = st.sampled_from([None, None, *SAMPLERS])
+
+
+def settled(
+    params: dict[str, Any], min_tokens: int, order: tuple[str, ...], left_out: str | None
+) -> dict[str, Any]:
+    """Parameters that check_submit accepts; most of them at work."""
+    params = params | {"min_tokens": min(min_tokens, params["max_tokens"])}
     for name, none in NEUTRAL.get(left_out or "", {}).items():
         params[name] = none[0]
-    params["samplers"] = tuple(name for name in samplers if name != left_out)
+    params["samplers"] = tuple(name for name in order if name != left_out)
     return params
 
 
-def requests(size: int) -> st.SearchStrategy[list[tuple[list[int], dict[str, Any]]]]:
-    prompts = st.one_of(st.lists(TOKEN, min_size=1, max_size=20), st.just([3, 1, 4] * 12))
-    return st.lists(st.tuples(prompts, sampling()), min_size=1, max_size=size)
+SAMPLING = st.builds(settled, PARAMETERS, MIN_TOKENS, ORDERS, LEFT_OUT)
+PROMPTS = st.one_of(st.lists(TOKEN, min_size=1, max_size=20), st.just([3, 1, 4] * 12))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    wanted=requests(9),
+any_batch = given(
+    wanted=st.lists(st.tuples(PROMPTS, SAMPLING), min_size=1, max_size=9),
     num_blocks=st.sampled_from([5, 8, 64]),
     budget=st.sampled_from([3, 16, 64]),
 )
+patient = partial(settings, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@patient(max_examples=8)
+@any_batch
 def test_tokens_do_not_depend_on_the_batch(
+    wanted: list[tuple[list[int], dict[str, Any]]], num_blocks: int, budget: int
+) -> None:
+    check_batch(wanted, num_blocks, budget)
+
+
+@pytest.mark.load
+@patient(max_examples=150)
+@any_batch
+def test_tokens_depend_on_no_batch_of_many(
+    wanted: list[tuple[list[int], dict[str, Any]]], num_blocks: int, budget: int
+) -> None:
+    check_batch(wanted, num_blocks, budget)
+
+
+def check_batch(
     wanted: list[tuple[list[int], dict[str, Any]]], num_blocks: int, budget: int
 ) -> None:
     """Against `answer`, which has no batch, no blocks, no chunks and no preemption."""

@@ -27,6 +27,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 def test_a_level_defines_its_table_and_nothing_else() -> None:
     done = check(newest_build())
     assert done.returncode == 0, done.stdout + done.stderr

@@ -147,6 +147,7 @@ print((after - before) * 1024 - out.nbytes)
 """
 
 
+@pytest.mark.process
 def test_attention_needs_memory_for_its_tokens_only() -> None:
     """A prefill of 32,768 tokens: all its scores would be 4 GiB."""
     done = subprocess.run(
@@ -159,6 +160,7 @@ def test_attention_needs_memory_for_its_tokens_only() -> None:
     assert int(done.stdout) < 8 << 20
 
 
+@pytest.mark.process
 def test_freed_weights_return_their_memory() -> None:
     code = """
 import resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from headrace.engine import wire
 from headrace.errors import ConfigError, EngineDeadError, FetchError, HeadraceError, RequestError
 from headrace.offline.progress import GenerationProgress
 from tests.tiny import write_tiny_gguf, write_tiny_hf
+from tests.waiting import PATIENCE_S, until
 
-PATIENCE_S = 30.0
+pytestmark = pytest.mark.process
+
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 LONG = msgspec.structs.replace(GREEDY, max_tokens=400)
+MEDIUM = msgspec.structs.replace(GREEDY, max_tokens=120)
 SETTINGS: dict[str, Any] = {"backend": "reference", "num_gpu_blocks_override": 64}
 
 
@@ -45,14 +48,6 @@ async def llm(model: Path) -> AsyncIterator[AsyncLLM]:
     assert not llm.alive
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    for _ in range(int(PATIENCE_S / 0.02)):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"never: {what}")
-
-
 async def test_results_are_those_of_llm_to_the_last_bit(llm: AsyncLLM, alone: LLM) -> None:
     hot = SamplingParams(temperature=1.5, seed=7, max_tokens=20, logprobs=2)
     each = [GREEDY, hot, msgspec.structs.replace(hot, seed=8, top_k=5), GREEDY, hot]
@@ -73,16 +68,17 @@ async def test_results_are_those_of_llm_to_the_last_bit(llm: AsyncLLM, alone: LL
 
 async def test_tasks_run_together_and_streams_add_up(llm: AsyncLLM, alone: LLM) -> None:
     async def streamed(prompt: str) -> str:
-        return "".join([delta.text async for delta in llm.stream(prompt, LONG)])
+        return "".join([delta.text async for delta in llm.stream(prompt, MEDIUM)])
 
     prompts = [f"prompt {i}" for i in range(6)]
-    tasks = [asyncio.create_task(streamed(one)) for one in prompts]
-    most = 0
-    while not all(task.done() for task in tasks):
-        most = max(most, llm.stats.num_running)
-        await asyncio.sleep(0.01)
-    assert most > 1, "requests of several tasks share steps"
-    assert [task.result() for task in tasks] == [one.text for one in alone.generate(prompts, LONG)]
+    tasks = [asyncio.create_task(streamed(prompt)) for prompt in prompts]
+    await until(
+        lambda: llm.stats.num_running > 1 or all(task.done() for task in tasks),
+        "requests of several tasks that run together",
+    )
+    assert not all(task.done() for task in tasks), "requests of several tasks share steps"
+    texts = await asyncio.gather(*tasks)
+    assert texts == [result.text for result in alone.generate(prompts, MEDIUM)]
 
 
 async def test_a_chat_is_a_generation_of_its_template(llm: AsyncLLM, alone: LLM) -> None:

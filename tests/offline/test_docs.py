@@ -21,6 +21,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "offline.md").read_text(e
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", PROGRAMS, ids=["LLM", "AsyncLLM"])
 def test_the_programs_run(program: str, tmp_path: Path) -> None:
     model = write_tiny_gguf(tmp_path)
