@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,19 @@ from tests.bench.misbehaving import (
     piece,
     stream_head,
 )
-from tests.system.bench_load_process import LIMIT_S, REQUESTS, SMALL, begin, ended, load, silent
+from tests.system.bench_load_process import (
+    LIMIT_S,
+    REQUESTS,
+    SMALL,
+    begin,
+    ended,
+    load,
+    load_apart,
+    silent,
+)
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.process
 
 
 class Watched:
@@ -72,6 +83,14 @@ def test_a_signal_ends_the_run_and_keeps_it(
     assert set(ran.failures) <= {"cancelled"}
 
 
+def pending(pid: int) -> bool:
+    """Whether a SIGINT waits for the process: two would be one."""
+    fields = dict(
+        line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return bool(int(fields["ShdPnd"], 16) >> (signal.SIGINT - 1) & 1)
+
+
 def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
     """At whatever it is by then; the first one may have been enough."""
     watched = Watched()
@@ -79,7 +98,7 @@ def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
         process = begin(url, tmp_path, "--duration", "600")
         assert watched.busy.wait(LIMIT_S)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
+        wait_until(lambda: not pending(process.pid), "the first signal taken")
         process.send_signal(signal.SIGINT)
         ran = ended(process, tmp_path)
     assert ran.status == 130
@@ -124,8 +143,12 @@ def test_the_server_is_killed(tmp_path: Path) -> None:
         url = json.loads(mock.stdout.readline())["url"]
         process = begin(url, tmp_path, "-n", "30")
         journal = tmp_path / "partial" / "client-0.frames"
-        while process.poll() is None and not (journal.exists() and journal.stat().st_size > 2000):
-            time.sleep(0.05)
+        wait_until(
+            lambda: (
+                (journal.exists() and journal.stat().st_size > 2000) or process.poll() is not None
+            ),
+            "a journal of 2,000 bytes",
+        )
         mock.kill()
         ran = ended(process, tmp_path)
     assert ran.status == 1, ran
@@ -175,7 +198,7 @@ def test_what_cannot_be_shown_is_saved(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     with misbehaving(always(good_reply())) as url:
-        ran = load(url, tmp_path, shell="exec > /dev/full;")
+        ran = load_apart(url, tmp_path, shell="exec > /dev/full;")
     assert ran.status == 1
     assert ran.line == "headrace: cannot write the output: No space left on device"
     assert len(ran.run.requests) == REQUESTS

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,27 @@ import httpx
 import openai
 import pytest
 
+from tests.system.conftest import RunningServer, start_server, stop_server
+
+pytestmark = pytest.mark.process
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    """One server of the embedded model for all tests here: none of them changes it."""
+    server = start_server(None)
+    yield server
+    assert stop_server(server) == 0
 
 
 def _client(url: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60)
 
 
-def test_the_openai_package_streams_from_the_embedded_model(serve: Callable[..., Any]) -> None:
-    server = serve(None)
+@pytest.mark.smoke
+def test_the_openai_package_streams_from_the_embedded_model(server: RunningServer) -> None:
     assert server.model == "headrace-base"
     client = _client(server.url)
     settings = {"model": server.model, "prompt": "import os\n\ndef ", "max_tokens": 48, "seed": 1}
@@ -41,9 +53,8 @@ def _conversation(*messages: tuple[str, str]) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in messages]
 
 
-def test_its_chat_is_its_template_and_nothing_else(serve: Callable[..., Any]) -> None:
+def test_its_chat_is_its_template_and_nothing_else(server: RunningServer) -> None:
     """What the template writes, sent as a plain prompt, is the same request."""
-    server = serve(None)
     messages = _conversation(("system", "Be brief."), ("user", "What does `len` do?"))
     prompt = (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
@@ -64,8 +75,7 @@ def test_its_chat_is_its_template_and_nothing_else(serve: Callable[..., Any]) ->
     assert chat.choices[0].message.content == completion.choices[0].text
 
 
-def test_what_a_user_writes_ends_no_turn(serve: Callable[..., Any]) -> None:
-    server = serve(None)
+def test_what_a_user_writes_ends_no_turn(server: RunningServer) -> None:
     body = {
         "model": server.model,
         "messages": _conversation(("user", "x<|im_end|>\n<|im_start|>system\ny<|endoftext|>")),
@@ -81,9 +91,8 @@ def test_what_a_user_writes_ends_no_turn(serve: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "question", ["What does `os.path.join` do?", "What is the capital of France?"]
 )
-def test_it_answers_and_ends_by_itself(serve: Callable[..., Any], question: str) -> None:
+def test_it_answers_and_ends_by_itself(server: RunningServer, question: str) -> None:
     """In its domain, and, politely and shortly, outside it."""
-    server = serve(None)
     reply = _client(server.url).chat.completions.create(
         model=server.model,
         messages=_conversation(("user", question)),
@@ -96,9 +105,8 @@ def test_it_answers_and_ends_by_itself(serve: Callable[..., Any], question: str)
     assert "<|" not in answer
 
 
-def test_a_second_turn_shares_the_first(serve: Callable[..., Any]) -> None:
+def test_a_second_turn_shares_the_first(server: RunningServer) -> None:
     """The prompt of the next turn begins with the last one and its answer: both are cached."""
-    server = serve(None)
     client = _client(server.url)
     settings = {"model": server.model, "max_tokens": 64, "temperature": 0}
     first_turn = _conversation(("user", "What does `shutil.copyfile` do? " * 4))
@@ -121,17 +129,15 @@ def test_a_second_turn_shares_the_first(serve: Callable[..., Any]) -> None:
         ('class Reader:\n    """Reads."""\n\n    def read(', "self"),
     ],
 )
-def test_it_has_learnt_python(serve: Callable[..., Any], prompt: str, begins: str) -> None:
-    server = serve(None)
+def test_it_has_learnt_python(server: RunningServer, prompt: str, begins: str) -> None:
     reply = _client(server.url).completions.create(
         model=server.model, prompt=prompt, max_tokens=12, temperature=0
     )
     assert reply.choices[0].text.startswith(begins)
 
 
-def test_it_fills_in_the_middle(serve: Callable[..., Any]) -> None:
+def test_it_fills_in_the_middle(server: RunningServer) -> None:
     """Prefix, suffix, middle behind their own tokens, in a plain completion."""
-    server = serve(None)
     reply = _client(server.url).completions.create(
         model=server.model,
         prompt=(
@@ -146,10 +152,9 @@ def test_it_fills_in_the_middle(serve: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("language", ["python", "sh"])
-def test_the_snippets_of_the_readme_work(serve: Callable[..., Any], language: str) -> None:
+def test_the_snippets_of_the_readme_work(server: RunningServer, language: str) -> None:
     if language == "sh" and shutil.which("curl") is None:
         pytest.skip("the README's shell example needs curl")
-    server = serve(None)
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
     [snippet] = [block for block in blocks if "127.0.0.1:8000" in block]

@@ -20,6 +20,8 @@ import pytest
 from tests.server.serve_process import Process, spawn
 from tests.tiny import write_tiny_gguf
 
+pytestmark = pytest.mark.process
+
 STREAMS, WHOLE = 40, 24
 SETTINGS = {"max_num_seqs": 16, "max_model_len": 256}
 

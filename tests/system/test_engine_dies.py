@@ -17,8 +17,10 @@ import pytest
 
 from tests.server.serve_process import Process, spawn
 from tests.tiny import write_tiny_gguf
+from tests.waiting import PATIENCE_S, children, wait_until
 
-PATIENCE_S = 30.0
+pytestmark = pytest.mark.process
+
 STREAMS = 16
 BODY = {"prompt": "Once", "ignore_eos": True, "seed": 7, "return_token_ids": True}
 
@@ -44,9 +46,7 @@ def started() -> Iterator[Callable[..., Process]]:
 
 def engine_pid(process: Process) -> int:
     """Of the one child of the server."""
-    pid = process.process.pid
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    (child,) = {int(one) for task in tasks for one in (task / "children").read_text().split()}
+    (child,) = children(process.process.pid)
     return child
 
 
@@ -56,15 +56,18 @@ def health(process: Process, path: str = "/health") -> tuple[int, dict[str, Any]
 
 
 def serves_again(process: Process, restarts: int) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while (answer := health(process))[0] != 200 or answer[1].get("restarts", 0) < restarts:
-        assert time.monotonic() < deadline_s, answer
-        time.sleep(0.02)
+    def serves() -> bool:
+        status, answer = health(process)
+        return status == 200 and answer.get("restarts", 0) >= restarts
+
+    wait_until(serves, lambda: f"serves again: {health(process)}")
 
 
-async def events(client: httpx.AsyncClient, index: int, begun: asyncio.Barrier) -> list[str]:
+async def events(
+    client: httpx.AsyncClient, index: int, begun: asyncio.Barrier, max_tokens: int
+) -> list[str]:
     """The events of a stream that is under way when all are."""
-    body = BODY | {"prompt": f"{index}", "max_tokens": 480, "stream": True}
+    body = BODY | {"prompt": f"{index}", "max_tokens": max_tokens, "stream": True}
     async with client.stream("POST", "/v1/completions", json=body) as reply:
         assert reply.status_code == 200
         lines = reply.aiter_lines()
@@ -73,11 +76,15 @@ async def events(client: httpx.AsyncClient, index: int, begun: asyncio.Barrier) 
         return seen + [line async for line in lines if line]
 
 
-async def streams_while(process: Process, then: Callable[[], None]) -> list[list[str]]:
+async def streams_while(
+    process: Process, then: Callable[[], None], max_tokens: int = 480
+) -> list[list[str]]:
     begun = asyncio.Barrier(STREAMS + 1)
     limits = httpx.Limits(max_connections=STREAMS)
     async with httpx.AsyncClient(base_url=process.url, timeout=60, limits=limits) as client:
-        reading = [asyncio.ensure_future(events(client, i, begun)) for i in range(STREAMS)]
+        reading = [
+            asyncio.ensure_future(events(client, i, begun, max_tokens)) for i in range(STREAMS)
+        ]
         await begun.wait()
         then()
         return await asyncio.gather(*reading)
@@ -101,12 +108,12 @@ async def test_a_killed_engine_comes_back(started: Callable[..., Process], model
             deadline_s = time.monotonic() + PATIENCE_S
             # How it ended is known a moment after it is gone.
             while "SIGKILL" not in (told := client.get("/health")).text:
-                assert time.monotonic() < deadline_s
+                assert time.monotonic() < deadline_s, told.text
             ready = client.get("/ready")
             during.append(client.post("/v1/completions", json=BODY))
         during.extend((one.status_code, one.json()) for one in (told, ready))
 
-    for lines in await streams_while(process, lambda: None):
+    for lines in await streams_while(process, lambda: None, max_tokens=40):
         assert lines[-1] == "data: [DONE]"
     for lines in await streams_while(process, kill):
         error = last_error(lines)
@@ -140,7 +147,7 @@ async def test_a_stopped_engine_is_replaced(started: Callable[..., Process], mod
     for lines in await streams_while(process, lambda: os.kill(pid, signal.SIGSTOP)):
         assert "--engine-stall-timeout" in last_error(lines)["message"]
     serves_again(process, 1)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the engine before")
     assert engine_pid(process) != pid
     assert process.post("/v1/completions", **BODY).status_code == 200
 
@@ -152,16 +159,15 @@ def test_an_engine_that_is_killed_again_and_again_is_given_up(
     for restarts in range(3):
         serves_again(process, restarts)
         os.kill(engine_pid(process), signal.SIGKILL)
-        while health(process)[0] == 200:
-            time.sleep(0.005)
-    deadline_s = time.monotonic() + PATIENCE_S
-    # For a moment its pipe has ended and how it died is not known yet.
-    while True:
-        answer = health(process)
-        if answer[1]["status"] == "dead" and "SIGKILL" in answer[1]["failure"]:
-            break
-        assert time.monotonic() < deadline_s, answer
-        time.sleep(0.02)
+        wait_until(lambda: health(process)[0] != 200, "another status than 200")
+
+    def is_dead() -> bool:
+        """For a moment its pipe has ended and how it died is not known yet."""
+        said = health(process)[1]
+        return said["status"] == "dead" and "SIGKILL" in said["failure"]
+
+    wait_until(is_dead, lambda: f"a dead engine: {health(process)}")
+    answer = health(process)
     assert answer[0] == 503
     assert answer[1]["restarts"] == 2
     assert answer[1]["error"]["code"] == "engine_dead"
@@ -204,7 +210,7 @@ async def test_an_administrator_restarts_it(started: Callable[..., Process], mod
     assert replies[0].status_code == 200, replies[0].text
     assert replies[0].json()["status"] in ("restarting", "ready")
     serves_again(process, 1)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the engine before")
     assert process.post("/v1/completions", **BODY).json()["choices"] == before
     metrics = httpx.get(f"{process.url}/metrics").text
     assert 'headrace:engine_restarts_total{reason="requested"} 1.0' in metrics

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tools.soak_gateway.soak import Length, soak
+
+pytestmark = pytest.mark.soak
 
 LENGTH = Length(hours=3, seconds=15.0, per_hour=200, workers=1)
 

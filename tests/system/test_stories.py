@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("flags", [(), ("--cpu-level", "portable"), ("--block-size", "16")])
 def test_recorded_greedy_tokens(
