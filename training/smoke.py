@@ -72,7 +72,8 @@ TOYS: dict[str, Any] = {
 }
 # Conversations of each kind, as a share of what is wanted in earnest.
 TURNS_SHARE = 0.02
-TRAINING_TOKENS = 2 * 16_384
+# A step of the largest batch.
+TRAINING_TOKENS = 16_384
 
 
 def effort(work: Path) -> Effort:
@@ -139,9 +140,14 @@ def shrink(modules: list[ModuleType]) -> None:
 
 def runner() -> RunProgram:
     """Runs programs with toys. To import PyTorch and its compiler takes most of them longer than
-    their work, so it is done once."""
-    importlib.import_module("torch._dynamo")
-    return run_forked(run_small)
+    their work, so it is done once, before the first program that is run."""
+    forked = run_forked(run_small)
+
+    def run(module: str, arguments: Sequence[str]) -> int:
+        importlib.import_module("torch._dynamo")
+        return forked(module, arguments)
+
+    return run
 
 
 def run_small(name: str, arguments: Sequence[str]) -> None:

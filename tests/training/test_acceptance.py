@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="measuring models needs PyTorch")
 
 from tests.training.toy_models import (  # noqa: E402

@@ -15,6 +15,7 @@ from tests.training import toy_training
 from training.data.tokenizer import train_tokenizer, write_tokenizer
 from training.models.config import ModelConfig
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training and merging adapters needs PyTorch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
@@ -60,6 +61,7 @@ def write_folder(model: Any, out: Path) -> Path:
     return out
 
 
+@pytest.mark.smoke
 def test_a_new_adapter_changes_nothing_and_only_it_is_trained() -> None:
     plain, model = tiny_model(), tiny_model()
     lora.add_lora(model, CONFIG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="needs PyTorch (pip install torch)")
 
 from tokenizers import Tokenizer  # noqa: E402

@@ -6,6 +6,7 @@ import pytest
 
 from tests.training.toy_training import SHAPE
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from training.models.model import QUERY_BLOCK, LanguageModel, causal_attention  # noqa: E402

@@ -8,6 +8,7 @@ import pytest
 
 from tests.training.toy_training import SHAPE
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from training.data.packing import Batch, Sampler  # noqa: E402

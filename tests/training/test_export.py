@@ -151,6 +151,7 @@ def test_both_ends_of_text_end_an_answer_in_headrace(
         assert set(open_checkpoint(path).eos_token_ids) == {0, 2}
 
 
+@pytest.mark.torch
 def test_transformers_and_headrace_agree_with_the_trainer(
     exported: tuple[Path, dict[str, np.ndarray]],
 ) -> None:
@@ -181,6 +182,7 @@ def test_transformers_and_headrace_agree_with_the_trainer(
     assert len(verify.failures(report)) == 2
 
 
+@pytest.mark.torch
 def test_agreement_counts_up_to_the_first_difference() -> None:
     pytest.importorskip("torch", reason="the module compares PyTorch models")
     from training.measure.verify import agreement, prompts_of
@@ -244,6 +246,7 @@ def test_a_llama_server_that_does_not_start_is_told(tmp_path: Path) -> None:
         LlamaServer(fake, tmp_path / "model.gguf").__enter__()
 
 
+@pytest.mark.torch
 def test_an_adapter_becomes_a_peft_folder_without_gguf(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="adapters are read with PyTorch")
     from training import adapters

@@ -302,6 +302,7 @@ def test_blocks_hold_any_text_and_tables_any_cell() -> None:
     )
 
 
+@pytest.mark.torch
 def test_the_whole_family_is_made_of_toys(tmp_path: Path) -> None:
     """Every stage of `make models`, one after another, by the programs themselves."""
     pytest.importorskip("torch", reason="training needs PyTorch")

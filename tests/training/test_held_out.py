@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from training.measure import heldout_text
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="measuring models needs PyTorch")
 
 from tests.training.toy_models import (  # noqa: E402

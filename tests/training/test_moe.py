@@ -21,6 +21,7 @@ from training.models.moe_config import (
     shape_of,
 )
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from training.export import write_json  # noqa: E402

@@ -12,6 +12,7 @@ import pytest
 from tests.training.toy_training import SHAPE, write_data
 from training.models.moe_config import MoEConfig
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from training import moe  # noqa: E402

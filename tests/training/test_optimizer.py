@@ -10,6 +10,7 @@ import pytest
 
 from tests.training.toy_training import SHAPE
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from training.loop import optimizer  # noqa: E402

@@ -16,6 +16,7 @@ from training.data.tokenizer import (
     train_tokenizer,
 )
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from training.data import packing  # noqa: E402

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="measuring models needs PyTorch")
 
 from tests.training.toy_models import (  # noqa: E402

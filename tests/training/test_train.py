@@ -14,6 +14,7 @@ import pytest
 from tests.training.toy_training import SHAPE, write_data
 from training.models.config import read_note
 
+pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", reason="training needs PyTorch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402

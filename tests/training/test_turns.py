@@ -72,8 +72,8 @@ def _hidden(value):
 WANTED = dict.fromkeys(turns.WANTED, 6)
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two packages of training and one that is held out."""
     init = "from .plane.shapes import Square, resized\n"
     rows = {
@@ -84,8 +84,7 @@ def corpus(tmp_path: Path) -> Path:
         ],
         "heldout": [("secrets", "apart/inner.py", SHAPES.replace("quare", "phere"))],
     }
-    folder = tmp_path / "corpus"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("corpus")
     for split, files in rows.items():
         lines = [json.dumps(dict(zip(("package", "path", "text"), f, strict=True))) for f in files]
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
@@ -96,12 +95,23 @@ def _facts(corpus: Path) -> dict[str, Fact]:
     return {fact.full_name: fact for fact in read_facts(corpus, "train")}
 
 
-def _made(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    monkeypatch.setattr(turns, "WANTED", WANTED)
-    monkeypatch.setattr(turns, "HELD_OUT_SHARE", 1.0)
-    command = ["turns", "--corpus", str(corpus), "--out", str(out)]
-    monkeypatch.setattr("sys.argv", command)
-    turns.main()
+def write_conversations(corpus: Path, out: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turns, "WANTED", WANTED)
+        patch.setattr(turns, "HELD_OUT_SHARE", 1.0)
+        patch.setattr("sys.argv", ["turns", "--corpus", str(corpus), "--out", str(out)])
+        turns.main()
+
+
+@pytest.fixture(scope="module")
+def written(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the conversations about the corpus, which tests read."""
+    out = tmp_path_factory.mktemp("written")
+    write_conversations(corpus, out)
+    return out
+
+
+def conversations_in(out: Path) -> dict[str, list[Any]]:
     return {
         split: [json.loads(line) for line in (out / f"{split}.jsonl").read_text().splitlines()]
         for split in ("train", "heldout")
@@ -202,15 +212,12 @@ def test_what_is_written_by_hand_is_python() -> None:
 
 
 def test_the_same_corpus_gives_the_same_files(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    corpus: Path, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = _made(corpus, tmp_path / "a", monkeypatch)
-    _made(corpus, tmp_path / "b", monkeypatch)
+    write_conversations(corpus, tmp_path)
+    made = conversations_in(tmp_path)
     for split in ("train", "heldout"):
-        first, second = (tmp_path / run / f"{split}.jsonl" for run in "ab")
+        first, second = (folder / f"{split}.jsonl" for folder in (written, tmp_path))
         assert first.read_bytes() == second.read_bytes()
     assert f"train: {len(made['train'])} conversations" in capsys.readouterr().out
     kinds = {row["kind"] for row in made["train"]}
@@ -224,10 +231,8 @@ def what_the_model_is_given(row: dict[str, Any]) -> str:
     return json.dumps([messages, row.get("tools")])
 
 
-def test_conversations_are_distinct_and_apart(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = _made(corpus, tmp_path, monkeypatch)
+def test_conversations_are_distinct_and_apart(written: Path) -> None:
+    made = conversations_in(written)
     for rows in made.values():
         given = [what_the_model_is_given(row) for row in rows]
         assert len(set(given)) == len(given)
@@ -244,7 +249,7 @@ def test_conversations_are_distinct_and_apart(
 def test_small_talk_of_the_splits_differs() -> None:
     def asked(split: Any) -> set[str]:
         draw = random.Random(3)
-        return {outside_talk(split, draw)[1][0]["content"].lower() for _ in range(3000)}
+        return {outside_talk(split, draw)[1][0]["content"].lower() for _ in range(1500)}
 
     train, heldout = asked("train"), asked("heldout")
     assert len(train) > 500
@@ -291,12 +296,10 @@ def test_a_table_begins_with_a_section(tmp_path: Path, monkeypatch: pytest.Monke
         read_table("bad")
 
 
-def test_the_files_are_read_as_the_template_writes_them(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = _made(corpus, tmp_path, monkeypatch)["train"]
+def test_the_files_are_read_as_the_template_writes_them(written: Path) -> None:
+    rows = conversations_in(written)["train"]
     served = ChatTemplate(turns.CHAT_TEMPLATE_FILE.read_text())
-    texts = turns.read_conversations(tmp_path, "train")
+    texts = turns.read_conversations(written, "train")
     assert texts == [
         served.render(row["messages"], tools=row.get("tools"), add_generation_prompt=False)
         for row in rows
