@@ -95,9 +95,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take what collecting made out of the collector's sight: it lives until the end anyway."""
+    """Take what collecting made out of the collector's sight: it lives until the end anyway.
+
+    And let Hypothesis make what it makes once in a clone (a table of characters, the constants in
+    our sources): a second or more that would be charged to the first test that draws a text.
+    """
+    _draw_a_text()
     gc.collect()
     gc.freeze()
+
+
+@hypothesis.settings(max_examples=10, database=None)
+@hypothesis.given(hypothesis.strategies.text())
+def _draw_a_text(text: str) -> None:
+    assert isinstance(text, str)
 
 
 def _forbid_skip(report: Any, config: pytest.Config) -> None:

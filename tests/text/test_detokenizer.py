@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def test_every_split_point(tokenizer: Tokenizer, text: str) -> None:
             assert _streamed(tokenizer, [ids[:cut], ids[cut:]]) == tokenizer.decode(ids)
 
 
+@pytest.mark.every_cut
 @pytest.mark.parametrize("name", ["gpt-2", "llama-spm", "qwen2"])
 def test_real_text_at_every_split_point(shared_assets: Path, name: str) -> None:
     tokenizer = real(shared_assets, name)
@@ -69,12 +71,29 @@ def test_real_text_at_every_split_point(shared_assets: Path, name: str) -> None:
             assert text == begun.rstrip("\ufffd") + continued
 
 
+@cache
+def ids_of_bytes(tokenizer: Tokenizer) -> dict[bytes, int]:
+    return {tokenizer.token_bytes(i): i for i in range(SIZES[tokenizer])}
+
+
+@tokenizers
+@given(data=st.data())
+@settings(max_examples=80)
+def test_continuing_a_prompt(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    check_continuing(tokenizer, data)
+
+
+@pytest.mark.load
 @tokenizers
 @given(data=st.data())
 @settings(max_examples=300)
-def test_continuing_a_prompt(tokenizer: Tokenizer, data: st.DataObject) -> None:
+def test_continuing_many_prompts(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    check_continuing(tokenizer, data)
+
+
+def check_continuing(tokenizer: Tokenizer, data: st.DataObject) -> None:
     heads = [0x41, 0xC3, 0xA9, 0xE4, 0xBD, 0xA0, 0xF0, 0x9F, 0x98, 0x80, 0x20]
-    by_byte = {tokenizer.token_bytes(i): i for i in range(SIZES[tokenizer])}
+    by_byte = ids_of_bytes(tokenizer)
     some = st.sampled_from([by_byte[bytes((head,))] for head in heads])
     prompt = data.draw(st.lists(some, max_size=6))
     generated = data.draw(st.lists(some, max_size=8))

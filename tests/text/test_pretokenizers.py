@@ -149,22 +149,31 @@ def test_rules_that_are_written_otherwise_split_alike(name: str) -> None:
         assert pieces(PRETOKENIZERS[name].patterns, text) == pieces(ORIGINALS[name], text), text
 
 
-@pytest.mark.parametrize("name", RULES)
+# Their patterns take longer than others for every character.
+SLOW = ("chameleon", "deepseek-coder", "deepseek-llm", "kimi-k2", "laguna", "youtu")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.load) if name in SLOW else name for name in RULES],
+)
 def test_long_runs_take_no_quadratic_time(name: str) -> None:
     """12 times the text may take 70 times as long; quadratic is 144."""
     patterns = PRETOKENIZERS[name].patterns
 
+    def took_once(text: str) -> float:
+        began = time.thread_time()
+        pieces(patterns, text)
+        return time.thread_time() - began
+
     def took(text: str) -> float:
-        times = []
-        for _ in range(2):
-            began = time.thread_time()
-            pieces(patterns, text)
-            times.append(time.thread_time() - began)
-        return min(times)
+        return min(took_once(text), took_once(text))
 
     for run in RUNS:
         for tail in ("", "a"):
             short, long = run * (1500 // len(run)) + tail, run * (18_000 // len(run)) + tail
+            if took_once(long) < 70 * 2e-3:
+                continue  # whatever the short one takes
             assert took(long) < 70 * max(took(short), 2e-3), (run, tail)
 
 

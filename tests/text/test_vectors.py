@@ -75,6 +75,7 @@ def test_llama_cpp_vectors(shared_assets: Path, name: str) -> None:
         assert tokenizer.decode(ids) == text
 
 
+@pytest.mark.load
 @pytest.mark.parametrize(
     ("vectors", "how"), [(name, how) for name, hows in CHECKED.items() for how in hows]
 )
@@ -159,6 +160,7 @@ def _sample_ids(assets: Path, folder: Path, version: int, template: str, legacy:
     return tokenizer.encode_segments(segments)
 
 
+@pytest.mark.load
 def test_requests_to_mistral_give_their_token_ids(shared_assets: Path) -> None:
     """tokenizer.model, template and encoding together, in both ways of placing spaces."""
     checked = []
@@ -196,6 +198,7 @@ def test_a_list_of_ranks_is_no_sentencepiece_model(shared_assets: Path) -> None:
             sentencepiece_entries(shared_assets / "tokenizers" / name / "tokenizer.model", {})
 
 
+@pytest.mark.load
 def test_harmony_ids_decode_to_what_they_were_made_of(shared_assets: Path) -> None:
     path = shared_assets / "chat-templates" / "openai-harmony" / "test_simple_tool_call.txt"
     ids = [int(word) for word in path.read_text(encoding="utf-8").split()]

@@ -11,12 +11,14 @@ from headrace.protocol.openai.fields import ENDPOINTS
 from tools.fuzz import bodies, harness
 
 
-def test_bodies_keep_their_promises() -> None:
-    report = harness.run(bodies.make_target(), seed=1, iterations=1500, limit_s=30)
+@pytest.mark.parametrize("iterations", [700, pytest.param(1500, marks=pytest.mark.load)])
+def test_bodies_keep_their_promises(iterations: int) -> None:
+    report = harness.run(bodies.make_target(), seed=1, iterations=iterations, limit_s=30)
     assert report.findings == {}
+    least = iterations // 150
     for endpoint in ENDPOINTS:
         for outcome in ("accepted", "refused"):
-            assert report.outcomes[f"{endpoint.path} {outcome}"] > 10, report.outcomes
+            assert report.outcomes[f"{endpoint.path} {outcome}"] > least, report.outcomes
 
 
 def test_inputs_are_the_same_for_the_same_seed() -> None:

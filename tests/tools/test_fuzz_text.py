@@ -25,11 +25,12 @@ def test_tokenizers_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None
     assert report.outcomes["right"] > 100
 
 
-def test_templates_keep_theirs() -> None:
-    report = harness.run(templates.make_target(), seed=1, iterations=150, limit_s=60)
+@pytest.mark.parametrize("iterations", [40, pytest.param(150, marks=pytest.mark.load)])
+def test_templates_keep_theirs(iterations: int) -> None:
+    report = harness.run(templates.make_target(), seed=1, iterations=iterations, limit_s=60)
     assert report.findings == {}
     for outcome in ("TemplateError", "RequestError", "rendered", "protected"):
-        assert report.outcomes[outcome] > 3, report.outcomes
+        assert report.outcomes[outcome] > (3 if iterations == 150 else 0), report.outcomes
 
 
 def test_inputs_are_the_same_for_the_same_seed() -> None:

@@ -59,9 +59,21 @@ def assert_encodes_as_library(name: str, values: npt.NDArray[np.float32]) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_values_encode_as_gguf_py(name: str, data: st.DataObject) -> None:
+    check_encoding(name, data)
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_more_values_encode_as_gguf_py(name: str, data: st.DataObject) -> None:
+    check_encoding(name, data)
+
+
+def check_encoding(name: str, data: st.DataObject) -> None:
     limit = LIMITS.get(name)
     numbers = st.floats(
         width=32, allow_nan=limit is None, allow_infinity=limit is None,

@@ -263,6 +263,7 @@ def test_serving_it_is_refused_by_name_and_showing_it_is_not(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.torch
 def test_a_folder_s_tensors_are_what_transformers_loads(tmp_path: Path) -> None:
     """Its own code joins single experts; ours went through a GGUF file before."""
     torch = pytest.importorskip("torch", reason="transformers needs torch to read models")

@@ -23,7 +23,6 @@ from tools.fuzz import safetensors as safetensors_fuzzer
 from .builders import hf_arrays, hf_config, write_gguf_with_library, write_hf
 
 EXPECTED = (CheckpointError, UnsupportedModelError)
-N_FLIPS = 1500
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +45,24 @@ def try_all(path: Path) -> str:
     return "opened"
 
 
-def test_a_gguf_file_cut_at_every_byte_of_its_header(small_gguf: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [17, pytest.param(1, marks=pytest.mark.every_cut)])
+def test_a_gguf_file_cut_at_every_byte_of_its_header(
+    step: int, small_gguf: Path, tmp_path: Path
+) -> None:
     raw = small_gguf.read_bytes()
     end = raw.find(read_gguf(small_gguf).tensors["token_embd.weight"].data.tobytes())
     assert end > 5_000
     path = tmp_path / "cut.gguf"
     path.write_bytes(raw)
-    for n_bytes in range(end + 1, -1, -1):
+    for n_bytes in range(end + 1, -1, -step):
         with path.open("r+b") as out:
             out.truncate(n_bytes)
         with pytest.raises(EXPECTED):
             read_gguf(path)
 
 
-def test_flipped_bytes_in_a_gguf_header(small_gguf: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_flips", [400, pytest.param(1500, marks=pytest.mark.load)])
+def test_flipped_bytes_in_a_gguf_header(n_flips: int, small_gguf: Path, tmp_path: Path) -> None:
     raw = bytearray(small_gguf.read_bytes())
     strings = raw.find(b"tokenizer.ggml.tokens")
     rng = np.random.default_rng(20240)
@@ -69,7 +72,7 @@ def test_flipped_bytes_in_a_gguf_header(small_gguf: Path, tmp_path: Path) -> Non
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Half of the flips among the model's own keys, half among the tensors' entries.
     tensors = raw.find(b"token_embd.weight")
-    for flip in range(N_FLIPS):
+    for flip in range(n_flips):
         low, high = (4, strings) if flip % 2 else (tensors - 8, tensors + 1200)
         places = rng.integers(low, high, 1 + flip % 3)
         values = rng.choice([0, 1, 0x7F, 0x80, 0xFF, int(rng.integers(256))], len(places))
@@ -86,7 +89,7 @@ def test_flipped_bytes_in_a_gguf_header(small_gguf: Path, tmp_path: Path) -> Non
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown_kib < 64 * 1024
     assert set(outcomes) == {"opened", "CheckpointError", "UnsupportedModelError"}
-    assert outcomes["CheckpointError"] > N_FLIPS // 10
+    assert outcomes["CheckpointError"] > n_flips // 10
 
 
 def test_a_safetensors_file_cut_at_every_byte(tmp_path: Path) -> None:
@@ -180,7 +183,13 @@ def test_damaged_json_beside_the_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fuzzer", "iterations"), [(gguf_fuzzer, 1200), (safetensors_fuzzer, 500)], ids=["gguf", "hf"]
+    ("fuzzer", "iterations"),
+    [
+        pytest.param(gguf_fuzzer, 100, id="gguf"),
+        pytest.param(safetensors_fuzzer, 250, id="hf"),
+        pytest.param(gguf_fuzzer, 1200, id="gguf-longer", marks=pytest.mark.load),
+        pytest.param(safetensors_fuzzer, 500, id="hf-longer", marks=pytest.mark.load),
+    ],
 )
 def test_a_short_run_of_the_fuzzer_finds_nothing(fuzzer: ModuleType, iterations: int) -> None:
     target = fuzzer.make_target()

@@ -59,6 +59,7 @@ def test_llama3_factors_by_the_definition() -> None:
     np.testing.assert_allclose(frequency / factors, expected, rtol=1e-6)
 
 
+@pytest.mark.torch
 def test_llama3_factors_are_transformers_own() -> None:
     torch = pytest.importorskip("torch", reason="compares with transformers, which needs torch")
     transformers = pytest.importorskip("transformers", reason="compares with transformers")

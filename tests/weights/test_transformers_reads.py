@@ -14,6 +14,7 @@ from headrace.weights.open import open_checkpoint
 
 from .builders import byte_tokenizer, hf_arrays, hf_config, write_hf
 
+pytestmark = pytest.mark.torch
 pytest.importorskip("torch", reason="transformers needs torch to read models")
 transformers = pytest.importorskip("transformers", reason="compares with transformers")
 
