@@ -153,7 +153,7 @@ async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
             said = await asyncio.to_thread(
                 lambda: run("replay", redacted, *given, code=1).exception
             )
-            assert "1 values of its body were replaced" in str(said)
+            assert "1 values of its body were redacted" in str(said)
             even = await asyncio.to_thread(run, "replay", redacted, *given, "--even-if-redacted")
             assert "values had been replaced" in even.output
             for one, words in ((cut, "was cut after 1,024 of"), (without, "not kept (client)")):
@@ -176,7 +176,7 @@ async def test_what_cannot_be_replayed(run: Run, tmp_path: Path) -> None:
     assert kept in str(said)
     gone = ["--url", process.url, "--model", "small", "--even-if-redacted"]
     said = run("replay", redacted, *gone, code=1).exception
-    assert "the gateway cannot be reached" in str(said)
+    assert "the gateway is not reachable" in str(said)
 
 
 def test_without_a_log(run: Run, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_slack_is_told_a_text() -> None:
             await told.close()
         (post,) = receiver.posts
         assert post.json == {
-            "text": "headrace gateway: openai/gpt-5&lt;&amp;&gt; failed too often and is left alone"
+            "text": "headrace gateway: openai/gpt-5&lt;&amp;&gt; failed too often and is paused"
         }
 
     asyncio.run(check())
@@ -207,8 +207,8 @@ def test_telling_never_waits_and_what_has_no_room_is_lost(caplog: pytest.LogCapt
             await told._webhook.close(0.01)
 
     asyncio.run(check())
-    assert "one is lost" in caplog.text
-    assert "200 were not told" in caplog.text
+    assert "another was lost" in caplog.text
+    assert "200 were not sent" in caplog.text
 
 
 def test_lost_lines_are_told_at_first_and_then_now_and_then() -> None:

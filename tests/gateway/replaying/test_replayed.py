@@ -49,9 +49,9 @@ def test_nothing_changes_but_the_model_and_that_it_is_no_stream() -> None:
     [
         (record(1, request=None, without_bodies="zero_retention"), "not kept (zero_retention)"),
         (logged(cut=True), "was cut after"),
-        (logged(redacted=2), "2 values of its body were replaced"),
-        (logged("{not json"), "its body cannot be read"),
-        (record(1, dialect="none"), "dialect none cannot be read"),
+        (logged(redacted=2), "2 values of its body were redacted"),
+        (logged("{not json"), "its body is not readable"),
+        (record(1, dialect="none"), "dialect none are not readable"),
     ],
 )
 def test_what_cannot_be_sent(given: LogRecord, said: str) -> None:
@@ -118,11 +118,11 @@ def test_times_are_those_of_the_log_which_is_waited_for_a_moment() -> None:
 
 def test_a_gateway_that_is_not_there() -> None:
     for url in ("http://127.0.0.1:1", "nonsense"):
-        with pytest.raises(ReplayError, match="the gateway cannot be reached"):
+        with pytest.raises(ReplayError, match="the gateway is not reachable"):
             poster(url, "hr-secret", lambda id: None)("/v1/chat/completions", b"{}", "s")
 
 
-@pytest.mark.parametrize(("key", "said"), [(None, "asks for a key"), ("hr-x", "another key than")])
+@pytest.mark.parametrize(("key", "said"), [(None, "needs a key"), ("hr-x", "a key other than")])
 async def test_a_gateway_that_asks_for_a_key(key: str | None, said: str) -> None:
     async with served(fails(401)) as there:
         post = poster(str(there.origin), key, lambda id: None)

@@ -1,1 +1,1 @@
-"""What people should know at once: told in the log, and to a webhook where the file names one."""
+"""Alerts: events that people should know at once, logged and sent to a configured webhook."""

@@ -1,4 +1,4 @@
-"""Something people should know at once, and how it is written."""
+"""An alert and its formats."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ Format = Literal["json", "slack"]
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """id: random, the same at each attempt to tell it. created_s: Unix time. text: for people.
-    data: for programs, by `event`."""
+    """An alert."""
 
     id: str
+    """Random, and the same at each attempt to deliver it."""
     event: Event
     created_s: int
+    """Unix time."""
     text: str
+    """For people to read."""
     data: dict[str, str | int | float | None]
+    """For programs; the keys depend on `event`."""
 
 
 def budget_text(alert: Alert) -> str:
-    """What a budget's alert says."""
+    """The text of a budget's alert."""
     used, limit = amount_text(alert.used, alert.unit), amount_text(alert.limit, alert.unit)
     return (
         f"{alert.level} {alert.name} has used {used} of {limit} {alert.window.words} "
@@ -37,7 +40,8 @@ def budget_text(alert: Alert) -> str:
 
 
 def budget_data(alert: Alert) -> dict[str, str | int | float | None]:
-    """Amounts are in `unit`; nusd are nano-dollars. resets_at_s: None for a rolling window."""
+    """The data of a budget's alert. Amounts are in `unit`, where nusd means nano-dollars;
+    resets_at_s is None for a rolling window."""
     resets_ms = alert.resets_at_ms
     return {
         "level": alert.level,
@@ -53,12 +57,12 @@ def budget_data(alert: Alert) -> dict[str, str | int | float | None]:
 
 
 def written(notice: Notice, format: Format) -> bytes:
-    """The body of a POST."""
+    """The body of the POST."""
     if format == "slack":
         return msgspec.json.encode({"text": f"headrace gateway: {_for_slack(notice.text)}"})
     return msgspec.json.encode(notice)
 
 
 def _for_slack(text: str) -> str:
-    """Slack reads these three as marks."""
+    """Escape the three characters that Slack treats as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

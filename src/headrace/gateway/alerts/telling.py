@@ -1,6 +1,6 @@
-"""What happened that people should know at once, told in the log and to the webhook of the file.
+"""Sends alerts to the log and to the configured webhook.
 
-Of several workers the parent tells, so that each thing is told once.
+With several workers the parent sends them, so that each alert is sent once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# While a disk is full lines are lost all the time; people need to hear of it now and then.
+# While a disk is full lines are lost continually; a reminder now and then is enough.
 _LOST_AGAIN_S = 300.0
-# A Redis at its limits is lost and back each second.
+# A Redis at its limits may come and go every second.
 _COUNTERS_AGAIN_S = 60.0
-# Each worker finds out by itself; the provider is asked again after as long.
+# Each worker finds out by itself; the key is tried again after about this time.
 _REFUSED_AGAIN_S = 290.0
 _MOST_WHY_CHARS = 200
 
@@ -36,7 +36,7 @@ Data = dict[str, str | int | float | None]
 
 
 class Telling:
-    """wall_s: Unix time. new_id: makes a notice's id."""
+    """Sends alerts. `wall_s` is Unix time; `new_id` makes the id of an alert."""
 
     def __init__(
         self,
@@ -61,18 +61,18 @@ class Telling:
         self._lost_told_s = float("-inf")
         self._counters_lost = False
         self._counters_problem: str | None = None
-        """Of a loss that nobody was told of yet."""
+        """The problem of an outage that is not yet reported."""
         self._counters_told_s = float("-inf")
         self._refused_told_s: dict[tuple[str, int], float] = {}
 
     def check(self, settings: AlertSettings | None) -> None:
-        """Raises ConfigError where `reconfigure` would."""
+        """Raise ConfigError if `reconfigure` would."""
         check_alerts(settings, self._sources)
 
     def reconfigure(self, settings: AlertSettings | None) -> None:
-        """Others are told from now on; what waits for those before goes on for a while. Raises
-        ConfigError."""
-        self._refused_told_s.clear()  # keys may be others
+        """Use other settings from now on; pending alerts still go to the previous receiver for a
+        while. Raises ConfigError."""
+        self._refused_told_s.clear()  # the keys may have changed
         if settings == self._settings:
             return
         made = self._made(settings)
@@ -83,53 +83,55 @@ class Telling:
             task.add_done_callback(self._ending.discard)
 
     def budget(self, alert: Alert) -> None:
-        """A budget went over a threshold."""
+        """Report a budget that crossed a threshold."""
         text = budget_text(alert)
         logger.warning("%s", text)
         self._tell("budget.threshold", text, budget_data(alert))
 
     def breaker(self, target: str, state: State, why: str) -> None:
-        """A target is left alone, or asked again."""
+        """Report a target whose breaker opened or closed."""
         is_open = state == "open"
-        became = "failed too often and is left alone" if is_open else "is asked again"
+        became = "failed too often and is paused" if is_open else "is used again"
         text = f"{target} {became}"
         logger.warning("%s", text)
-        # Providers quote what was sent, so that a failure's words stay here; its kind is theirs.
+        # Providers quote requests, so only the kind of failure is sent, not the message.
         kind = why.partition(":")[0][:_MOST_WHY_CHARS]
         data: Data = {"target": target, "failure": kind or None}
         self._tell("breaker.open" if is_open else "breaker.closed", text, data)
 
-    def refused(self, told: RefusedKey) -> None:
-        """A provider refused a key; its words stay here, as a breaker's do."""
-        at, now_s = (told.provider, told.key), self._wall_s()
+    def refused(self, key: RefusedKey) -> None:
+        """Report a refused key, without the provider's message."""
+        at, now_s = (key.provider, key.key), self._wall_s()
         if now_s - self._refused_told_s.get(at, float("-inf")) < _REFUSED_AGAIN_S:
             return
         self._refused_told_s[at] = now_s
-        status = f" {told.status}" if told.status else ""
-        text = f"{told.provider} refuses key {told.key} of {told.keys}: {told.kind}{status}"
+        status = f" {key.status}" if key.status else ""
+        text = f"{key.provider} refuses key {key.key} of {key.keys}: {key.kind}{status}"
         logger.warning("%s", text)
         data: Data = {
-            "provider": told.provider, "key": told.key, "keys": told.keys, "failure": told.kind,
-            "status": told.status,
+            "provider": key.provider, "key": key.key, "keys": key.keys, "failure": key.kind,
+            "status": key.status,
         }  # fmt: skip
         self._tell("key.refused", text, data)
 
-    def variant(self, told: TakenOut) -> None:
-        """A side of an A/B test was taken out, which is in the log by then."""
+    def variant(self, variant: TakenOut) -> None:
+        """Report an A/B variant that was taken out, which is already logged."""
         data: Data = {
-            "model": told.model,
-            "variant": told.variant,
-            "error_share": told.error_share,
-            "first_error_share": told.first_error_share,
-            "requests": told.over,
+            "model": variant.model,
+            "variant": variant.variant,
+            "error_share": variant.error_share,
+            "first_error_share": variant.first_error_share,
+            "requests": variant.over,
         }
-        text = f"variant {told.variant} of model {told.model} failed too often and is taken out"
+        text = (
+            f"variant {variant.variant} of model {variant.model} failed too often and is taken out"
+        )
         self._tell("variant.taken_out", text, data)
 
     def counters(self, problem: str, lasted_s: float | None) -> None:
-        """What limits and budgets are counted in is lost, or back after so long, which is in the
-        log by then. One that comes and goes is told of once in a while; one that lasts is told of
-        by `tick`."""
+        """Report that the store of limits and budgets is lost, or back after `lasted_s`, which is
+        already logged. One that comes and goes is reported once in a while; a lasting outage is
+        reported by `tick`."""
         if lasted_s is None:
             self._counters_problem = problem
             self.tick()
@@ -141,7 +143,7 @@ class Telling:
             self._tell("counters.back", text, {"lasted_s": round(lasted_s, 3)})
 
     def tick(self) -> None:
-        """To be called about once a second."""
+        """Report a pending outage; call about once a second."""
         problem, now_s = self._counters_problem, self._wall_s()
         if problem is None or now_s - self._counters_told_s < _COUNTERS_AGAIN_S:
             return
@@ -150,7 +152,7 @@ class Telling:
         self._tell("counters.lost", text, {"problem": problem})
 
     def lost(self, lines: int) -> None:
-        """How many lines the ledger has lost since the start; to be told about once a second."""
+        """Report the number of ledger lines lost since the start; call about once a second."""
         now_s = self._wall_s()
         if lines <= self._lost or now_s - self._lost_told_s < _LOST_AGAIN_S:
             return
@@ -160,7 +162,7 @@ class Telling:
         self._lost, self._lost_told_s = lines, now_s
 
     async def close(self) -> None:
-        """Tell what waits, for a moment."""
+        """Send pending alerts, for a moment."""
         if self._webhook is not None:
             await self._webhook.close()
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -191,7 +193,7 @@ class Telling:
 
 
 def check_alerts(settings: AlertSettings | None, sources: Sources) -> None:
-    """Raises ConfigError for what could not be told to anybody."""
+    """Raise ConfigError if alerts could not be sent with these settings."""
     if settings is not None:
         from headrace.gateway.alerts.webhook import read_receiver
 

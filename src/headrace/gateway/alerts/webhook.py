@@ -1,8 +1,8 @@
-"""Notices on their way to a webhook: in a queue with an end, by a task of their own.
+"""Delivers alerts to a webhook: from a bounded queue, in a separate task.
 
-Nothing here waits for the receiver but that task. A notice is tried again, with growing waits, as
-long as waiting may help. Redirects are not followed: who may be told is what the file says. Logs
-name the receiver's host and nothing else of its address, as its path or query is often a secret.
+Only that task waits for the receiver. An alert is retried with growing delays as long as waiting
+may help. Redirects are not followed: the configuration decides who receives alerts. Logs name only
+the receiver's host, as the path or query of its address is often a secret.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _FIRST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 _TIMEOUTS = Timeouts(connect_s=5.0, first_byte_s=10.0, idle_s=10.0)
 _MOST_REPLY_BYTES = 1 << 20
 _CLOSE_S = 2.0
-# Beside 5xx: what the receiver itself says to try again later.
+# Besides 5xx: statuses by which the receiver itself suggests a retry.
 _LATER = frozenset((408, 425, 429))
 
 
 class Receiver(NamedTuple):
-    """target: path and query."""
+    """The receiver of alerts: its origin, and a target of path and query."""
 
     origin: Origin
     target: str
@@ -52,8 +52,8 @@ class Receiver(NamedTuple):
 
 
 def read_receiver(url: str) -> Receiver:
-    """Raises ConfigError, without the address, for what is none."""
-    problem = "alerts.url: an address like https://alerts.example.com/hook is expected"
+    """Parse an address. Raises ConfigError, without the address, if it is invalid."""
+    problem = "alerts.url: must be an address like https://alerts.example.com/hook"
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -68,13 +68,13 @@ def read_receiver(url: str) -> Receiver:
 
 
 def signature(secret: Secret, timestamp: int, body: bytes) -> str:
-    """`v1=` and the HMAC-SHA256 of timestamp, a dot and the body, in hexadecimal."""
+    """`v1=` and the hexadecimal HMAC-SHA256 of timestamp, a dot and the body."""
     signed = str(timestamp).encode() + b"." + body
     return "v1=" + hmac.new(secret.reveal().encode(), signed, hashlib.sha256).hexdigest()
 
 
 class Webhook:
-    """wall_s: Unix time. source: of chance in waits."""
+    """Delivers alerts to one receiver. `wall_s` is Unix time; `source` randomises delays."""
 
     def __init__(
         self,
@@ -98,11 +98,13 @@ class Webhook:
         self.lost = 0
 
     def tell(self, notice: Notice) -> None:
-        """Never waits. Where there is no room it is lost, and logged."""
+        """Queue an alert; never waits. If the queue is full it is lost, and logged."""
         if len(self._waiting) >= _MOST_WAITING:
             self.lost += 1
             logger.error(
-                "alerts: %d wait for %s already; one is lost", _MOST_WAITING, self._receiver
+                "alerts: %d alerts to %s are waiting; another was lost",
+                _MOST_WAITING,
+                self._receiver,
             )
             return
         self._waiting.append(notice)
@@ -110,13 +112,13 @@ class Webhook:
             self._telling = asyncio.ensure_future(self._tell_all())
 
     async def close(self, within_s: float = _CLOSE_S) -> None:
-        """Tell what waits, for so long; what is left is lost, and logged."""
+        """Send pending alerts for up to `within_s`; the rest is lost, and logged."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=within_s)
             self._telling.cancel()
         if self._waiting:
             logger.error(
-                "alerts: %d were not told to %s before the end", len(self._waiting), self._receiver
+                "alerts: %d were not sent to %s before the end", len(self._waiting), self._receiver
             )
         self._pool.close()
 
@@ -143,10 +145,10 @@ class Webhook:
             if status < 500 and status not in _LATER:
                 break
         self.lost += 1
-        logger.error("alerts: %s did not take %s: %s", self._receiver, notice.event, why)
+        logger.error("alerts: %s did not accept %s: %s", self._receiver, notice.event, why)
 
     async def _post(self, notice: Notice, body: bytes) -> int:
-        # Anew at each attempt: receivers refuse what was signed too long ago.
+        # Signed again for each attempt: receivers refuse old signatures.
         timestamp = int(self._wall_s())
         headers = [
             ("content-type", "application/json"),

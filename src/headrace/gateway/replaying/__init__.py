@@ -1,1 +1,1 @@
-"""Logged requests sent once more, to other models, and what came beside what came then."""
+"""Logged requests sent again, to other models, with both answers side by side."""

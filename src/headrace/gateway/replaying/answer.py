@@ -1,4 +1,4 @@
-"""Answers beside each other: what was said then, and what another model says."""
+"""Answers side by side: the logged one, and those of other models."""
 
 from __future__ import annotations
 
@@ -16,36 +16,41 @@ from headrace.protocol.neutral.part import Text, ToolCall
 from headrace.protocol.neutral.reply import ChatReply
 from headrace.protocol.neutral.usage import TokenUsage
 
-# Of a 200: what it says and what it took; None where it is none of the dialect.
+# Reads the body of a 200: its text and usage; None if it is not of the dialect.
 _Read = Callable[[bytes], tuple[str, TokenUsage | None] | None]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """model: what was asked for. target: who answered, "" where nobody is named. text: what was
-    said, a line for each call of a tool; of a failure its body. Tokens and cost are None where
-    nobody knows them, total_ms where it was not measured."""
+    """One answer to a replayed request."""
 
     model: str
+    """The requested model."""
     target: str
+    """The target that answered; "" if none is named."""
     status: int
     text: str
+    """The text, with a line for each tool call; for a failure the body."""
     input_tokens: int | None
+    """None if unknown."""
     output_tokens: int | None
+    """None if unknown."""
     cost_nusd: int | None
+    """None if unknown."""
     total_ms: float | None
+    """None if it was not measured."""
 
     @property
     def answered(self) -> bool:
-        """Whether it is an answer and no failure."""
+        """Whether it is an answer and not a failure."""
         return self.status == 200
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """A logged request, its answer then and the answers now. redacted: whether what was sent now
-    was not what was sent then."""
+    """A logged request with its logged answer and the new ones."""
 
     id: str
     redacted: bool
+    """Whether the body sent now differs from the original."""
     then: Answer
     now: tuple[Answer, ...]
 
@@ -58,12 +63,12 @@ def replayed(
     *,
     even_if_redacted: bool = False,
 ) -> Replayed:
-    """Send it to each of the models, one after the other. Raises ReplayError, before anything is
-    sent where the request cannot be."""
-    bodies = [replay_body(record, one, even_if_redacted=even_if_redacted) for one in models]
+    """Send a logged request to each of the models in turn. Raises ReplayError, before anything is
+    sent if the request cannot be replayed."""
+    bodies = [replay_body(record, model, even_if_redacted=even_if_redacted) for model in models]
     read = _reader_of(record, sides)
     if read is None:
-        raise ReplayError(f"{record.id}: answers of the dialect {record.dialect} cannot be read")
+        raise ReplayError(f"{record.id}: answers in the dialect {record.dialect} are not readable")
     now = tuple(
         _answer_now(post(record.path, body, SESSION + record.line), model, read)
         for model, body in zip(models, bodies, strict=True)
@@ -73,9 +78,9 @@ def replayed(
 
 
 def _answer_then(record: LogRecord, read: _Read) -> Answer:
-    """As it was logged, half answers too."""
-    told = "" if record.reply is None else record.reply.text
-    text, _ = _said(read, record.status, told.encode())
+    """The logged answer, complete or not."""
+    body = "" if record.reply is None else record.reply.text
+    text, _ = _said(read, record.status, body.encode())
     return Answer(
         model=record.model,
         target=record.target or "",
@@ -89,7 +94,7 @@ def _answer_then(record: LogRecord, read: _Read) -> Answer:
 
 
 def _answer_now(sent: Sent, model: str, read: _Read) -> Answer:
-    """As the gateway told it."""
+    """The gateway's answer."""
     text, usage = _said(read, sent.status, sent.body)
     return Answer(
         model=model,
@@ -104,7 +109,7 @@ def _answer_now(sent: Sent, model: str, read: _Read) -> Answer:
 
 
 def difference(then: Answer, now: Answer) -> list[str]:
-    """Lines of a unified diff; none where both say the same."""
+    """Lines of a unified diff; none if both texts are equal."""
     return list(
         difflib.unified_diff(
             then.text.splitlines(), now.text.splitlines(), then.model, now.model, lineterm="", n=1
@@ -113,63 +118,65 @@ def difference(then: Answer, now: Answer) -> list[str]:
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all answers of a model. same: how many say word for word what was said then. mean_ms:
-    None where nothing was measured. unknown_cost: whose cost is in no sum."""
+    """A summary of all answers of a model."""
 
     model: str
     requests: int
     answered: int
     same: int
+    """Answers that equal the logged one word for word."""
     input_tokens: int
     output_tokens: int
     cost_nusd: int
     unknown_cost: int
+    """Answers whose cost is unknown and in no sum."""
     mean_ms: float | None
+    """None if nothing was measured."""
 
 
 def summaries(replayed: Sequence[Replayed]) -> list[Summary]:
-    """The answers of then first, and a summary for each model."""
+    """A summary of the logged answers, then one for each model."""
     if not replayed:
         return []
-    then = [(one.then, one.then) for one in replayed]
+    then = [(replay.then, replay.then) for replay in replayed]
     columns = [("then", then)]
     for at, first in enumerate(replayed[0].now):
-        columns.append((first.model, [(one.now[at], one.then) for one in replayed]))
+        columns.append((first.model, [(replay.now[at], replay.then) for replay in replayed]))
     return [_summary(name, answers) for name, answers in columns]
 
 
 def _summary(name: str, answers: Sequence[tuple[Answer, Answer]]) -> Summary:
-    ours = [one for one, _ in answers]
-    times = [one.total_ms for one in ours if one.total_ms is not None]
+    ours = [answer for answer, _ in answers]
+    times = [answer.total_ms for answer in ours if answer.total_ms is not None]
     return Summary(
         model=name,
         requests=len(ours),
-        answered=sum(one.answered for one in ours),
-        same=sum(one.answered and one.text == then.text for one, then in answers),
-        input_tokens=sum(one.input_tokens or 0 for one in ours),
-        output_tokens=sum(one.output_tokens or 0 for one in ours),
-        cost_nusd=sum(one.cost_nusd or 0 for one in ours),
-        unknown_cost=sum(one.answered and one.cost_nusd is None for one in ours),
+        answered=sum(answer.answered for answer in ours),
+        same=sum(answer.answered and answer.text == then.text for answer, then in answers),
+        input_tokens=sum(answer.input_tokens or 0 for answer in ours),
+        output_tokens=sum(answer.output_tokens or 0 for answer in ours),
+        cost_nusd=sum(answer.cost_nusd or 0 for answer in ours),
+        unknown_cost=sum(answer.answered and answer.cost_nusd is None for answer in ours),
         mean_ms=sum(times) / len(times) if times else None,
     )
 
 
 def _said(read: _Read, status: int, body: bytes) -> tuple[str, TokenUsage | None]:
-    if status == 200 and (found := read(body)) is not None:
-        return found
+    if status == 200 and (parts := read(body)) is not None:
+        return parts
     return body.decode("utf-8", "replace"), None
 
 
 def _reader_of(record: LogRecord, sides: Sides) -> _Read | None:
-    """None where nobody reads such answers."""
+    """The reader of a record's answers; None if there is none for the dialect."""
     if record.wants_vectors:
         return _read_vectors
     if record.wants_count:
         return lambda body: (body.decode("utf-8", "replace"), None)
-    found = sides(record.dialect)
-    if found is None:
+    dialect_sides = sides(record.dialect)
+    if dialect_sides is None:
         return None
-    side = found[1]
+    side = dialect_sides[1]
 
     def read(body: bytes) -> tuple[str, TokenUsage | None] | None:
         try:
@@ -182,29 +189,29 @@ def _reader_of(record: LogRecord, sides: Sides) -> _Read | None:
 
 
 class _Counted(msgspec.Struct):
-    """prompt_tokens: as OpenAI's API tells them."""
+    """Usage in OpenAI's format."""
 
     prompt_tokens: int = 0
 
 
 class _Embedded(msgspec.Struct):
-    """prompt_eval_count: as Ollama's API tells it."""
+    """A reply with vectors; `prompt_eval_count` is Ollama's field."""
 
     usage: _Counted | None = None
     prompt_eval_count: int | None = None
 
 
 def _read_vectors(body: bytes) -> tuple[str, TokenUsage | None] | None:
-    """How many there are: of two models' vectors no number can be compared."""
-    told = vectors_told(body)
-    if not told:
+    """The number of vectors: vectors of two models are not comparable."""
+    text = vectors_told(body)
+    if not text:
         return None
     try:
-        found = msgspec.json.decode(body, type=_Embedded)
+        embedded = msgspec.json.decode(body, type=_Embedded)
     except msgspec.MsgspecError:
-        return told, None
-    tokens = found.prompt_eval_count if found.usage is None else found.usage.prompt_tokens
-    return told, None if tokens is None else TokenUsage(input_tokens=tokens)
+        return text, None
+    tokens = embedded.prompt_eval_count if embedded.usage is None else embedded.usage.prompt_tokens
+    return text, None if tokens is None else TokenUsage(input_tokens=tokens)
 
 
 def _text(reply: ChatReply) -> str:

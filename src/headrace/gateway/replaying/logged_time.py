@@ -1,4 +1,4 @@
-"""How long a request took, as the gateway logged it."""
+"""The duration of a request, as the gateway logged it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.gateway.request_log.record import LogRecord
 # A record is written a moment after its answer.
 _TRY_AGAIN_S = 0.02
 _MOST_S = 1.0
-# A log that keeps a sample, or that is another gateway's, has some of them never.
+# The log may never have some requests: it keeps a sample, or belongs to another gateway.
 _MOST_IN_VAIN_S = 5.0
 
 
 class LoggedTime:
-    """find: looks into the request log. Raises as `find`."""
+    """Looks durations up in the request log with `find`, and raises as it does."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class LoggedTime:
         self._left_s = _MOST_IN_VAIN_S
 
     def __call__(self, request_id: str) -> float | None:
-        """Milliseconds; None where the log does not have it soon."""
+        """Milliseconds; None if the log does not have it soon."""
         began_s = self._clock_s()
-        while (found := self._find(request_id)) is None:
+        while (record := self._find(request_id)) is None:
             waited_s = self._clock_s() - began_s
             if waited_s >= min(_MOST_S, self._left_s):
                 self._left_s -= waited_s
                 return None
             self._sleep(_TRY_AGAIN_S)
-        return found.total_ms
+        return record.total_ms

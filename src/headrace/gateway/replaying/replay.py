@@ -1,5 +1,4 @@
-"""A logged request sent once more: nothing of it changes but the model, and that it wants no
-stream."""
+"""A logged request sent again: unchanged except for the model, and without streaming."""
 
 from __future__ import annotations
 
@@ -14,40 +13,41 @@ from headrace.gateway.request_log.record import LogRecord
 from headrace.protocol.json_object import JsonObject
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
-# An answer of a slow model without a stream takes minutes.
+# A slow model's answer takes minutes without streaming.
 _TIMEOUT_S = 600.0
 
 
 class ReplayError(HeadraceError):
-    """The request cannot be sent as it was, or the gateway cannot be reached."""
+    """The request cannot be sent as it was, or the gateway is not reachable."""
 
 
 class RefusedKeyError(HeadraceError):
-    """The gateway answers nobody who has no key of its own; so it is with every request."""
+    """The gateway refuses the key, and so every further request."""
 
 
 class Sent(NamedTuple):
-    """What came of a request. body: as it was told. target: "" where the gateway names none.
-    cost_nusd: all that was paid for it, None where nobody knows that. total_ms: by the gateway's
-    log, as that of the request that is replayed; None where it is not there."""
+    """The reply to a replayed request."""
 
     status: int
     body: bytes
     target: str
+    """The target that answered; "" if the gateway names none."""
     cost_nusd: int | None
+    """The whole cost; None if unknown."""
     total_ms: float | None
+    """The duration by the gateway's log, as for the original; None if it is not logged."""
 
 
-# path, body, session: what is sent; to a gateway that is running.
+# Sends path, body and session to a running gateway.
 Post = Callable[[str, bytes, str], Sent]
-# Replays are logged as well; by their session they are known, and not replayed with the rest.
+# Replays are logged too; their session marks them, so that they are not replayed in turn.
 SESSION = "replay:"
 _TARGET = "x-headrace-target"
 
 
 def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False) -> bytes:
-    """The body to send. Raises ReplayError where it is not kept, is not whole, or is not what was
-    sent (unless `even_if_redacted`)."""
+    """The body to send. Raises ReplayError if it was not kept, was cut off, or was redacted (unless
+    `even_if_redacted`)."""
     request = record.request
     if request is None:
         why = record.without_bodies or "settings"
@@ -55,18 +55,18 @@ def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False
     if request.cut:
         raise ReplayError(
             f"{record.id}: its body was cut after {len(request.text.encode()):,} of "
-            f"{request.bytes:,} bytes; raise request_log.max_body_bytes for those to come"
+            f"{request.bytes:,} bytes; raise request_log.max_body_bytes for later requests"
         )
     if request.redacted and not even_if_redacted:
         raise ReplayError(
-            f"{record.id}: {request.redacted} values of its body were replaced before it was kept, "
-            "so that another model would be asked something else; --even-if-redacted sends it all "
-            "the same"
+            f"{record.id}: {request.redacted} values of its body were redacted before it was kept, "
+            "so the replay would differ from the original; use --even-if-redacted to send it "
+            "anyway"
         )
     try:
         body = JsonObject.read(request.text.encode())
     except RequestError as error:
-        raise ReplayError(f"{record.id}: its body cannot be read: {error}") from error
+        raise ReplayError(f"{record.id}: its body is not readable: {error}") from error
     changes: dict[str, bytes | None] = {"model": msgspec.json.encode(model)}
     if not (record.wants_vectors or record.wants_count):
         changes["stream"] = b"false"
@@ -76,10 +76,10 @@ def replay_body(record: LogRecord, model: str, *, even_if_redacted: bool = False
 
 
 def poster(url: str, key: str | None, logged_ms: Callable[[str], float | None]) -> Post:
-    """url: of the gateway, without a path. The gateway's cache is not asked, and is told nothing.
-    logged_ms: how long a request of this id took.
+    """A function that posts requests to the gateway at `url`, bypassing its cache.
 
-    The post raises ReplayError where the gateway cannot be reached, and RefusedKeyError.
+    `logged_ms` returns the duration of a request by its id. The function raises ReplayError if the
+    gateway is not reachable, and RefusedKeyError.
     """
     headers = {"content-type": "application/json", "cache-control": "no-store"}
     if key is not None:
@@ -88,23 +88,23 @@ def poster(url: str, key: str | None, logged_ms: Callable[[str], float | None]) 
 
     def post(path: str, body: bytes, session: str) -> Sent:
         try:
-            told = httpx2.post(
+            reply = httpx2.post(
                 base + path,
                 content=body,
                 headers={**headers, "x-session-id": session},
                 timeout=_TIMEOUT_S,
             )
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise ReplayError(f"{base}: the gateway cannot be reached: {error}") from error
-        if told.status_code == 401 and _TARGET not in told.headers:
-            asks = "for a key" if key is None else "for another key than the one given"
-            raise RefusedKeyError(f"the gateway asks {asks}: --key env:NAME")
+            raise ReplayError(f"{base}: the gateway is not reachable: {error}") from error
+        if reply.status_code == 401 and _TARGET not in reply.headers:
+            needs = "a key" if key is None else "a key other than the one given"
+            raise RefusedKeyError(f"the gateway needs {needs}: --key env:NAME")
         return Sent(
-            told.status_code,
-            told.content,
-            told.headers.get(_TARGET, ""),
-            _nusd(told.headers.get("x-headrace-cost-usd", "")),
-            logged_ms(told.headers.get("x-request-id", "")),
+            reply.status_code,
+            reply.content,
+            reply.headers.get(_TARGET, ""),
+            _nusd(reply.headers.get("x-headrace-cost-usd", "")),
+            logged_ms(reply.headers.get("x-request-id", "")),
         )
 
     return post

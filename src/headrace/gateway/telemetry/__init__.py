@@ -1,1 +1,1 @@
-"""What the gateway tells of itself: metrics, spans, its log, how it stands."""
+"""The gateway's observability: metrics, spans, log, state."""

@@ -1,7 +1,7 @@
-"""A line of the log per request: sizes, times and what became of it.
+"""One log line per request: sizes, times and outcome.
 
-Fields that the server's log has too have its names. What providers say is at level debug alone, as
-they quote what was sent; what clients sent and keys are in no line.
+Fields that the server's log has too have its names. Providers' messages appear only at level debug,
+as they quote requests; clients' content and keys appear in no line.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MOST_WORDS = 1000
 
 
 class AccessLog:
-    """Writes lines as `telemetry/logs.py` does, at a fifth of what a record of `logging` takes,
-    which was a tenth of a request's CPU time. Does so where the logger is enabled for INFO.
+    """Writes the same lines as `telemetry/logs.py`, if the logger is enabled for INFO.
 
-    Within an event loop lines of one round of it are written together: a write is a call of the
-    system, and under load several requests end in one round.
+    It takes a fifth of the time of a `logging` record, which was a tenth of a request's CPU time.
+    In an event loop the lines of one round are written together, because a write is a system call
+    and under load several requests end in one round.
     """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
@@ -42,9 +42,9 @@ class AccessLog:
         self._words: dict[str, str] = {}
 
     def take(self, entry: Entry) -> None:
-        """Tell of a request that is over."""
+        """Log a request that is over."""
         if logger.isEnabledFor(logging.INFO):
-            # Arrival and what it took: when it ended, without asking a clock again.
+            # Arrival plus duration is when it ended, without another look at a clock.
             self._lines.append(self._line(entry, entry.at_s + entry.total_ms * 1e-3))
             if len(self._lines) == 1:
                 self._write_soon()
@@ -58,7 +58,7 @@ class AccessLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the pending lines."""
         lines, self._lines = self._lines, []
         self._stream.write("".join(lines))
         self._stream.flush()
@@ -84,8 +84,8 @@ class AccessLog:
             words.append(f"[request {self._word(entry.id, keep=False)}]")
         for name, value in fields_of(entry).items():
             if value is not None:
-                told = self._word(value) if type(value) is str else str(value)
-                words.append(f"{name}={told}")
+                word = self._word(value) if type(value) is str else str(value)
+                words.append(f"{name}={word}")
         return " ".join(words) + "\n"
 
     def _json(self, entry: Entry, ended_s: float) -> str:
@@ -100,11 +100,11 @@ class AccessLog:
             if value is not None:
                 line[name] = json_value(value)
         try:
-            told = msgspec.json.encode(line).decode()
+            text = msgspec.json.encode(line).decode()
         except (msgspec.EncodeError, UnicodeError):  # halves of surrogate pairs
-            told = ""
-        # ASCII alone, as all lines of the log.
-        return (told if told and told.isascii() else json.dumps(line)) + "\n"
+            text = ""
+        # ASCII only, as all lines of the log.
+        return (text if text and text.isascii() else json.dumps(line)) + "\n"
 
     def _time(self, at_s: float) -> str:
         milliseconds = int(at_s * 1000)
@@ -126,8 +126,8 @@ class AccessLog:
 
 
 def _is_plain(entry: Entry) -> bool:
-    """Whether all is as with most requests, and the line can be written without asking each field
-    whether it says anything; the same line, at a third of the time."""
+    """Whether it is an ordinary request, whose line is written without checking each field: the
+    same line in a third of the time."""
     return (
         entry.outcome == "answered"
         and entry.cost_nusd is not None
@@ -141,17 +141,17 @@ def _is_plain(entry: Entry) -> bool:
 
 
 def fields_of(entry: Entry) -> dict[str, Any]:
-    """None says nothing and is left out of the line."""
+    """The fields of the line; None omits a field."""
     usage = entry.usage
     attempts = entry.attempts
     failures = ""
     if len(attempts) > 1 or (attempts and attempts[0].failure is not None):
         failures = "; ".join(
-            f"{one.target} {one.failure}{f' {one.status}' if one.status else ''}"
-            for one in attempts
-            if one.failure is not None
+            f"{attempt.target} {attempt.failure}{f' {attempt.status}' if attempt.status else ''}"
+            for attempt in attempts
+            if attempt.failure is not None
         )
-    # After an attempt that failed the words may be a provider's, else they are ours.
+    # After a failed attempt the message may be a provider's; otherwise it is the gateway's.
     ours = entry.outcome in ("refused", "failed") and not (
         attempts and attempts[-1].failure is not None
     )

@@ -17,7 +17,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Exposition:
-    """processes: tells of their memory and time; by default those of this process."""
+    """Renders /metrics. `processes` collects memory and CPU time, by default of this process."""
 
     def __init__(
         self,
@@ -32,5 +32,5 @@ class Exposition:
         self._registry.register(processes or ProcessCollector(registry=None))
 
     def text(self) -> bytes:
-        """Everything there is."""
+        """The text of all metrics."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Metrics of how the gateway stands, read when somebody scrapes."""
+"""Metrics of the gateway's current state, read at each scrape."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ _BREAKER_STATES = ("closed", "open", "probing")
 
 
 class LiveCollector(Collector):
-    """standing, in_flight: called at each scrape."""
+    """Collects the gateway's state; `standing` and `in_flight` are called at each scrape."""
 
     def __init__(self, standing: Callable[[], Standing], in_flight: Callable[[], int]) -> None:
         self._standing = standing
         self._in_flight = in_flight
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: a collector is asked this when it is registered."""
+        """Nothing; called when the collector is registered."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Every family, in a fixed order."""
+        """All metric families, in a fixed order."""
         now = self._standing()
         yield _gauge("headrace:ready", "1 while a model can be served.", now.ready)
         yield _gauge("headrace:gateway_in_flight", "Requests under way.", self._in_flight())
         yield _gauge("headrace:gateway_tasks", "Tasks of the event loop.", _tasks())
-        targets = {one.target: one for model in now.models.values() for one in model.targets}
+        targets = {
+            target.target: target for model in now.models.values() for target in model.targets
+        }
         yield from _of_targets([targets[name] for name in sorted(targets)])
         keys = GaugeMetricFamily(
             "headrace:gateway_keys", "A provider's credentials.", labels=["provider", "state"]
@@ -41,12 +43,12 @@ class LiveCollector(Collector):
             "Connections to a provider.",
             labels=["provider", "state"],
         )
-        for name, one in sorted(now.providers.items()):
-            keys.add_metric([name, "usable"], one.keys - one.resting_keys)
-            keys.add_metric([name, "cooling_down"], one.resting_keys)
-            working = one.connections - one.resting_connections
+        for name, provider in sorted(now.providers.items()):
+            keys.add_metric([name, "usable"], provider.keys - provider.resting_keys)
+            keys.add_metric([name, "cooling_down"], provider.resting_keys)
+            working = provider.connections - provider.resting_connections
             connections.add_metric([name, "active"], working)
-            connections.add_metric([name, "idle"], one.resting_connections)
+            connections.add_metric([name, "idle"], provider.resting_connections)
         yield keys
         yield connections
         accounts = now.accounts
@@ -58,7 +60,7 @@ class LiveCollector(Collector):
             )
             yield _gauge(
                 "headrace:gateway_accounts_unsaved",
-                "Sums of what was spent that the store does not have yet.",
+                "Sums of spending that are not yet saved in the store.",
                 accounts.unsaved,
             )
         if now.request_log is not None:
@@ -68,22 +70,22 @@ class LiveCollector(Collector):
 def _of_request_log(log: LogStanding) -> Iterator[Metric]:
     yield _gauge(
         "headrace:gateway_request_log_up",
-        "1 while records of requests can be written.",
+        "1 while records can be written to the request log.",
         not log.error,
     )
     yield _gauge(
         "headrace:gateway_request_log_queued_records",
-        "Records of requests that are not yet written.",
+        "Records of requests that wait to be written.",
         log.waiting,
     )
     yield _gauge(
         "headrace:gateway_request_log_queued_bytes",
-        "What they take in memory.",
+        "Memory used by records that wait to be written.",
         log.waiting_bytes,
     )
     lost = CounterMetricFamily(
         "headrace:gateway_request_log_lost",
-        "Records of requests that there was no room for, or that could not be written.",
+        "Records of requests that were lost because the queue was full or writing failed.",
     )
     lost.add_metric([], log.lost)
     yield lost
@@ -91,23 +93,23 @@ def _of_request_log(log: LogStanding) -> Iterator[Metric]:
 
 def _of_targets(targets: list[TargetStanding]) -> Iterator[Metric]:
     in_flight = GaugeMetricFamily(
-        "headrace:gateway_target_in_flight", "Requests at a target.", labels=["target"]
+        "headrace:gateway_target_in_flight", "Requests under way at a target.", labels=["target"]
     )
     breaker = GaugeMetricFamily(
         "headrace:gateway_breaker_state",
-        "1 for the state a target's breaker is in.",
+        "1 for the current state of a target's breaker.",
         labels=["target", "state"],
     )
-    for one in targets:
-        in_flight.add_metric([one.target], one.in_flight)
+    for target in targets:
+        in_flight.add_metric([target.target], target.in_flight)
         for state in _BREAKER_STATES:
-            breaker.add_metric([one.target, state], float(one.breaker == state))
+            breaker.add_metric([target.target, state], float(target.breaker == state))
     yield in_flight
     yield breaker
 
 
 def _tasks() -> int:
-    """None are left of requests that are over: flat while nothing is asked."""
+    """The number of tasks; requests that are over leave none, so it is flat when idle."""
     try:
         return len(asyncio.all_tasks())
     except RuntimeError:  # outside of a loop

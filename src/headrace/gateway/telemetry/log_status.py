@@ -1,4 +1,4 @@
-"""How the request log stands."""
+"""The state of the request log."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ import msgspec
 
 
 class LogStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """written, lost: records since the start. waiting, waiting_bytes: what is not yet written.
-    error: why the last try to write failed, "" if it did not."""
+    """The state of a request log."""
 
     written: int = 0
+    """Records written since the start."""
     waiting: int = 0
+    """Records that wait to be written."""
     waiting_bytes: int = 0
+    """Memory used by them."""
     lost: int = 0
+    """Records lost since the start."""
     error: str = ""
+    """Why the last attempt to write failed; "" if it did not."""
 
 
 def together(several: Sequence[LogStanding]) -> LogStanding | None:
-    """Of processes that write to one store; None where none does."""
+    """The combined state of processes that write to one store; None if none does."""
     if not several:
         return None
     return LogStanding(
-        written=sum(one.written for one in several),
-        waiting=sum(one.waiting for one in several),
-        waiting_bytes=sum(one.waiting_bytes for one in several),
-        lost=sum(one.lost for one in several),
+        written=sum(state.written for state in several),
+        waiting=sum(state.waiting for state in several),
+        waiting_bytes=sum(state.waiting_bytes for state in several),
+        lost=sum(state.lost for state in several),
         error=next((one.error for one in several if one.error), ""),
     )

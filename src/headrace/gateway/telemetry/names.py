@@ -1,4 +1,4 @@
-"""Names that may be a metric's label: those of the file. What clients invent makes no series."""
+"""Names allowed as metric labels: the configured ones. Names that clients invent make no series."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.gateway.targets.provider import Provider
 
 OTHER = "other"
 
-# OpenTelemetry's names of vendors, by the dialect that theirs alone speak.
+# OpenTelemetry's vendor names, by the dialect that only their API has.
 _VENDORS = {
     "anthropic": "anthropic",
     "bedrock": "aws.bedrock",
@@ -21,7 +21,7 @@ _VENDORS = {
 
 
 class Names:
-    """Of one configuration: its models, aliases, targets and providers."""
+    """The names of one configuration: models, aliases, targets and providers."""
 
     def __init__(
         self,
@@ -30,31 +30,31 @@ class Names:
         providers: Mapping[str, Provider],
     ) -> None:
         self._models = {name: name for name in routes} | dict(aliases)
-        self._targets = {one.name: one.model for route in routes.values() for one in route.targets}
-        shadows = (one.shadow.target for one in routes.values() if one.shadow is not None)
-        self._targets |= {one.name: one.model for one in shadows}
-        self._vendors = {name: vendor(one) for name, one in providers.items()}
+        self._targets = {
+            target.name: target.model for route in routes.values() for target in route.targets
+        }
+        shadows = (route.shadow.target for route in routes.values() if route.shadow is not None)
+        self._targets |= {target.name: target.model for target in shadows}
+        self._vendors = {name: vendor(provider) for name, provider in providers.items()}
 
     def model(self, asked: str) -> str:
-        """The model of the file that a client means; "other" for names the file has not, which are
-        those passed on to a provider and those nobody serves."""
-        found = self._models.get(asked)
-        if found is None:
+        """The configured model that a client means; "other" for names that are not configured."""
+        name = self._models.get(asked)
+        if name is None:
             base, mark, suffix = asked.rpartition(":")
             if mark and (suffix in SUFFIXES or suffix == FREE):
-                found = self._models.get(base)
-        return OTHER if found is None else found
+                name = self._models.get(base)
+        return OTHER if name is None else name
 
     def target(self, name: str | None) -> str:
-        """`provider/model` of the file; `provider/other` for a model it does not name; "" for
-        none."""
+        """The configured `provider/model`; `provider/other` for other models; "" for None."""
         if name is None or name in self._targets:
             return name or ""
         provider = name.partition("/")[0]
         return f"{provider}/{OTHER}" if provider in self._vendors else OTHER
 
     def model_of_target(self, name: str) -> str:
-        """What its provider calls the model."""
+        """The provider's name for the target's model."""
         return self._targets.get(name, OTHER)
 
     def vendor(self, provider: str) -> str:
@@ -66,6 +66,6 @@ NO_NAMES = Names({}, {}, {})
 
 
 def vendor(provider: Provider) -> str:
-    """A value for `gen_ai.provider.name`: the vendor's where its dialect tells, else the file's
-    own name of it."""
+    """A value for `gen_ai.provider.name`: the vendor if the dialect implies it, else the configured
+    name of the provider."""
     return _VENDORS.get(provider.side.name, provider.name)

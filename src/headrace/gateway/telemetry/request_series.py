@@ -1,8 +1,8 @@
-"""Metrics of requests, from the lines of the ledger.
+"""Metrics of requests, from ledger lines.
 
 Names with `gen_ai_` are OpenTelemetry's for generative AI, with Envoy AI Gateway's attribute
-`gen_ai.original_model` (what the client asked for) beside `gen_ai.request.model` (what the
-provider was asked for). Their bounds are those the conventions give.
+`gen_ai.original_model` (the model in the client's request) beside `gen_ai.request.model` (the model
+in the provider's request). Their bounds are those of the conventions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headrace.protocol.neutral.usage import TokenUsage
 from headrace.telemetry import buckets
 from headrace.telemetry.series import CounterSeries, HistogramSeries
 
-# From 25 microseconds, below which nothing in Python is, to what only a starved machine takes.
+# From 25 microseconds, which no Python code beats, to what only a starved machine takes.
 OVERHEAD_S = (
     0.000025, 0.00005, 0.0001, 0.00015, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002,
     0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0,
@@ -30,7 +30,7 @@ LINES = (
     "input", "cache_read", "cache_write", "cache_write_1h", "input_audio", "output", "reasoning",
     "output_audio",
 )  # fmt: skip
-"""Kinds of tokens that are billed apart; each token is in one of them."""
+"""Kinds of tokens that are billed separately; each token is of one kind."""
 
 _GEN_AI = (
     "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_original_model",
@@ -39,75 +39,75 @@ _GEN_AI = (
 
 
 class RequestSeries:
-    """names: of the configuration of the moment; put another in its place when that changes."""
+    """Counters and histograms of requests. Replace `names` when the configuration changes."""
 
     def __init__(self, names: Names = NO_NAMES) -> None:
         self.names = names
         model = ("model", "target")
         self.requests = CounterSeries(
             "headrace:gateway_requests",
-            "Requests that were routed, by what became of them and the reply's status.",
+            "Requests that were routed, by outcome and HTTP status.",
             ("model", "provider", "target", "outcome", "status"),
         )
         self.attempts = CounterSeries(
             "headrace:gateway_attempts", "Requests sent to targets.", ("target",)
         )
         self.failures = CounterSeries(
-            "headrace:gateway_attempt_failures",
+            "Requests sent to targets that failed, by kind of failure.",
             "Of these, those that failed, by kind of failure.",
             ("target", "kind"),
         )
         self.besides = CounterSeries(
             "headrace:gateway_side_calls",
-            "Answers paid for besides the one told, by what they were for; in no other count of "
-            "requests.",
+            "Billed calls in addition to the answer that was sent, by purpose; not counted in any "
+            "other count of requests.",
             ("purpose", "target"),
         )
         self.tokens = CounterSeries(
             "headrace:gateway_tokens",
-            "Tokens by what they are billed as; each is in one line.",
+            "Tokens by billing category; each token is in one category.",
             ("target", "line"),
         )
         self.estimated = CounterSeries(
             "headrace:gateway_estimated_requests",
-            "Requests whose tokens are an estimate, as the provider did not tell them.",
+            "Requests whose tokens are estimated because the provider did not report them.",
             model,
         )
         self.cost = CounterSeries(
             "headrace:gateway_cost_nanodollars",
-            "What requests cost, in whole nano-dollars (1e-9 USD).",
+            "Cost of requests in whole nano-dollars (1e-9 USD).",
             model,
         )
         self.unpriced = CounterSeries(
             "headrace:gateway_cost_unknown_requests",
-            "Answered requests whose price nobody knows; they are in no sum of costs.",
+            "Answered requests whose price is unknown; they are in no sum of costs.",
             model,
         )
         self.cache_hits = CounterSeries(
             "headrace:gateway_cache_hits",
-            "Requests that a cache of the gateway answered, by which.",
+            "Requests answered from a cache of the gateway, by cache.",
             ("model", "cache"),
         )
         self.guardrails = CounterSeries(
             "headrace:gateway_guardrails",
-            "Requests in which a guardrail found something, by what was done.",
+            "Requests in which a guardrail found something, by action.",
             ("guardrail", "action"),
         )
         self.first_token = HistogramSeries(
             "headrace:gateway_time_to_first_token_seconds",
-            "From a request's arrival to its first content.",
+            "Seconds from a request's arrival to its first content.",
             ("model",),
             buckets.TIME_TO_FIRST_TOKEN_S,
         )
         self.total = HistogramSeries(
             "headrace:gateway_request_seconds",
-            "From a request's arrival to its end.",
+            "Seconds from a request's arrival to its end.",
             ("model",),
             buckets.REQUEST_S,
         )
         self.overhead = HistogramSeries(
             "headrace:gateway_overhead_seconds",
-            "The gateway's own share of a request: what was not spent waiting for others.",
+            "Seconds that the gateway itself spent on a request, without waiting for others.",
             (),
             OVERHEAD_S,
         )
@@ -119,13 +119,13 @@ class RequestSeries:
         )
         self.gen_ai_duration = HistogramSeries(
             "gen_ai_server_request_duration",
-            "Seconds per request, failed ones with error_type.",
+            "Seconds per request; failed ones with error_type.",
             (*_GEN_AI, "error_type"),
             GEN_AI_DURATION_S,
         )
         self.gen_ai_first = HistogramSeries(
             "gen_ai_server_time_to_first_token",
-            "Seconds to the first token of streams.",
+            "Seconds to the first token of a stream.",
             _GEN_AI,
             GEN_AI_FIRST_TOKEN_S,
         )
@@ -137,7 +137,7 @@ class RequestSeries:
         )
 
     def all(self) -> tuple[CounterSeries | HistogramSeries, ...]:
-        """In the order in which they are told."""
+        """All series, in the order of /metrics."""
         return (
             self.requests, self.attempts, self.failures, self.besides, self.tokens,
             self.estimated, self.cost, self.unpriced, self.cache_hits, self.guardrails,
@@ -146,7 +146,7 @@ class RequestSeries:
         )  # fmt: skip
 
     def take(self, entry: Entry) -> None:
-        """A request is over."""
+        """Count a request that is over."""
         names = self.names
         model, target = names.model(entry.model), names.target(entry.target)
         if entry.purpose:
@@ -162,8 +162,8 @@ class RequestSeries:
         for acted in entry.guardrails:
             guardrail, _, action = acted.rpartition("=")
             self.guardrails.add((guardrail, action))
-        for one in entry.attempts:
-            self._attempt(one)
+        for attempt in entry.attempts:
+            self._attempt(attempt)
         self.total.observe((model,), entry.total_ms * 1e-3)
         self.overhead.observe((), entry.overhead_us * 1e-6)
         if entry.first_token_ms is not None:
@@ -172,11 +172,11 @@ class RequestSeries:
             self._bill(entry, entry.usage, (model, target))
         self._gen_ai(entry, model, target)
 
-    def _attempt(self, one: AttemptEntry) -> None:
-        target = self.names.target(one.target)
+    def _attempt(self, attempt: AttemptEntry) -> None:
+        target = self.names.target(attempt.target)
         self.attempts.add((target,))
-        if one.failure is not None:
-            self.failures.add((target, one.failure))
+        if attempt.failure is not None:
+            self.failures.add((target, attempt.failure))
 
     def _bill(self, entry: Entry, usage: TokenUsage, labels: tuple[str, str]) -> None:
         for line, count in zip(LINES, tokens_by_line(usage), strict=True):
@@ -210,7 +210,7 @@ class RequestSeries:
 
 
 def tokens_by_line(usage: TokenUsage) -> tuple[int, ...]:
-    """In the order of LINES."""
+    """The token counts in the order of LINES."""
     return (
         usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens,
         usage.cache_write_1h_tokens, usage.input_audio_tokens, usage.output_tokens,
@@ -219,11 +219,11 @@ def tokens_by_line(usage: TokenUsage) -> tuple[int, ...]:
 
 
 def error_type(entry: Entry) -> str:
-    """OpenTelemetry's `error.type`: "" for what is none, else the last failure's kind where a
-    provider's is to blame, else the status."""
+    """OpenTelemetry's `error.type`: "" without an error, else the kind of the last failed attempt,
+    else the status."""
     if entry.outcome == "answered":
         return ""
     if entry.outcome in ("cut", "client_gone"):
         return entry.outcome
-    failed = [one.failure for one in entry.attempts if one.failure is not None]
+    failed = [attempt.failure for attempt in entry.attempts if attempt.failure is not None]
     return failed[-1] if failed else str(entry.status)

@@ -1,8 +1,8 @@
-"""Spans of requests and of their attempts, by OpenTelemetry's conventions for generative AI.
+"""Spans of requests and their attempts, by OpenTelemetry's conventions for generative AI.
 
-One span of kind server per request, in the trace that the client named; below it one of kind client
-per target that was asked. Tokens are on the span of the attempt that answered and nowhere else, so
-that a sum over spans counts them once. What a request cost in the gateway is on the server's.
+There is one span of kind server per request, in the client's trace, and below it one of kind client
+per attempt. Tokens are only on the span of the attempt that answered, so that a sum over spans
+counts them once. The gateway's own cost of a request is on the server span.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headrace.telemetry.traces_address import traces_url
 SETTING = "tracing.endpoint"
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-# Of a client's body, by the attribute that tells it.
+# Fields of a client's body, by the attribute that shows them.
 _REQUEST_FIELDS = {
     "gen_ai.request.max_tokens": ("max_completion_tokens", "max_tokens", "max_output_tokens"),
     "gen_ai.request.temperature": ("temperature",),
@@ -41,7 +41,7 @@ _REQUEST_FIELDS = {
 
 
 class Spans:
-    """Makes spans with a provider, which it ends with itself."""
+    """Makes spans with a tracer provider, which is closed with it."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -50,11 +50,11 @@ class Spans:
     def began(
         self, asked: Traced, passes_to: Callable[[Provider], bool], arrived: Moment
     ) -> RequestSpan:
-        """A request came."""
+        """Start the span of a request."""
         return RequestSpan(self._tracer, asked, passes_to, arrived)
 
     def close(self, within_s: float = 0.0) -> None:
-        """Send what is left, and wait so long for it."""
+        """Send pending spans, waiting up to `within_s`."""
         shut_down(self._provider, within_s)
 
 
@@ -92,7 +92,7 @@ class RequestSpan:
         self._inside = set_span_in_context(self._span, Context())
 
     def attempt(self, target: Target) -> AttemptSpan:
-        """A target is asked."""
+        """Start the span of an attempt."""
         provider = target.provider
         origin = provider.base.origin
         span = self._tracer.start_span(
@@ -115,23 +115,23 @@ class RequestSpan:
         return made
 
     def ended(self, entry: Entry) -> None:
-        """It is over, and so are attempts that nobody ended."""
-        for one in self._attempts:
-            one.ended(entry)
+        """End the span, and those of attempts that are still open."""
+        for attempt in self._attempts:
+            attempt.ended(entry)
         span = self._span
         if span.is_recording():
             span.set_attributes(_of_request(entry))
             kind = error_type(entry)
             if kind:
                 span.set_attribute("error.type", kind)
-            # What a client did wrong is no error of a server.
+            # A client's mistake is not a server error.
             if entry.status >= 500 or entry.outcome == "cut":
                 span.set_status(Status(StatusCode.ERROR))
         span.end(self._arrived.now_ns())
 
 
 class AttemptSpan:
-    """See `AttemptTrace`. tells: whether the provider hears of the trace."""
+    """See `AttemptTrace`. `tells` says whether the provider is sent the trace."""
 
     def __init__(self, span: Span, target: str, tells: bool, arrived: Moment) -> None:
         self._span = span
@@ -145,17 +145,17 @@ class AttemptSpan:
             self.headers = tuple(carrier.items())
 
     def failed(self, failure: Failure) -> None:
-        """It did not answer. The provider's words are left out: they quote what was sent."""
+        """Record a failure without the provider's message, which may quote the request."""
         if failure.status:
             self._span.set_attribute("http.response.status_code", failure.status)
         self._fail(failure.kind)
 
     def ended(self, entry: Entry) -> None:
-        """The request is over: what this one gave, if it is the one that answered."""
+        """End the span with the request; if it is the attempt that answered, with its usage."""
         if self._over:
             return
-        if entry.target != self._target:  # the client went while it was waited for
-            # or another target answered before it
+        if entry.target != self._target:  # the client left while it was waited for
+            # or another target answered first
             self._fail("cancelled" if entry.outcome == "answered" else entry.outcome)
             return
         span = self._span
@@ -182,26 +182,26 @@ class AttemptSpan:
 
 
 def open_spans(endpoint: str) -> Spans:
-    """Spans that go to a collector. Raises ConfigError where they cannot be made."""
+    """Spans that are sent to a collector. Raises ConfigError if they cannot be made."""
     return Spans(tracer_provider(traces_url(endpoint, SETTING), "headrace-gateway"))
 
 
 def _asked(asked: Traced) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {}
+    attributes: dict[str, AttributeValue] = {}
     body: JsonObject = asked.body
     for attribute, fields in _REQUEST_FIELDS.items():
         for name in fields:
             value = body.decoded(name) if name in body else None
             if isinstance(value, int | float) and not isinstance(value, bool):
-                found[attribute] = value
+                attributes[attribute] = value
                 break
     if asked.stream:
-        found["gen_ai.request.stream"] = True
-    return found
+        attributes["gen_ai.request.stream"] = True
+    return attributes
 
 
 def _of_request(entry: Entry) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {
+    attributes: dict[str, AttributeValue] = {
         "http.response.status_code": entry.status or 499,
         "headrace.attempts": len(entry.attempts),
         "headrace.outcome": entry.outcome,
@@ -216,10 +216,10 @@ def _of_request(entry: Entry) -> dict[str, AttributeValue]:
         ("headrace.prompt", entry.prompt or None),
     ):
         if value is not None:
-            found[name] = value
+            attributes[name] = value
     if entry.first_token_ms is not None:
-        found["gen_ai.response.time_to_first_chunk"] = entry.first_token_ms * 1e-3
-    return found
+        attributes["gen_ai.response.time_to_first_chunk"] = entry.first_token_ms * 1e-3
+    return attributes
 
 
 def _of_usage(usage: TokenUsage) -> dict[str, AttributeValue]:

@@ -1,4 +1,4 @@
-"""How the gateway stands: its models, targets, providers and accounts, at one moment."""
+"""A snapshot of the gateway's state: models, targets, providers and accounts."""
 
 from __future__ import annotations
 
@@ -16,51 +16,58 @@ from headrace.gateway.telemetry.log_status import LogStanding
 
 
 class TargetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """usable: whether its breaker and its provider's keys would let a request through; one that has
-    as many requests as it may have is busy and usable. for_s: until it is, where that is known.
-    taken_out: by an administrator, so that it is open until that is undone."""
+    """The state of a target."""
 
     target: str
     usable: bool
+    """Whether its breaker and keys would let a request through; a busy target is usable."""
     breaker: State
     in_flight: int
     for_s: float | None = None
+    """How long it is not usable, if known."""
     first_token_s: float | None = None
     tokens_per_s: float | None = None
     last_failure: str | None = None
     taken_out: bool = False
+    """Whether an administrator took it out of service, until that is undone."""
 
 
 class ModelStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """usable: whether one of its targets is; its fallbacks are models of their own. variants_out:
-    sides of its A/B test that were taken out, which failed too often."""
+    """The state of a model."""
 
     usable: bool
+    """Whether one of its targets is usable; fallbacks are models of their own."""
     targets: tuple[TargetStanding, ...]
     variants_out: tuple[str, ...] = ()
+    """A/B variants that were taken out because they failed too often."""
 
 
 class ProviderStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """keys: credentials used in turn, 0 where none are needed; resting ones were refused for all
-    models, and refused has why. connections: at work and at rest."""
+    """The state of a provider."""
 
     keys: int
+    """Credentials used in turn, 0 if none are needed."""
     resting_keys: int
+    """Keys that were refused for all models."""
     connections: int
+    """Open connections, busy or idle."""
     resting_connections: int
+    """Idle connections."""
     refused: tuple[str, ...] = ()
+    """Why keys were refused."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """By name. ready: whether a model has a usable target, or, in a file without models, a
-    provider a usable key. accounts: None where nobody is counted. request_log: None where none is
-    kept."""
+    """The state of a gateway, by name."""
 
     ready: bool
+    """Whether a model has a usable target; without configured models, a provider a usable key."""
     models: dict[str, ModelStanding]
     providers: dict[str, ProviderStanding]
     accounts: AccountsState | None
+    """None if nothing is counted."""
     request_log: LogStanding | None = None
+    """None without a request log."""
 
 
 def standing(
@@ -70,23 +77,23 @@ def standing(
     now_s: float,
     request_log: LogStanding | None = None,
 ) -> Standing:
-    """now_s: of the clock that targets are told times of."""
+    """The current state. `now_s` is a reading of the clock that health uses."""
     models = {}
     for name, route in router.routes.items():
-        targets = tuple(_target(one, now_s) for one in route.targets)
+        targets = tuple(_target(target, now_s) for target in route.targets)
         models[name] = ModelStanding(
             usable=any(one.usable for one in targets),
             targets=targets,
             variants_out=() if route.variants is None else route.variants.left_out(),
         )
     if models:
-        ready = any(one.usable for one in models.values())
+        ready = any(model.usable for model in models.values())
     else:
-        ready = any(one.auth.rests_s(now_s) <= 0 for one in providers.values())
+        ready = any(provider.auth.rests_s(now_s) <= 0 for provider in providers.values())
     return Standing(
         ready=ready,
         models=models,
-        providers={name: _provider(one, now_s) for name, one in providers.items()},
+        providers={name: _provider(provider, now_s) for name, provider in providers.items()},
         accounts=None if accounts is None else accounts.describe(),
         request_log=request_log,
     )

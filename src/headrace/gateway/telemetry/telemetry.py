@@ -1,4 +1,4 @@
-"""What a process counts and traces, whichever configuration is in force."""
+"""The counts and traces of a process, whatever its configuration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _CLIENT_GONE = 499
 
 
 class Telemetry:
-    """open_spans: makes what sends spans to a collector's address. in_flight: requests for an
-    answer of a model that are not over."""
+    """The metrics and traces of a process.
+
+    `open_spans` makes a sender of spans for a collector's address. `in_flight` counts model
+    requests that are not over.
+    """
 
     def __init__(self, open_spans: Callable[[str], SpanMaker] | None = None) -> None:
         self._open_spans = open_spans
@@ -30,15 +33,14 @@ class Telemetry:
         self.traffic = TrafficSeries()
         self.http = CounterSeries(
             "headrace:http_requests",
-            "HTTP requests by path and status; 499 is a client that went away.",
+            "HTTP requests by path and status; 499 means that the client left.",
             ("endpoint", "status"),
         )
         self.in_flight = 0
         self._began_s: float | None = None
 
     def shows(self, names: Names, standing: Callable[[], Standing], tracing: Tracing) -> None:
-        """A configuration is in force: the names it has, how it stands when asked, and where its
-        spans go."""
+        """Use a new configuration: its names, its state, and where its spans go."""
         self.requests.names = names
         self._standing = standing
         before, self._tracing = self._tracing, tracing
@@ -46,27 +48,27 @@ class Telemetry:
             before.spans.close()
 
     def began_s(self, now_s: float) -> float:
-        """Unix time of the first configuration; it is now at the first call."""
+        """Unix time of the first configuration, which is `now_s` at the first call."""
         if self._began_s is None:
             self._began_s = now_s
         return self._began_s
 
     def take(self, entry: Entry) -> None:
-        """A request is over."""
+        """Count a request that is over."""
         self.requests.take(entry)
 
     def answered(self, endpoint: str, status: int | None) -> None:
-        """endpoint: a path of ours, never one that a client made up. status: None if the client
-        went before a reply."""
+        """Count an HTTP reply. `endpoint` is a known path, never one from a client. `status` is
+        None if the client left before a reply."""
         self.http.add((endpoint, str(status or _CLIENT_GONE)))
 
     @property
     def series(self) -> tuple[CounterSeries | HistogramSeries, ...]:
-        """All that is counted, in the order in which it is told."""
+        """All series, in the order of /metrics."""
         return (*self.requests.all(), *self.traffic.all(), self.http)
 
     def metrics(self) -> tuple[str, bytes]:
-        """Content type, and the text of /metrics."""
+        """The content type and the text of /metrics."""
         if self._exposition is None:
             from headrace.gateway.telemetry.exposition import CONTENT_TYPE, Exposition
 
@@ -76,9 +78,9 @@ class Telemetry:
         return kind, text()
 
     def tracing(self, endpoint: str | None, pass_on: PassOn) -> Tracing:
-        """For a configuration; spans go on where they went as long as the address is the same.
+        """The tracing of a configuration; the sender of spans stays if its address is the same.
 
-        Raises ConfigError where spans are wanted and cannot be made.
+        Raises ConfigError if spans are configured and cannot be made.
         """
         if endpoint is None:
             return Tracing(pass_on)
@@ -87,24 +89,24 @@ class Telemetry:
         return Tracing(pass_on, (self._open_spans or _open_spans)(endpoint), endpoint)
 
     def close(self, within_s: float = 0.0) -> None:
-        """Send the spans that are left, and wait so long for it."""
+        """Send pending spans, waiting up to `within_s`."""
         if self._tracing.spans is not None:
             self._tracing.spans.close(within_s)
         self._tracing = Tracing("none")
 
     def standing(self) -> Standing:
-        """How the configuration in force stands."""
+        """The state of the current configuration."""
         assert self._standing is not None
         return self._standing()
 
 
 def _open_spans(endpoint: str) -> SpanMaker:
-    # Asked before the import, which needs it.
+    # Checked before the import, which would fail.
     missing = missing_for_tracing()
     if missing is not None:
         raise ConfigError(
-            f"tracing.endpoint: {missing} is not installed, and tracing needs it; run "
-            "`pip install 'headrace[otel]'`, or leave it out"
+            f"tracing.endpoint: tracing needs {missing}, which is not installed; run "
+            "`pip install 'headrace[otel]'`, or omit the setting"
         )
     from headrace.gateway.telemetry.spans import open_spans
 

@@ -1,6 +1,6 @@
-"""Whether requests are traced, and which providers hear of a client's trace (W3C Trace Context).
+"""Whether requests are traced, and which providers are sent a client's trace (W3C Trace Context).
 
-Without an address for spans nothing is recorded: a client's `traceparent` is passed on as it came.
+Without an address for spans nothing is recorded: a client's `traceparent` is passed on unchanged.
 With one it names the span of the attempt. OpenTelemetry is imported only then.
 """
 
@@ -21,14 +21,14 @@ PassOn = Literal["own", "all", "none"]
 Headers = tuple[tuple[str, str], ...]
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-# What the specification asks to be passed on at least.
+# The least length that the specification requires to be passed on.
 _MOST_STATE_CHARS = 512
-# Names that no public address has.
+# Endings that no public host name has.
 _OWN_ENDINGS = (".local", ".internal", ".lan", ".home.arpa")
 
 
 class Traced(Protocol):
-    """What of a request its span tells; see `Incoming`."""
+    """The part of a request that its span shows; see `Incoming`."""
 
     @property
     def id(self) -> str: ...
@@ -53,28 +53,28 @@ class Traced(Protocol):
 
 
 class AttemptTrace(Protocol):
-    """One request to a target; over when its request is, if not before."""
+    """The trace of one attempt; it ends with the request if not before."""
 
     @property
     def headers(self) -> Headers:
-        """What the provider is sent of the trace."""
+        """The trace headers for the provider."""
 
     def failed(self, failure: Failure) -> None:
-        """It did not answer."""
+        """Record that the attempt failed."""
 
 
 class RequestTrace(Protocol):
-    """One request of a client."""
+    """The trace of one client request."""
 
     def attempt(self, target: Target) -> AttemptTrace:
-        """A target is asked."""
+        """Start the trace of an attempt."""
 
     def ended(self, entry: Entry) -> None:
-        """It is over."""
+        """End the trace."""
 
 
 class Moment(NamedTuple):
-    """A moment of Unix time and the same of a monotonic clock, in nanoseconds."""
+    """A moment, as Unix time and as a reading of a monotonic clock, in nanoseconds."""
 
     wall_ns: int
     monotonic_ns: int
@@ -91,15 +91,18 @@ class SpanMaker(Protocol):
     def began(
         self, asked: Traced, passes_to: Callable[[Provider], bool], arrived: Moment
     ) -> RequestTrace:
-        """A request came."""
+        """Start the trace of a request."""
 
     def close(self, within_s: float = 0.0) -> None:
-        """Send what is left, and wait so long for it."""
+        """Send pending spans, waiting up to `within_s`."""
 
 
 class Tracing:
-    """pass_on: to which providers a trace is passed on: those one runs oneself (on this machine or
-    in a private network), all, or none. endpoint: where `spans` go."""
+    """The tracing of a configuration.
+
+    `pass_on` says which providers are sent traces: your own (on this machine or in a private
+    network), all, or none. `endpoint` is where `spans` are sent.
+    """
 
     def __init__(
         self,
@@ -112,7 +115,7 @@ class Tracing:
         self.endpoint = endpoint
 
     def began(self, asked: Traced, arrived: Moment) -> RequestTrace:
-        """A request came at that moment."""
+        """Start the trace of a request that arrived at that moment."""
         if self.spans is not None:
             return self.spans.began(asked, self.passes_to, arrived)
         if self._pass_on == "none" or "traceparent" not in asked.headers:
@@ -121,12 +124,12 @@ class Tracing:
         return _PassedOn(headers, self.passes_to) if headers else UNTRACED
 
     def passes_to(self, provider: Provider) -> bool:
-        """Whether a provider is told of traces."""
+        """Whether a provider is sent traces."""
         return self._pass_on == "all" or (self._pass_on == "own" and is_own(provider))
 
 
 def trace_headers(headers: Mapping[str, str]) -> Headers:
-    """A client's, if they are what the specification says; a state without a parent is none."""
+    """A client's trace headers if they are valid; a state without a parent is dropped."""
     parent = headers.get("traceparent", "").strip()
     if not _TRACEPARENT.fullmatch(parent):
         return ()
@@ -137,7 +140,7 @@ def trace_headers(headers: Mapping[str, str]) -> Headers:
 
 
 def is_own(provider: Provider) -> bool:
-    """Whether it is on this machine, or at an address or a name of a private network."""
+    """Whether it is on this machine, or has an address or name of a private network."""
     host = provider.base.origin.host.rstrip(".").lower()
     try:
         return ipaddress.ip_address(host.strip("[]")).is_private

@@ -1,4 +1,4 @@
-"""Metrics of what becomes of requests besides their answers: hedges, shadows, canaries, engines."""
+"""Metrics of hedges, shadows, canaries and engines."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from headrace.telemetry.series import CounterSeries
 
 
 class TrafficSeries:
-    """Labels are names of the file."""
+    """Counters of extra traffic; labels are configured names."""
 
     def __init__(self) -> None:
         self.hedges = CounterSeries(
-            "headrace:gateway_hedges",
+            "Slow requests of hedged models, by what was done.",
             "Slow requests of hedged models, by what was done about it.",
             ("model", "outcome"),
         )
         self.shadows = CounterSeries(
             "headrace:gateway_shadow_requests",
-            "Copies of requests for a model's shadow, by what became of them.",
+            "Copies of requests for a model's shadow, by result.",
             ("model", "outcome"),
         )
         self.taken_out = CounterSeries(
             "headrace:gateway_variants_ejected",
-            "Variants that were taken out as they failed too often.",
+            "Variants taken out because they failed too often.",
             ("model", "variant"),
         )
         self.engine_reads = CounterSeries(
             "headrace:gateway_engine_reads",
-            "Readings of engines' /metrics, by whether they told their load.",
+            "Readings of engines' /metrics, by whether they reported their load.",
             ("provider", "outcome"),
         )
 
     def all(self) -> tuple[CounterSeries, ...]:
-        """In the order in which they are told."""
+        """All series, in the order of /metrics."""
         return (self.hedges, self.shadows, self.taken_out, self.engine_reads)
