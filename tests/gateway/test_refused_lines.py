@@ -27,7 +27,7 @@ LARGE = b'{"model": "chat", "input": "' + b"x" * 2048 + b'"}'
         ("/v1/completions", LARGE, 413, "text_completion", "more than 2,048 bytes"),
         ("/v1/embeddings", b"[1]", 400, "embeddings", "JSON object"),
         ("/v1/embeddings", b'{"model": "chat"}', 400, "embeddings", "input"),
-        ("/v1/embeddings", LARGE, 413, "embeddings", "too large"),
+        ("/v1/embeddings", LARGE, 413, "embeddings", "more than 2,048 bytes"),
     ],
 )
 async def test_a_body_that_cannot_be_read(

@@ -85,7 +85,7 @@ def test_a_reload_says_that_secrets_were_read_too(
     settings = settings_from(path, CliOverrides())
     with caplog.at_level("INFO"):
         log_changes(settings, settings)
-    assert "changed: none of the settings; secrets were read anew too" in caplog.text
+    assert "changed: no settings; secrets were read again too" in caplog.text
 
 
 async def test_a_request_under_way_is_tried_again_by_the_gateway_it_came_to() -> None:

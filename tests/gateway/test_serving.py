@@ -363,7 +363,7 @@ async def test_the_time_for_the_whole_request_ends_a_stream_with_an_error() -> N
         assert told.status == 200 and b"and on" in told.body and b'"error"' in told.body
         await asyncio.sleep(0.05)
         assert built.router.routes["chat"].targets[0].provider.pool.connections == 0
-    assert entries[0].outcome == "cut" and "whole request" in entries[0].error
+    assert entries[0].outcome == "cut" and "time limit" in entries[0].error
 
 
 async def test_a_fault_of_ours_ends_one_request(monkeypatch: pytest.MonkeyPatch) -> None:

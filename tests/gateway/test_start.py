@@ -68,10 +68,10 @@ def test_a_start_imports_what_the_file_uses_and_asks_no_network(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"access": {}}, "limits and budgets hold per process"),
-        ({"access": {}, "listen": {"workers": 3}}, "limits and budgets hold for the machine"),
-        ({"access": {"redis": "redis://127.0.0.1"}}, "limits and budgets hold for the cluster"),
-        ({"access": {"require_key": False}}, "anybody who reaches it may use it"),
+        ({"access": {}}, "limits and budgets apply to this process"),
+        ({"access": {}, "listen": {"workers": 3}}, "limits and budgets apply to this machine"),
+        ({"access": {"redis": "redis://127.0.0.1"}}, "limits and budgets apply to the cluster"),
+        ({"access": {"require_key": False}}, "anyone who can reach it may use it"),
     ],
 )
 def test_the_reach_of_limits_is_said_at_the_start(

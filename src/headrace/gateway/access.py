@@ -1,4 +1,4 @@
-"""Who asks: the key of a request, wherever its dialect puts it."""
+"""The caller of a request, by its key, wherever its dialect puts that."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from headrace.gateway.routing.router import Router
 from headrace.gateway.settings.secret import Secret
 
 _BEARER = "bearer "
-# Anthropic's, Azure's and Google's clients have headers of their own.
+# Headers of Anthropic's, Azure's and Google's clients.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 MASTER = Caller(key_id="master")
 ADMIN = Caller(key_id="admin")
 
 
 class Access:
-    """accounts: None where keys are not asked for. master: a key that may everything. own_key: of
-    the gateway's own admin page; None where there is none. metrics: a key that may only see how
-    the gateway stands."""
+    """Identifies callers by their keys.
+
+    `accounts` is None if keys are not required. `master` is a key that may do everything, `own_key`
+    that of the gateway's own admin page, None without one. `metrics` is a key that may only read
+    the gateway's state.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,8 @@ class Access:
         guests: Guests | None = None,
         metrics: Secret | None = None,
     ) -> None:
-        """guests: who comes without a key where none is asked for; None: they have no limits."""
+        """`guests` gives callers without a key, where none is required, their limits; None means
+        that they have none."""
         self._guests = guests
         self._accounts = accounts
         self._own_key = None if own_key is None else own_key.encode()
@@ -41,7 +45,7 @@ class Access:
         self._metrics = None if metrics is None else metrics.reveal().encode()
 
     def caller(self, headers: Mapping[str, str]) -> Caller | None:
-        """None where nobody is asked for a key. Raises RefusedKeyError."""
+        """The caller; None if keys are not required. Raises RefusedKeyError."""
         if self._own_key is not None and _is_same(presented_key(headers), self._own_key):
             return ADMIN
         if self._accounts is None:
@@ -54,19 +58,19 @@ class Access:
         return self._accounts.caller(key)
 
     def has_several_keys(self) -> bool:
-        """Whether more than one key may ask, the master key aside."""
+        """Whether there is more than one key besides the master key."""
         return self._accounts is not None and len(self._accounts.roster) > 1
 
     def shows_all(self, headers: Mapping[str, str]) -> bool:
-        """Whether who asks may see how the gateway stands: the master key and the key for metrics,
-        and everybody where no key is asked for and none is for metrics; keys of customers may
-        not. Compared in constant time."""
+        """Whether the caller may see the gateway's state: with the master key or the key for
+        metrics, or anyone if keys are not required and there is no key for metrics; customers' keys
+        may not. Compared in constant time."""
         if self._metrics is None:
             return self._accounts is None or self.is_master(headers)
         return _is_same(presented_key(headers), self._metrics) or self.is_master(headers)
 
     def is_master(self, headers: Mapping[str, str]) -> bool:
-        """Compared in constant time."""
+        """Whether the key is the master key. Compared in constant time."""
         return self._master is not None and _is_same(presented_key(headers), self._master)
 
 
@@ -80,22 +84,22 @@ def _has_no_scheme(headers: Mapping[str, str]) -> bool:
 
 
 def may_ask(caller: Caller | None, model: str, router: Router) -> bool:
-    """Whether a request may name the model, by its own name or by another one."""
+    """Whether the caller may use the model, by its own name or another one."""
     if caller is None or not caller.allowed_models:
         return True
     return caller.may_use(model, router.own_name(model), router.with_target(model))
 
 
 def check_models(caller: Caller | None, models: Iterable[str], router: Router) -> None:
-    """Every model that a request names has to be allowed; what the file falls back to, or makes a
-    model of, is allowed by it. Raises ModelNotAllowedError."""
+    """Check every model that a request names. Fallbacks and the models of a composed one need no
+    permission of their own. Raises ModelNotAllowedError."""
     for model in models:
         if caller is not None and not may_ask(caller, model, router):
             raise ModelNotAllowedError(caller.key_id, model)
 
 
 def presented_key(headers: Mapping[str, str]) -> str:
-    """The key as it was sent; "" without one."""
+    """The key in the headers; "" without one."""
     authorization = headers.get("authorization", "")
     if authorization[: len(_BEARER)].lower() == _BEARER:
         return authorization[len(_BEARER) :].strip()

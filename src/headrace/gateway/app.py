@@ -1,7 +1,7 @@
-"""The gateway as an ASGI application: which path is which dialect, and what is answered here.
+"""The gateway as an ASGI application: it maps paths to dialects and to built-in endpoints.
 
-Bodies are read within a limit; a client that goes cancels what is done for it; every reply has the
-request's id. What a request means is none of this file's business.
+Bodies are read within a limit; when a client leaves, its request is cancelled; every reply has the
+request's id. The meaning of requests is left to others.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ _MOST_ID_CHARS = 128
 
 
 class ChatPath(NamedTuple):
-    """A path on which clients of a dialect ask. stream_default: what a body means that says nothing
-    of `stream`. side_at: the dialect at a Unix time, where its answers tell times. own: what the
-    gateway answers itself, None for what a model has to."""
+    """A path on which clients of a dialect send chat requests."""
 
     side: ClientSide
     stream_default: bool = False
+    """Whether a body without `stream` is streamed."""
     side_at: Callable[[float], ClientSide] | None = None
+    """The dialect at a Unix time, if its answers contain times."""
     own: Callable[[ClientSide, bytes, str, Mapping[str, str]], bytes | None] | None = None
+    """Answers that the gateway gives itself, None for requests to a model."""
 
 
 Told = tuple[int, str, bytes]
@@ -60,28 +61,31 @@ AnswerBelow = Callable[[str, Mapping[str, str]], Awaitable[Told]]
 
 
 class Post(Protocol):
-    """A path that answers whole bodies.
+    """A path whose answers are sent whole.
 
     Raises RequestError, AccountsError, AllTargetsFailedError.
     """
 
     @property
     def side(self) -> ClientSide:
-        """What errors are written in."""
+        """The dialect in which errors are written."""
 
     @property
     def operation(self) -> Operation | None:
-        """As the ledger names it; None if it leaves no line there."""
+        """The operation in the ledger; None if requests leave no line."""
 
     async def __call__(
         self, body: bytes, path: str, headers: Mapping[str, str], request_id: str, received_ns: int
     ) -> tuple[bytes, list[tuple[str, str]]]:
-        """Body of a 200, and headers beside those that every reply has."""
+        """The body of a 200, and headers in addition to those of every reply."""
 
 
 class GatewayApp:
-    """chats, posts: by path. answers: paths answered here, by method and path; open ones need no
-    key. below: the same of any path that begins so, which nobody learns the existence of."""
+    """The ASGI application.
+
+    `chats` and `posts` are by path. `answers` are built-in endpoints, by method and path; open ones
+    need no key. `below` holds handlers for all paths with a prefix.
+    """
 
     def __init__(
         self,
@@ -114,7 +118,7 @@ class GatewayApp:
         self._prompts = prompts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return
         received_ns = self._serving.clock_ns()
@@ -152,7 +156,7 @@ class GatewayApp:
             await self._other(method, path, headers, request_id, sink, known=asked is not None)
             return
         try:
-            # Before the body is read: who has no key costs no memory.
+            # Before the body is read, so that requests without a key use no memory.
             caller = self._access.caller(headers)
         except AccountsError as error:
             status, failure = refusal_of(error)
@@ -265,7 +269,11 @@ class GatewayApp:
                              received_ns, 503, str(error))  # fmt: skip
             await refuse(post.side, 503, error.failure, request_id, sink)
         except _TooLargeError:
-            failure = Failure(kind="too_large", message="the body is too large")
+            message = (
+                f"the body has more than {self._most_body_bytes:,} bytes, which is the limit; send "
+                "fewer texts in a request, or raise listen.max_body_bytes"
+            )
+            failure = Failure(kind="too_large", message=message)
             if post.operation is not None:
                 note_refused(self._serving, post.side.name, post.operation, request_id, caller,
                              received_ns, 413, failure.message)  # fmt: skip
@@ -279,7 +287,7 @@ class GatewayApp:
     async def _body(
         self, receive: Receive, headers: Mapping[str, str], caller: Caller | None
     ) -> bytes | None:
-        """None if the client went before it was whole. Whoever has it lets go of its bytes."""
+        """Read the body; None if the client left before its end. The caller releases its bytes."""
         stated = headers.get("content-length", "")
         if stated.isdigit() and int(stated) > self._most_body_bytes:
             raise _TooLargeError
@@ -298,7 +306,7 @@ class GatewayApp:
                 held = size
                 pieces.append(piece)
                 if not message.get("more_body", False):
-                    held = 0  # from here on the caller's
+                    held = 0  # from here on the caller holds them
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         finally:
             self._bodies.let_go(caller, held)
@@ -336,7 +344,7 @@ class GatewayApp:
         await sink.last(body if method != "HEAD" else b"")
 
     def _begins(self, path: str) -> str | None:
-        return next((one for one in self._below if path.startswith(one)), None)
+        return next((prefix for prefix in self._below if path.startswith(prefix)), None)
 
 
 class _TooLargeError(Exception):
@@ -353,7 +361,7 @@ def _wants_stream(body: JsonObject, default: bool) -> bool:
 
 
 def _id_from(headers: Mapping[str, str]) -> str | None:
-    """The client's own id, if it can be told back."""
+    """The client's own id, if it can be returned in a header."""
     given = headers.get(REQUEST_ID, "")
     if 0 < len(given) <= _MOST_ID_CHARS and given.isascii() and given.isprintable():
         return given

@@ -1,4 +1,4 @@
-"""The way back to a client over ASGI."""
+"""The sink of replies over ASGI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from headrace.gateway.serving.incoming import ClientGoneError
 
 
 class AsgiSink:
-    """gone: set by who hears that the client has gone. Empty pieces are not sent."""
+    """A Sink that sends over ASGI. `gone` is set when the client has left. Empty pieces are not
+    sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -17,7 +18,7 @@ class AsgiSink:
         self.status: int | None = None
 
     async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
-        """Head of the reply."""
+        """Send the head of the reply."""
         if self.gone:
             raise ClientGoneError
         self.started = True
@@ -31,20 +32,20 @@ class AsgiSink:
         )
 
     async def write(self, piece: bytes) -> None:
-        """A piece of the body; waits while the client does not take it."""
+        """Send a piece of the body; waits while the client does not read."""
         if self.gone:
             raise ClientGoneError
         if piece:
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def last(self, piece: bytes) -> None:
-        """The rest of the body."""
+        """Send the rest of the body."""
         if self.gone:
             raise ClientGoneError
         await self._send({"type": "http.response.body", "body": piece, "more_body": False})
 
     async def end(self) -> None:
-        """The body is whole."""
+        """End the body."""
         if self.gone:
             raise ClientGoneError
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

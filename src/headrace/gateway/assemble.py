@@ -1,4 +1,4 @@
-"""A gateway made of its file, and the one that answers now."""
+"""Makes a gateway from its configuration, and holds the current one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class CliOverrides(NamedTuple):
-    """What the command line says in place of the file. None: what the file says."""
+    """Settings from the command line, which replace those of the file unless they are None."""
 
     host: str | None = None
     port: int | None = None
@@ -53,65 +53,69 @@ class CliOverrides(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surroundings:
-    """What goes on from a configuration to the next. takers: hear each line of the ledger and must
-    not wait. parts: what /health tells of others, by name. everywhere: who tells of all processes,
-    None for one process. on_breaker: hears when a target's breaker opens or closes. on_refused:
-    hears when a provider refuses a key. request_log: None where none is kept. own_key: what the
-    admin page asks with on the data port."""
+    """What outlives a configuration in a process."""
 
     telemetry: Telemetry | None = None
     takers: tuple[Callable[[Entry], None], ...] = ()
+    """Called with each ledger line; must not wait."""
     parts: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    """Further parts of /health, by name."""
     everywhere: Everywhere | None = None
+    """Reports on all processes; None if there is one."""
     sticky: Sticky | None = None
     told_responses: ToldResponses = field(default_factory=ToldResponses)
     held_bodies: HeldBodies = field(default_factory=HeldBodies)
     on_breaker: OnBreaker | None = None
+    """Called when a target's breaker opens or closes."""
     on_refused: OnRefused | None = None
+    """Called when a provider refuses a key."""
     on_taken_out: Callable[[TakenOut], None] | None = None
+    """Called when an A/B variant is taken out."""
     request_log: WrittenLog | None = None
+    """None without a request log."""
     own_key: str | None = None
+    """The key of the admin page on the data port."""
 
 
 class Current:
-    """The gateway that answers now; another takes its place between two requests."""
+    """The current gateway; another may replace it between two requests."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        # As long as they do something beside answers.
+        # Earlier gateways that still do something besides answering.
         self._past: list[Gateway] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """By the gateway of this moment; requests under way keep theirs."""
+        """Handle a request with the current gateway, which it keeps."""
         await self.gateway.app(scope, receive, send)
 
     def make_ready(self) -> None:
-        """What no request should have to wait for, and no start: dialects nobody spoke yet."""
+        """Make what neither a request nor the start should wait for: dialects not yet used."""
         self.gateway.paths.make_all()
 
     def replace(self, fresh: Gateway) -> None:
-        """Another answers from now on."""
+        """Use another gateway from now on."""
         before, self.gateway = self.gateway, fresh
         fresh.take_over()
         fresh.start()
         before.close()
-        self._past = [one for one in (*self._past, before) if one.is_busy]
+        self._past = [past for past in (*self._past, before) if past.is_busy]
 
     async def drain(self, within_s: float) -> None:
-        """Wait so long for what is done beside answers, and end the rest."""
-        await asyncio.gather(*(one.drain(within_s) for one in (*self._past, self.gateway)))
+        """Wait up to `within_s` for work besides answers, then end the rest."""
+        await asyncio.gather(*(gateway.drain(within_s) for gateway in (*self._past, self.gateway)))
 
 
 def settings_from(path: Path, given: CliOverrides) -> GatewaySettings:
-    """Of the file as it is now. Raises ConfigError."""
+    """The settings of the file as it is now. Raises ConfigError."""
     return settings_given(read_text(path), path, given)
 
 
 def settings_given(text: str, path: Path, given: CliOverrides) -> GatewaySettings:
-    """Of the file's text. Raises ConfigError."""
+    """The settings of the file's text. Raises ConfigError."""
     if not text.strip():
-        # So an editor leaves it for a moment; whoever means it says `models: {}`.
-        raise ConfigError(f"{path} is empty; write its providers and models")
+        # Editors leave a file empty for a moment; an intended one has `models: {}`.
+        raise ConfigError(f"{path} is empty; add its providers and models")
     settings = settings_of_text(text, str(path))
     listen = settings.listen
     own = msgspec.structs.replace(
@@ -124,21 +128,21 @@ def settings_given(text: str, path: Path, given: CliOverrides) -> GatewaySetting
 
 
 def log_changes(before: GatewaySettings, now: GatewaySettings) -> None:
-    """What of a file that was read anew is another, and what is taken at the next start alone."""
+    """Log which settings changed in a file read again, and which take effect at the next start."""
     changed = changes(before, now)
     waiting = wait_for_start(changed)
     if now.request_log.enabled and not before.request_log.enabled:
         waiting += ("request_log.enabled",)
     logger.info(
-        "changed: %s; secrets were read anew too, and breakers and resting keys begin anew",
-        ", ".join(changed) or "none of the settings",
+        "changed: %s; secrets were read again too, and breakers and resting keys start afresh",
+        ", ".join(changed) or "no settings",
     )
     if waiting:
-        logger.warning("at the next start alone: %s", ", ".join(waiting))
+        logger.warning("in effect at the next start only: %s", ", ".join(waiting))
 
 
 def with_request_log(around: Surroundings, path: Path, settings: GatewaySettings) -> Surroundings:
-    """With the log that the file asks for; who ends the process closes it. Raises HeadraceError."""
+    """Add the configured request log; whoever ends the process closes it. Raises HeadraceError."""
     if not settings.request_log.enabled:
         return around
     from headrace.gateway.building.request_log import request_log_of
@@ -148,9 +152,9 @@ def with_request_log(around: Surroundings, path: Path, settings: GatewaySettings
 
 
 def catalog_of(sources: Sources, settings: GatewaySettings) -> Catalog:
-    """With the rows of the user's own folder and of those that the file names. Raises
+    """The catalog with the rows of the user's folder and of the configured folders. Raises
     HeadraceError."""
-    named = tuple(str(sources.folder / one) for one in settings.catalog)
+    named = tuple(str(sources.folder / folder) for folder in settings.catalog)
     return Catalog.load(folders(sources.environ, named))
 
 
@@ -160,7 +164,7 @@ def made(
     accounts: Accounts | None,
     around: Surroundings | None = None,
 ) -> Gateway:
-    """The gateway of a file that was read. Raises HeadraceError."""
+    """Make the gateway of a configuration. Raises HeadraceError."""
     around = around or Surroundings()
     takers = (AccessLog(sys.stderr, settings.log.format).take, *around.takers)
 

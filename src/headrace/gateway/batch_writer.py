@@ -1,7 +1,7 @@
 """Lines on their way to a store: taken without waiting, written in batches by one thread.
 
-A store never stops the gateway. While it refuses, lines wait in memory and are tried again; what
-there is no room for is counted as lost, logged and told in /health.
+A store never stops the gateway. While it refuses, lines wait in memory and are tried again; those
+that do not fit are counted as lost, logged and reported in /health.
 """
 
 from __future__ import annotations
@@ -18,66 +18,73 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 _BATCH = 500
-# Of one transaction, and of what is on its way to a server at once.
+# Limit of one transaction, and of what is under way to a server at once.
 _BATCH_BYTES = 8 * 2**20
-# How long lines gather before they are written together.
+# How long lines are collected before they are written together.
 _LINGER_S = 0.05
 _RETRY_S = 1.0
 _RETRY_MOST_S = 30.0
 _CLEAN_EVERY_S = 60.0
-# Rows of one deletion: others wait for the store for about a millisecond.
+# Rows per deletion, so that others wait for the store for about a millisecond.
 _DELETED_AT_ONCE = 500
 _S_PER_DAY = 86_400
 _CLOSE_S = 10.0
 
-# What an error of a store means: try again later; never write to it again; of this batch, one line
-# or another fits in no column and the rest can be written.
+# What an error of a store means: try again later; never write to it again; a line of this batch
+# fits in no column and the others can be written.
 Verdict = Literal["later", "damaged", "bad_line"]
 
 
 class Batches(Protocol[T_contra]):
-    """What the thread writes to. What it raises, a `judge` tells apart."""
+    """A store that the thread writes to. A `judge` classifies its errors."""
 
     def append(self, lines: Sequence[T_contra], /) -> None:
-        """All of them or none."""
+        """Write all lines or none."""
 
     def delete_before(self, at_ms: int, most: int) -> int:
-        """Delete so many of the oldest lines that came before; how many there were."""
+        """Delete up to `most` of the oldest lines before a time; return how many were deleted."""
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the store."""
 
 
 class Standing(NamedTuple):
-    """written, lost: lines since the start. waiting: not yet written. error: why the last try to
-    write failed, "" if it did not."""
+    """The state of a writer."""
 
     written: int
+    """Lines written since the start."""
     waiting: int
+    """Lines that wait to be written."""
     lost: int
+    """Lines lost since the start."""
     error: str
+    """Why the last attempt to write failed; "" if it did not."""
 
 
 class Bounds(NamedTuple):
-    """What may wait in memory: so many lines, and of so many bytes together."""
+    """The most that may wait in memory: lines, and their bytes."""
 
     lines: int
     bytes: int
 
 
 class Waits(NamedTuple):
-    """linger_s: how long lines gather. retry_s: after a first failure; it doubles until most_s."""
+    """The delays of a writer."""
 
     linger_s: float = _LINGER_S
+    """How long lines are collected."""
     retry_s: float = _RETRY_S
+    """After a first failure; doubles up to most_s."""
     most_s: float = _RETRY_MOST_S
 
 
 class BatchWriter(Generic[T]):
-    """kind: what misses what is lost, in words: "the ledger". name: of the store, for the log.
+    """Writes lines to a store from a separate thread.
 
-    retention_days: older lines are deleted, a few at a time; None: never. wall_s: Unix time.
-    size_of: of a line, in bytes. judge: what an error of the store means, None for a fault of ours.
+    `kind` names what lost lines are missing from, as in "the ledger"; `name` is the store's in the
+    log. Lines older than `retention_days` are deleted, a few at a time; None keeps them. `wall_s`
+    is Unix time. `size_of` gives a line's bytes. `judge` classifies an error of the store; None
+    means a fault of the gateway.
     """
 
     def __init__(
@@ -108,9 +115,9 @@ class BatchWriter(Generic[T]):
         self._sizes: deque[int] = deque()
         self._some = threading.Event()
         self._closing = threading.Event()
-        self._turned_away = 0  # of the callers' thread alone, as the next
+        self._turned_away = 0  # used by the callers' thread only, as the next
         self._taken_bytes = 0
-        self._left_bytes = 0  # of the writer's, as all below
+        self._left_bytes = 0  # used by the writer's thread, as all below
         self._given_up = 0
         self._written = 0
         self._error = ""
@@ -120,7 +127,7 @@ class BatchWriter(Generic[T]):
         self._thread.start()
 
     def take(self, line: T) -> None:
-        """Keep it. Never waits and never raises; from one thread only."""
+        """Queue a line. Never waits and never raises; call from one thread only."""
         size = self._size_of(line)
         full = len(self._waiting) >= self._bounds.lines or (
             self.waiting_bytes + size > self._bounds.bytes
@@ -128,8 +135,8 @@ class BatchWriter(Generic[T]):
         if full or self._closing.is_set():
             if self._turned_away == 0:
                 logger.error(
-                    "%s: %d entries wait to be written and there is room for no more; requests are "
-                    "answered, and missing in %s (/health counts them)",
+                    "%s: %d entries wait to be written and no more fit in memory; requests are "
+                    "answered, but missing from %s (/health counts them)",
                     self._name,
                     len(self._waiting),
                     self._kind,
@@ -144,17 +151,17 @@ class BatchWriter(Generic[T]):
 
     @property
     def standing(self) -> Standing:
-        """How it is now; from any thread."""
+        """The current state; from any thread."""
         lost = self._turned_away + self._given_up
         return Standing(self._written, len(self._waiting), lost, self._error)
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits in memory; from any thread."""
+        """The bytes that wait in memory; from any thread."""
         return self._taken_bytes - self._left_bytes
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """Write what waits, and end. What the store does not take within the time is lost."""
+        """Write what waits, and end. Lines that are not written in time are lost."""
         self._closing.set()
         self._some.set()
         self._thread.join(timeout_s)
@@ -165,7 +172,7 @@ class BatchWriter(Generic[T]):
                 self._name,
                 written,
                 waiting + lost,
-                error or "there was no room for them",
+                error or "the queue was full",
             )
 
     def _run(self) -> None:
@@ -186,10 +193,10 @@ class BatchWriter(Generic[T]):
             except Exception as error:
                 if self._judge(error) is None:
                     raise
-                logger.error("%s: it was not closed well: %s", self._name, error)
+                logger.error("%s: it was not closed cleanly: %s", self._name, error)
 
     def _write_all(self) -> None:
-        """Until nothing waits. While it closes a batch is tried once."""
+        """Write until nothing waits. While closing, a batch is tried once."""
         wait_s = self._waits.retry_s
         while self._waiting:
             batch = self._batch()
@@ -208,30 +215,30 @@ class BatchWriter(Generic[T]):
                 wait_s = min(self._waits.most_s, 2 * wait_s)
                 continue
             if self._error:
-                logger.info("%s: entries are written again", self._name)
+                logger.info("%s: entries can be written again", self._name)
                 self._error = ""
             wait_s = self._waits.retry_s
 
     def _batch(self) -> list[T]:
-        """Not by iteration, which a line that comes meanwhile would end."""
-        found: list[T] = []
+        """The next batch; not by iteration, which a new line would interrupt."""
+        batch: list[T] = []
         size = 0
         for at in range(min(_BATCH, len(self._waiting))):
             size += self._sizes[at]
-            if found and size > _BATCH_BYTES:
+            if batch and size > _BATCH_BYTES:
                 break
-            found.append(self._waiting[at])
-        return found
+            batch.append(self._waiting[at])
+        return batch
 
     def _write(self, batch: Sequence[T]) -> None:
-        """Whole, or one by one where a value of one of them fits in no column."""
+        """Write a batch whole, or line by line if a value of one fits in no column."""
         try:
             self._store.append(batch)
         except Exception as error:
             if self._judge(error) != "bad_line":
                 raise
-            for one in batch:
-                self._write_one(one)
+            for line in batch:
+                self._write_one(line)
             return
         self._have_left(len(batch))
         self._written += len(batch)
@@ -250,7 +257,7 @@ class BatchWriter(Generic[T]):
     def _failed(self, error: Exception, verdict: Verdict) -> None:
         if not self._error:
             logger.error(
-                "%s: entries cannot be written, up to %d wait in memory: %s",
+                "%s: entries cannot be written; up to %d wait in memory: %s",
                 self._name,
                 self._bounds.lines,
                 error,
@@ -261,7 +268,7 @@ class BatchWriter(Generic[T]):
     def _give_up(self, lines: Sequence[T], why: str) -> None:
         if self._given_up == 0:
             missing = self._id_of(lines[0])
-            logger.error("%s: %s is missing in %s: %s", self._name, missing, self._kind, why)
+            logger.error("%s: %s is missing from %s: %s", self._name, missing, self._kind, why)
         self._given_up += len(lines)
         self._have_left(len(lines))
 
@@ -271,7 +278,7 @@ class BatchWriter(Generic[T]):
             self._left_bytes += self._sizes.popleft()
 
     def _clean(self) -> None:
-        """Delete what is old, between batches and only while the store takes them."""
+        """Delete old lines, between batches and only while the store works."""
         while self.retention_days is not None and not (self._waiting or self._error):
             now_s = self._wall_s()
             if now_s < self._next_clean_s:

@@ -1,8 +1,8 @@
-"""Where a request comes from: the peer of its connection, or whom a proxy of ours saw.
+"""The address a request comes from: the peer of its connection, or one that a trusted proxy saw.
 
-`X-Forwarded-For` is believed only where the peer is one of `listen.trusted_proxies`, and of what it
-says only what trusted proxies added: its right-most address that is none of theirs. All else in it
-is what a client made up. IPv6 is counted by its /64, of which one client has all.
+`X-Forwarded-For` is believed only if the peer is one of `listen.trusted_proxies`, and only as far
+as trusted proxies added to it: its right-most address that is not theirs. The rest may be invented
+by the client. IPv6 is counted by its /64, all of which one client has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from headrace.errors import ConfigError, shown
 
-# Under it the address travels with the headers; no header can have this name, as HTTP forbids a
+# The address travels with the headers under this name, which no header can have, as HTTP forbids a
 # colon in it.
 ADDRESS = ":client-address"
 UNKNOWN = "unknown"
@@ -29,46 +29,50 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ClientAddresses:
-    """trusted: addresses and networks of proxies. Raises ConfigError for what is none."""
+    """Determines clients' addresses. `trusted` lists addresses and networks of proxies. Raises
+    ConfigError for an invalid one."""
 
     def __init__(self, trusted: Sequence[str]) -> None:
-        self._trusted = tuple(_network(at, one) for at, one in enumerate(trusted))
+        self._trusted = tuple(_network(at, text) for at, text in enumerate(trusted))
 
     def of_scope(self, scope: Scope) -> str:
-        """Of a request of ASGI."""
+        """The address of an ASGI request."""
         client = scope.get("client")
         forwarded = [value for name, value in scope["headers"] if name == _FORWARDED_FOR]
         return self.of(client[0] if client else "", b",".join(forwarded).decode("latin-1"))
 
     def of(self, peer: str, forwarded_for: str) -> str:
-        """As it is counted; "unknown" where the connection has no address (a Unix socket)."""
-        found = _address(peer)
-        if found is None:
+        """The address as it is counted; "unknown" for a connection without one (a Unix socket)."""
+        address = _address(peer)
+        if address is None:
             return UNKNOWN
-        if self._trusted and self._is_trusted(found):
-            found = self._seen_by_proxies(found, forwarded_for)
-        if isinstance(found, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((found, _V6_PREFIX), strict=False))
-        return str(found)
+        if self._trusted and self._is_trusted(address):
+            address = self._seen_by_proxies(address, forwarded_for)
+        if isinstance(address, ipaddress.IPv6Address):
+            return str(ipaddress.ip_network((address, _V6_PREFIX), strict=False))
+        return str(address)
 
     def _seen_by_proxies(self, peer: Address, forwarded_for: str) -> Address:
-        """What cannot be read ends the search: who wrote that is not trusted."""
-        found = peer
+        """The nearest untrusted address. An unreadable one ends the search: its writer is not
+        trusted."""
+        nearest = peer
         for text in reversed(forwarded_for.rsplit(",", _MOST_HOPS)[-_MOST_HOPS:]):
             hop = _address(_without_port(text.strip()))
             if hop is None:
-                return found
-            found = hop
+                return nearest
+            nearest = hop
             if not self._is_trusted(hop):
-                return found
-        return found
+                return nearest
+        return nearest
 
     def _is_trusted(self, address: Address) -> bool:
-        return any(address in one for one in self._trusted if one.version == address.version)
+        return any(
+            address in network for network in self._trusted if network.version == address.version
+        )
 
 
 def _without_port(text: str) -> str:
-    """Some proxies write it: 203.0.113.7:4711, [2001:db8::1]:4711."""
+    """Without the port that some proxies write: 203.0.113.7:4711, [2001:db8::1]:4711."""
     if text.startswith("["):
         return text[1:].partition("]")[0]
     host, mark, _ = text.partition(":")
@@ -79,12 +83,12 @@ def _address(text: str) -> Address | None:
     if len(text) > _MOST_CHARS:
         return None
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
 
 
 def _network(at: int, text: str) -> Network:
@@ -92,6 +96,6 @@ def _network(at: int, text: str) -> Network:
         return ipaddress.ip_network(text, strict=False)
     except ValueError as error:
         raise ConfigError(
-            f"listen.trusted_proxies.{at}: {shown(text)} is no address and no network; "
-            "10.0.0.0/8 or 192.0.2.1 is expected"
+            f"listen.trusted_proxies.{at}: {shown(text)} is not an address or a network like "
+            "192.0.2.1 or 10.0.0.0/8"
         ) from error

@@ -1,4 +1,4 @@
-"""A client that goes while it is answered."""
+"""Notices when a client leaves before its answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ _WATCHED_AFTER_S = 0.02
 
 
 class ClientWatch:
-    """What is done within it is cancelled once the client has gone, and ends there without an
-    error; `sink.gone` then holds. Looks after a moment: by then quick answers are told, and a task
-    for each of them would be a good part of what they cost."""
+    """A context whose work is cancelled, without an error, once the client has left.
+
+    `sink.gone` then holds. It looks only after a moment: by then quick answers are sent, and a task
+    for each would be a good part of their cost.
+    """
 
     def __init__(self, receive: Receive, sink: AsgiSink) -> None:
         self._receive = receive

@@ -1,4 +1,4 @@
-"""Paths on which clients ask how many tokens a prompt has."""
+"""Endpoints that count the tokens of a prompt."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
 
 class CountPost:
-    """A path of one dialect. side: what bodies and errors are written in; write: the reply.
-    prompts: those of the file, None where it has none. Guardrails look at what is counted: a
-    provider gets to see it."""
+    """An endpoint of one dialect that counts tokens.
+
+    `side` parses bodies and writes errors; `write` writes the reply. `prompts` are the configured
+    ones, None without. Guardrails check the prompt, as a provider gets to see it.
+    """
 
     operation: Operation | None = None
 
@@ -77,7 +79,7 @@ class CountPost:
         return await logged(self._noted(incoming, visit), visit, self.side, request_id)
 
     async def _noted(self, incoming: Incoming, visit: PostVisit) -> Told:
-        """As `__call__`, with a line for the request log."""
+        """As `__call__`, with a line in the request log."""
         line = partial(count_line, self._serving, incoming)
         try:
             counted, told = await self._count(incoming, visit)
@@ -94,7 +96,7 @@ class CountPost:
     async def _count(
         self, incoming: Incoming, visit: PostVisit | None
     ) -> tuple[TokenCount, list[Header]]:
-        """With the headers of what guardrails and prompts did."""
+        """The count, with the headers of guardrails and prompts."""
         serving, read, caller = self._serving, incoming.body, incoming.caller
         path, headers, prompt = incoming.path, incoming.headers, incoming.prompt
         await check_stored(serving, incoming)

@@ -1,4 +1,4 @@
-"""Paths on which clients ask for embeddings."""
+"""Endpoints for embeddings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddingPost:
-    """A path of one dialect. side: what errors are written in; client: what vectors are."""
+    """An endpoint of one dialect. `side` writes errors, `client` the vectors."""
 
     operation: Operation | None = "embeddings"
 
@@ -124,7 +124,7 @@ class _Traced(NamedTuple):
 
 
 def _trace(serving: Serving, incoming: Incoming, body: JsonObject) -> RequestTrace:
-    """body: as guardrails left it."""
+    """The trace of a request; `body` is as guardrails left it."""
     tracing, headers = serving.tracing, incoming.headers
     if tracing.spans is None and "traceparent" not in headers:
         return UNTRACED

@@ -1,4 +1,4 @@
-"""What would become of a request, by everything that decides it; nobody is asked."""
+"""Explains what would become of a request, without sending it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ _PATH = "/v1/chat/completions"
 
 
 class Explanation(NamedTuple):
-    """composed: the choice or the stages of a model made of others, None for one with targets of
-    its own. note: why the body's messages cannot be read as a chat completion, "" if they can."""
+    """What would become of a request."""
 
     decision: Decision
     composed: Explained | None
+    """The choice or the stages of a composed model; None for a model with targets."""
     note: str
+    """Why the body's messages are not readable as a chat completion; "" if they are."""
 
 
 def explanation_of(
     gateway: Gateway, model: str, body: bytes, *, now_s: float, caller: Caller | None = None
 ) -> Explanation:
-    """body: of a chat completion that asks for `model`, whatever it names itself. caller: by whose
-    models, data policy and priority; None: by nobody's. Limits and budgets are not looked at. Of a
-    model made of others the candidates are those of what is chosen, or of its stages one after the
-    other. Raises RequestError as a request would be refused."""
+    """Explain a chat completion for `model`, whatever model its body names.
+
+    `caller` supplies allowed models, data policy and priority; None for none. Limits and budgets
+    are not checked. The candidates of a composed model are those of the chosen model, or of its
+    stages in order. Raises RequestError if a request would be refused.
+    """
     router, ways = gateway.router, gateway.serving.ways
     ask = ask_to_explain(router, model, body)
     if caller is not None:
@@ -70,11 +73,11 @@ def _asked_by(caller: Caller, ask: RoutingQuery) -> RoutingQuery:
 
 
 def _unread(body: bytes) -> str:
-    """Of a body without messages there is nothing to say: those count for little here."""
+    """Why the messages are not readable; a body without messages needs none here."""
     if "messages" not in JsonObject.read(body):
         return ""
     try:
         client_side(_CHAT).read_call(body, _PATH, {})
     except RequestError as error:
-        return f"the body is no chat completion that can be read: {error}"
+        return f"the body is not a readable chat completion: {error}"
     return ""

@@ -1,4 +1,4 @@
-"""Callers without a key: each is known by its address, and has limits of its own."""
+"""Callers without a key: each is identified by its address, and has its own limits."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from headrace.gateway.accounts.terms import Limits, Terms
 
 ANONYMOUS = "anonymous"
 
-# Callers that are made and kept; what they used is kept by the counters.
+# How many callers are remembered; their usage is kept by the counters.
 _MOST = 10_000
 
 
 class Guests:
-    """limits: of each address."""
+    """The anonymous callers. `limits` are those of each address."""
 
     def __init__(self, limits: tuple[Limits, ...]) -> None:
         self._terms = Terms(limits=limits)
         self._made: OrderedDict[str, Caller] = OrderedDict()
 
     def caller(self, address: str) -> Caller:
-        """Who comes from there."""
-        found = self._made.get(address)
-        if found is None:
+        """The anonymous caller for an address."""
+        caller = self._made.get(address)
+        if caller is None:
             meters = tuple(meters_of("address", address, self._terms))
-            found = self._made[address] = Caller(key_id=ANONYMOUS, meters=meters)
+            caller = self._made[address] = Caller(key_id=ANONYMOUS, meters=meters)
             if len(self._made) > _MOST:
                 self._made.popitem(last=False)
         else:
             self._made.move_to_end(address)
-        return found
+        return caller

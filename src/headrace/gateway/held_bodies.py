@@ -1,7 +1,7 @@
-"""How many bytes of bodies a process holds: those that come, and those of requests under way.
+"""The bytes of request bodies that a process holds, arriving or under way.
 
-No limit of a key counts a request before its body is whole, and small ones are bounded by the
-connections there are.
+No limit of a key counts a request before its body is complete. Small bodies are bounded by the
+number of connections.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from headrace.gateway.accounts.caller import Caller
 from headrace.protocol.neutral.failure import Failure
 
 LEAST_BYTES = 2**16
-"""Smaller bodies do not count: nearly all are, and for them nothing is done here."""
+"""Smaller bodies do not count; nearly all are smaller and cost nothing here."""
 
 _RETRY_AFTER_S = 1.0
 
 
 class BodiesFullError(Exception):
-    """failure: what the client is told, with a 503."""
+    """There is no room for a body; `failure` is the client's, with a 503."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -26,18 +26,18 @@ class BodiesFullError(Exception):
 
 
 class HeldBodies:
-    """What is held now, whatever configuration its requests came under."""
+    """What is held now, across configurations."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self._of_key: dict[str, int] = {}
 
     def of_key(self, key_id: str) -> int:
-        """Bytes of one key's."""
+        """The bytes of one key."""
         return self._of_key.get(key_id, 0)
 
     def add(self, key_id: str, size: int) -> None:
-        """Or take away, where it is below 0."""
+        """Add bytes, or subtract them if `size` is negative."""
         self.bytes += size
         now = self._of_key.get(key_id, 0) + size
         if now:
@@ -47,9 +47,12 @@ class HeldBodies:
 
 
 class BodyBound:
-    """How much may be held. most_bytes: of all together; a body is taken beyond it where no other
-    one is held. has_several_keys: whether more than one key may ask; each then has half of it at
-    most, or one body."""
+    """The limits on held bodies.
+
+    `most_bytes` limits all together; beyond it a body is accepted if no other is held.
+    `has_several_keys` says whether there is more than one key; each may then have half of the
+    limit, or one body.
+    """
 
     def __init__(
         self, held: HeldBodies, most_bytes: int, has_several_keys: Callable[[], bool]
@@ -59,8 +62,8 @@ class BodyBound:
         self._has_several_keys = has_several_keys
 
     def grow(self, caller: Caller | None, before: int, size: int) -> None:
-        """A body that had `before` bytes has `size`. Raises BodiesFullError, and then holds what it
-        held."""
+        """Count a body that had `before` bytes as `size`. Raises BodiesFullError, and then leaves
+        the count."""
         if size < LEAST_BYTES:
             return
         held, key_id = self._held, _key_of(caller)
@@ -68,8 +71,8 @@ class BodyBound:
         of_key = held.of_key(key_id) - counted
         if of_key and of_key + size > self._most_bytes // 2 and self._has_several_keys():
             raise BodiesFullError(
-                f"requests of this key have {of_key:,} bytes of large bodies under way, and one "
-                f"key has {self._most_bytes // 2:,} at most; try again when some have ended, or "
+                f"requests of this key have {of_key:,} bytes of large bodies under way; the limit "
+                f"of one key is {self._most_bytes // 2:,}; try again when some have ended, or "
                 "raise listen.max_bodies_bytes, of which it is half"
             )
         others = held.bytes - counted
@@ -81,7 +84,7 @@ class BodyBound:
         held.add(key_id, size - counted)
 
     def let_go(self, caller: Caller | None, size: int) -> None:
-        """Of a body that had so many bytes."""
+        """Release `size` bytes held for a body."""
         if size >= LEAST_BYTES:
             self._held.add(_key_of(caller), -size)
 

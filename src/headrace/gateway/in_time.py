@@ -1,7 +1,7 @@
-"""A bound in time for answers of another process, which a loop that was busy itself does not break.
+"""A timeout for answers of another process that tolerates a busy event loop.
 
-A large file read anew, or hundreds of requests that came together, may hold the loop up for longer
-than the bound. It would then give up an answer that came long ago and that it has not looked at.
+Reading a large file again, or hundreds of simultaneous requests, may block the loop for longer than
+the timeout. A plain timeout would then discard an answer that came long ago and is not yet handled.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-# Time for the loop to look at what has come, and to pass it on.
+# Time for the loop to handle what has arrived.
 _LOOK_S = 0.05
 
 
 class InTime:
-    """What is done in it raises TimeoutError where it takes longer than timeout_s, and nothing has
-    come by then that ends it."""
+    """A context that raises TimeoutError after timeout_s, unless what ends it has arrived by
+    then."""
 
     __slots__ = ("_bound", "_late", "_timeout_s")
 

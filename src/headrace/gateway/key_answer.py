@@ -1,4 +1,4 @@
-"""GET /api/v1/key: what the key that asks may do, and what is left of it, in OpenRouter's words."""
+"""GET /api/v1/key: the permissions and remaining limits of a key, in OpenRouter's format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headrace.gateway.accounts.counters import Reading
 from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 PATHS = ("/api/v1/key", "/v1/key", "/api/v1/auth/key")
-# OpenRouter's words for when a limit begins anew; only windows by the calendar do.
+# OpenRouter's words for the period of a limit; only calendar windows have one.
 _RESETS = {"1d": "daily", "1w": "weekly", "1M": "monthly"}
 _MINUTE = "60s"
 _NO_LIMIT = -1
 
 
 class KeyAnswer:
-    """accounts: None where nothing is counted."""
+    """The endpoint; `accounts` is None if nothing is counted."""
 
     def __init__(self, access: Access, accounts: Accounts | None) -> None:
         self._access = access
@@ -34,20 +34,20 @@ class KeyAnswer:
         at_ms = 0
         if caller is not None and self._accounts is not None:
             at_ms, readings = await self._accounts.readings_of(caller)
-        told = {"data": _told(caller, readings, at_ms)}
-        return 200, "application/json", msgspec.json.encode(told)
+        body = {"data": _told(caller, readings, at_ms)}
+        return 200, "application/json", msgspec.json.encode(body)
 
 
 def _told(caller: Caller | None, readings: Sequence[Reading], at_ms: int) -> dict[str, Any]:
-    """limit, usage and limit_remaining are of the budget with the least left, at whatever level,
-    in dollars; null where there is none."""
-    metered = [_metered(one, at_ms) for one in readings]
+    """The body. limit, usage and limit_remaining are of the budget with the least left, at whatever
+    level, in dollars; null without one."""
+    metered = [_metered(reading, at_ms) for reading in readings]
     budgets = [
-        one for one in metered
-        if one["name"] == "budget" and one["unit"] == "usd" and one["model"] == "*"
+        entry for entry in metered
+        if entry["name"] == "budget" and entry["unit"] == "usd" and entry["model"] == "*"
     ]  # fmt: skip
-    tightest = min(budgets, key=lambda one: one["remaining"], default=None)
-    rpm = [one["limit"] for one in metered if one["name"] == "rpm" and one["model"] == "*"]
+    tightest = min(budgets, key=lambda budget: budget["remaining"], default=None)
+    rpm = [entry["limit"] for entry in metered if entry["name"] == "rpm" and entry["model"] == "*"]
     resets = None
     if tightest is not None and tightest["calendar"]:
         resets = _RESETS.get(tightest["per"])
@@ -65,7 +65,7 @@ def _told(caller: Caller | None, readings: Sequence[Reading], at_ms: int) -> dic
 
 
 def _metered(reading: Reading, at_ms: int) -> dict[str, Any]:
-    """One limit or budget. held: by requests that run."""
+    """One limit or budget; `held` is reserved by running requests."""
     meter = reading.meter
     in_dollars = meter.unit == "nusd"
     limit = meter.limit(at_ms)

@@ -1,4 +1,4 @@
-"""The HTTP side of a process: requests are taken until a signal, and those under way ended."""
+"""Serves HTTP until a signal, then finishes the requests under way."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headrace.http.server import HttpServer
 from headrace.http.signals import Signals
 
 GRACE_S = 600
-"""How long requests may go on that were under way when the end was asked for."""
+"""How long requests under way may go on after the end was requested."""
 DRAIN_S = 5.0
-"""And after them, what goes on beside answers: copies for a shadow."""
+"""How long other work, such as shadow copies, may go on after that."""
 
 _YOUNG_OBJECTS = 20_000
 _LATER_S = 1.0
@@ -32,12 +32,12 @@ async def listen_until(
     on_started: Callable[[], None],
     later: Callable[[], None],
 ) -> None:
-    """Serve until `heard.stop`; then answer what is under way, until that is done, the grace is
-    over or `heard.hurry` is set. later: what can wait until requests are answered; in a thread."""
+    """Serve until `heard.stop`; then finish requests under way, until none are left, the grace is
+    over or `heard.hurry` is set. `later` runs in a thread once requests are answered."""
     limits = ClientLimits(max_discarded_bytes=2 * settings.max_body_bytes)
     http = HttpServer(app, sock, grace_s=GRACE_S, limits=limits)
-    # What is there by now stays: collections need not look at it. A request makes hundreds of
-    # objects, nearly all of which go with it: looking after each 700 would be in vain.
+    # Objects that exist by now stay, so collections need not visit them. A request makes hundreds
+    # of objects and nearly all are freed with it, so collecting after each 700 would be in vain.
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
     http.start()

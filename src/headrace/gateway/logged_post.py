@@ -1,4 +1,4 @@
-"""A path that answers a body whole, on its way to the request log."""
+"""Records a whole answer in the request log."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 Header = tuple[str, str]
 Told = tuple[bytes, list[Header]]
-"""Body and headers of a 200."""
+"""The body and headers of a 200."""
 
 
 async def logged(
     answer: Awaitable[Told], visit: PostVisit, side: ClientSide, request_id: str
 ) -> Told:
-    """The answer. It is kept as the client hears it, and so is why there is none; of a client that
-    went before, what it asked. Raises what `answer` does."""
+    """Return the answer and record it as the client gets it, or the error instead; if the client
+    left, the request alone. Raises what `answer` does."""
     try:
-        told = await answer
-        visit.told(told[0])
-        return told
+        reply = await answer
+        visit.told(reply[0])
+        return reply
     except (RequestError, AccountsError, AllTargetsFailedError) as error:
         status, failure, _ = refused(error, side.name)
         visit.told(error_body(side, failure, status, request_id))

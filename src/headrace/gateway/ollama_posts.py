@@ -1,4 +1,4 @@
-"""What an Ollama client asks of a model's name: POST /api/show."""
+"""Ollama's POST /api/show, which describes a model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headrace.gateway.serving.entry import Operation
 from headrace.protocol.dialects.ollama import models
 from headrace.protocol.neutral.dialect import ClientSide
 
-# What a model lacks of these its provider says when it is asked.
+# If a model lacks one of these, its provider reports it on use.
 _CHAT = ("completion", "tools")
 
 
 class ShowPost:
-    """side: what errors are written in."""
+    """The endpoint; `side` writes errors."""
 
     operation: Operation | None = None
 
@@ -35,8 +35,10 @@ class ShowPost:
         route = self._router.route(name)
         if route is None or not may_ask(caller, name, self._router):
             raise models.no_model(name)
-        contexts = [one.context_tokens for one in route.targets if one.context_tokens is not None]
-        told = models.write_show(
+        contexts = [
+            target.context_tokens for target in route.targets if target.context_tokens is not None
+        ]
+        reply = models.write_show(
             name, capabilities=_CHAT, context_length=max(contexts, default=None)
         )
-        return told, []
+        return reply, []

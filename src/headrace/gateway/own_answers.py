@@ -1,4 +1,4 @@
-"""What the gateway answers itself: the models there are, and how it stands."""
+"""Built-in endpoints: the list of models, and the gateway's state."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ Told = tuple[int, str, bytes]
 
 
 class Everywhere(Protocol):
-    """Who tells of all processes that serve together."""
+    """Reports on all processes that serve together."""
 
     async def health(self) -> tuple[Standing, dict[str, object]]:
-        """How they stand, and what is told of others, by name."""
+        """Their state, and further parts of /health by name."""
 
     async def metrics(self) -> tuple[str, bytes]:
-        """Content type and text of /metrics."""
+        """The content type and text of /metrics."""
 
 
 class OwnAnswers:
-    """Each is given the request's headers; what needs a key raises as `Access` does."""
+    """The built-in endpoints. Each gets the request's headers; those that need a key raise as
+    `Access` does."""
 
     def __init__(
         self,
@@ -46,8 +47,8 @@ class OwnAnswers:
         *,
         began_s: float,
     ) -> None:
-        """everywhere: None where this process is the only one. began_s: Unix time at which the
-        process did."""
+        """`everywhere` is None if this is the only process. `began_s` is the Unix time of its
+        start."""
         self._settings = settings
         self._router = router
         self._access = access
@@ -59,7 +60,7 @@ class OwnAnswers:
         self._everywhere = everywhere
 
     def by_path(self) -> dict[tuple[str, str], Any]:
-        """By method and path."""
+        """The endpoints by method and path."""
         return {
             ("GET", "/v1/models"): self.models,
             ("GET", "/api/v1/models"): self.models,
@@ -75,23 +76,25 @@ class OwnAnswers:
         }
 
     def below(self) -> dict[str, Any]:
-        """What answers a GET of whatever is below a path, by that; it is told the rest first."""
+        """Handlers of GET for all paths below a prefix; they get the rest of the path first."""
         return {"/v1/models/": self.model, "/api/v1/models/": self.model}
 
     async def models(self, headers: Mapping[str, str]) -> Told:
-        """OpenAI's list, with what OpenRouter's adds: prices and context, where they are known."""
-        listed = [told for name in self._names(headers) if (told := self._model(name)) is not None]
+        """OpenAI's list of models, with OpenRouter's prices and context sizes where known."""
+        listed = [
+            model for name in self._names(headers) if (model := self._model(name)) is not None
+        ]
         return 200, _JSON, msgspec.json.encode({"object": "list", "data": listed})
 
     async def model(self, name: str, headers: Mapping[str, str]) -> Told:
-        """One of the list; a 404 for one that the key may not use, as if it were not there."""
-        told = self._model(name) if name in self._names(headers) else None
-        if told is None:
-            message = f"model {shown(name)} is not served here; GET /v1/models lists what is"
+        """One model of the list; a 404 for one that the key may not use."""
+        model = self._model(name) if name in self._names(headers) else None
+        if model is None:
+            message = f"model {shown(name)} is not served here; GET /v1/models lists the models"
             error = {"message": message, "type": "invalid_request_error", "param": "model",
                      "code": "model_not_found"}  # fmt: skip
             return 404, _JSON, msgspec.json.encode({"error": error})
-        return 200, _JSON, msgspec.json.encode(told)
+        return 200, _JSON, msgspec.json.encode(model)
 
     def _model(self, name: str) -> dict[str, Any] | None:
         route = self._router.route(name)
@@ -106,25 +109,25 @@ class OwnAnswers:
         }
 
     async def tags(self, headers: Mapping[str, str]) -> Told:
-        """Ollama's list."""
+        """Ollama's list of models."""
         from headrace.protocol.dialects.ollama import models
 
         return 200, _JSON, models.write_tags(self._names(headers))
 
     async def loaded(self, headers: Mapping[str, str]) -> Told:
-        """Ollama's list of what is in memory."""
+        """Ollama's list of loaded models."""
         from headrace.protocol.dialects.ollama import models
 
         return 200, _JSON, models.write_ps(self._names(headers))
 
     async def ollama_version(self, headers: Mapping[str, str]) -> Told:
-        """Of the Ollama whose API this is. Needs no key."""
+        """The version of the Ollama whose API this is. Needs no key."""
         from headrace.protocol.dialects.ollama import models
 
         return 200, _JSON, models.write_version(models.VERSION)
 
     async def running(self, headers: Mapping[str, str]) -> Told:
-        """What Ollama's clients look for before they ask anything. Needs no key."""
+        """The text that Ollama's clients look for first. Needs no key."""
         return 200, "text/plain; charset=utf-8", b"Ollama is running"
 
     def _names(self, headers: Mapping[str, str]) -> list[str]:
@@ -136,27 +139,27 @@ class OwnAnswers:
         ]
 
     async def health(self, headers: Mapping[str, str]) -> Told:
-        """That it serves, whatever its providers do; "degraded" while limits cannot be counted.
-        Needs no key, and tells little without one."""
+        """Whether it serves, whatever its providers do; "degraded" while limits cannot be counted.
+        Needs no key, and shows little without one."""
         standing, parts = await self._told_of()
         accounts = standing.accounts
         counted = accounts is None or accounts.counters.reachable
         return 200, _JSON, self._health("ok" if counted else "degraded", standing, parts, headers)
 
     async def ready(self, headers: Mapping[str, str]) -> Told:
-        """503 while no model has a target that could be asked."""
+        """Whether requests can be served; 503 while no model has a usable target."""
         standing, parts = await self._told_of()
         if standing.ready:
             return 200, _JSON, self._health("ready", standing, parts, headers)
         return 503, _JSON, self._health("no_usable_target", standing, parts, headers)
 
     async def metrics(self, headers: Mapping[str, str]) -> Told:
-        """Prometheus's text. Tells of everybody's requests, so keys of customers do not open it."""
+        """Metrics in Prometheus's format. They show all requests, so customers' keys may not."""
         if not self._access.shows_all(headers):
             self._access.caller(headers)
             failure = (
-                "metrics need access.metrics_key or access.master_key of the gateway's file: set "
-                "one of them and send it as a bearer"
+                "metrics need access.metrics_key or access.master_key: set one of them in the "
+                "gateway's configuration and send it as a bearer token"
             )
             body = {"error": {"message": failure, "type": "permission_error", "code": "admin_only"}}
             return 403, _JSON, msgspec.json.encode(body)
@@ -169,12 +172,12 @@ class OwnAnswers:
     async def _told_of(self) -> tuple[Standing, dict[str, object]]:
         if self._everywhere is not None:
             return await self._everywhere.health()
-        return self._standing(), {name: told() for name, told in self._parts.items()}
+        return self._standing(), {name: part() for name, part in self._parts.items()}
 
     def _health(
         self, status: str, now: Standing, parts: dict[str, object], headers: Mapping[str, str]
     ) -> bytes:
-        usable = sum(one.usable for one in now.models.values())
+        usable = sum(model.usable for model in now.models.values())
         counters = None if now.accounts is None else now.accounts.counters
         body: dict[str, object] = {
             "status": status,
@@ -198,18 +201,18 @@ class OwnAnswers:
 
 def _told(targets: tuple[Target, ...]) -> dict[str, Any]:
     """The cheapest known price, and the largest context."""
-    found: dict[str, Any] = {}
-    priced = [price for one in targets if (price := one.price) is not None]
+    details: dict[str, Any] = {}
+    priced = [price for target in targets if (price := target.price) is not None]
     if priced:
-        best = min(priced, key=lambda one: one.input + one.output)
-        found["pricing"] = {
+        best = min(priced, key=lambda price: price.input + price.output)
+        details["pricing"] = {
             "prompt": _per_token(best.input),
             "completion": _per_token(best.output),
         }
-    contexts = [one.context_tokens for one in targets if one.context_tokens is not None]
+    contexts = [target.context_tokens for target in targets if target.context_tokens is not None]
     if contexts:
-        found["context_length"] = max(contexts)
-    return found
+        details["context_length"] = max(contexts)
+    return details
 
 
 def _per_token(nusd_per_million: int) -> str:

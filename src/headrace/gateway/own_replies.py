@@ -1,4 +1,4 @@
-"""Replies that are told whole: of paths that answer so, and refusals."""
+"""Replies of the gateway itself that are sent whole, and refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OLLAMAS_OLDER = {"/api/embeddings": "/api/embed"}
 async def tell(
     body: bytes, request_id: str, sink: AsgiSink, more: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """A 200 of JSON. more: headers."""
+    """Send a 200 with a JSON body; `more` are headers."""
     await sink.start(200, [*json_headers(body, request_id), *more])
     await sink.last(body)
 
@@ -28,7 +28,7 @@ async def tell(
 async def refuse(
     side: ClientSide, status: int, failure: Failure, request_id: str, sink: AsgiSink
 ) -> None:
-    """An error in the client's words, with how long to wait where that helps."""
+    """Send an error in the client's dialect, with a time to retry where that helps."""
     body = failed_body(side, failure, status, request_id)
     headers = [*json_headers(body, request_id), *retry_after(failure)]
     if status == 413:
@@ -40,26 +40,26 @@ async def refuse(
 def json_headers(
     body: bytes, request_id: str, kind: str = "application/json"
 ) -> list[tuple[str, str]]:
-    """Those that every reply has. kind: as the body says what it is."""
+    """The headers of every reply; `kind` is the body's content type."""
     return [("content-type", kind), ("content-length", str(len(body))), (REQUEST_ID, request_id)]
 
 
 def no_such_path(path: str, known: Iterable[str]) -> bytes:
-    """What a 404 says, in the words of whose path it would be. known: the paths to suggest."""
+    """The body of a 404, in the dialect that the path suggests; `known` are paths to propose."""
     is_ollamas = path.startswith(_OLLAMAS) and not path.startswith(_OPENROUTERS)
     if not is_ollamas:
         return error_body(unknown_path(path, frozenset(known), docs=False), "not_found")
     instead = _OLLAMAS_OLDER.get(path)
     if instead is not None:
-        message = f"{path} is not served here; use {instead}, which has come in its place"
+        message = f"{path} is not served here; use {instead}, which has replaced it"
     else:
-        near = frozenset(one for one in known if one.startswith(_OLLAMAS))
+        near = frozenset(path_of for path_of in known if path_of.startswith(_OLLAMAS))
         message = unknown_path(path, near, docs=False)
     return msgspec.json.encode({"error": message})
 
 
 def error_body(message: str, code: str) -> bytes:
-    """In OpenAI's words, where a path is of no dialect."""
+    """An error in OpenAI's format, for paths without a dialect."""
     return msgspec.json.encode(
         {
             "error": {

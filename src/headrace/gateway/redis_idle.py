@@ -1,4 +1,4 @@
-"""Connections to Redis that idle, after one was found dead: all are from before a restart."""
+"""Closes idle Redis connections after one was found dead: all date from before a restart."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 
 async def close_idle(client: Any) -> None:
-    """client: of redis.asyncio. What closing them says is of no matter: the next call opens anew.
+    """Close the idle connections of a redis.asyncio client; errors are ignored, as the next call
+    connects again.
 
-    Several tasks may wait for one connection to close; if one of them is cancelled all of them hear
-    a CancelledError, which is raised here only where it is this task's own.
+    Several tasks may wait for one connection to close; if one of them is cancelled, all get a
+    CancelledError, which is raised here only for this task's own cancellation.
     """
     from redis.exceptions import RedisError
 

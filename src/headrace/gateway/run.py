@@ -1,7 +1,7 @@
-"""`headrace gateway`: from a file to a server, until a signal ends it.
+"""`headrace gateway`: from a configuration to a server, until a signal ends it.
 
-At the first SIGINT or SIGTERM no more requests are taken and those under way are answered; at the
-second, or after a while, what is left is cut. SIGHUP reads the file anew.
+At the first SIGINT or SIGTERM it stops accepting requests and answers those under way; at the
+second, or after a while, the rest is cut off. SIGHUP reads the configuration again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SPANS_S = 2.0
 
 
 def run(path: Path, given: CliOverrides, *, as_json: bool = False) -> int:
-    """Serve until a signal comes. Raises HeadraceError for what cannot be started."""
+    """Serve until a signal. Raises HeadraceError if it cannot start."""
     text = read_text(path)
     settings = settings_given(text, path, given)
     configure_logging(settings.log.level, settings.log.format, sys.stderr)
@@ -69,7 +69,7 @@ def run(path: Path, given: CliOverrides, *, as_json: bool = False) -> int:
 
 
 def ledger_of(path: Path, settings: GatewaySettings) -> LedgerStore | None:
-    """None where the file names none. Raises LedgerError."""
+    """The configured ledger; None without one. Raises LedgerError."""
     own = settings.ledger
     if own.path is None:
         return None
@@ -169,7 +169,7 @@ async def _serve_here(
 def surroundings(
     telemetry: Telemetry, ledger: LedgerStore | None, telling: Telling | None = None
 ) -> Surroundings:
-    """Of a gateway in one process."""
+    """The surroundings of a gateway in one process."""
     on_breaker = None if telling is None else telling.breaker
     on_taken_out = None if telling is None else telling.variant
     on_refused = None if telling is None else telling.refused
@@ -192,8 +192,8 @@ def _reload(
     around: Surroundings,
     telling: Telling,
 ) -> str:
-    """Take the file anew; one that is not right changes nothing. What stood against it, "" if
-    nothing did."""
+    """Read the configuration again; one with errors changes nothing. Return the problem, "" for
+    none."""
     fresh = None
     try:
         settings = settings_from(path, given)
@@ -203,14 +203,14 @@ def _reload(
     except HeadraceError as error:
         if fresh is not None:
             fresh.close()
-        logger.error("the configuration was not taken, the one before goes on: %s", error)
+        logger.error("the configuration was rejected and the previous one stays: %s", error)
         return str(error)
     log_changes(current.gateway.settings, settings)
     if ledger is not None:
         ledger.retention_days = settings.ledger.retention_days
     telling.reconfigure(settings.alerts)
     current.replace(fresh)
-    logger.info("the configuration was read anew: %d models", len(fresh.router.routes))
+    logger.info("the configuration was read again: %d models", len(fresh.router.routes))
     return ""
 
 
@@ -226,8 +226,11 @@ def announce(
     admin_url: str | None = None,
     counters: CountersState | None = None,
 ) -> None:
-    """Say on standard output that requests are answered. admin_url: None without such a page.
-    counters: how what limits are counted in stands; None if it is reached."""
+    """Print on standard output that requests are answered.
+
+    `admin_url` is None without an admin page. `counters` is the state of the counters' store; None
+    means that it is reachable.
+    """
     models = list(settings.models)
     if as_json:
         admin = {} if admin_url is None else {"admin": admin_url}
@@ -236,13 +239,13 @@ def announce(
         named = ", ".join(models[:8]) + (" ..." if len(models) > 8 else "")
         sys.stdout.write(f"gateway at {url}/v1 for {named or 'provider/model names'}\n")
         if not settings.access.require_key:
-            sys.stdout.write("anybody who reaches it may use it: access.require_key is false\n")
+            sys.stdout.write("no key is required: anyone who can reach it may use it\n")
         else:
-            sys.stdout.write(f"limits and budgets hold {_reach(settings)}\n")
+            sys.stdout.write(f"limits and budgets apply {_reach(settings)}\n")
             if counters is not None and not counters.reachable:
                 sys.stdout.write(
-                    f"NOT COUNTED NOW: {counters.problem}; until it is reached keys are refused, "
-                    "and those with when_stores_are_down: open counted by each process\n"
+                    f"NOT COUNTED NOW: {counters.problem}; until it is reachable keys are refused, "
+                    "except those with when_stores_are_down: open, which each process counts\n"
                 )
         if admin_url is not None:
             sys.stdout.write(f"admin page at {admin_url}/\n")
@@ -251,7 +254,7 @@ def announce(
 
 def _reach(settings: GatewaySettings) -> str:
     if settings.access.redis is not None:
-        return "for the cluster, counted in Redis"
+        return "to the cluster, counted in Redis"
     if settings.listen.workers > 1:
-        return "for the machine; with access.redis they hold for the cluster"
-    return "per process; with access.redis they hold for the cluster"
+        return "to this machine; with access.redis they apply to the cluster"
+    return "to this process; with access.redis they apply to the cluster"

@@ -1,4 +1,4 @@
-"""SQLite files that the gateway keeps lines in: whether one is ours and whole, and opening it.
+"""SQLite files of the gateway: whether a file belongs to it and is intact, and opening it.
 
 Nothing is written to a file that is damaged, newer or of another program.
 """
@@ -19,50 +19,54 @@ from headrace.gateway.batch_writer import Verdict
 # Another process may be writing; a write takes milliseconds.
 _BUSY_S = 5.0
 _WAL_ATTEMPTS = 100
-# What a value that no column takes raises.
+# Raised for a value that fits in no column.
 _BAD_ROWS = (ArithmeticError, TypeError, ValueError, sqlite3.DataError, sqlite3.IntegrityError,
              sqlite3.InterfaceError, sqlite3.ProgrammingError)  # fmt: skip
 WHOLE_CHECK_BYTES = 64 * 2**20
-"""Of a file up to this all is looked at, a matter of tenths of a second; of a larger one a part."""
+"""A file up to this size is checked whole, in tenths of a second; a larger one in part."""
 
 
 def make_private(path: Path) -> None:
-    """An empty file for its owner's eyes alone, where there is none. Raises OSError.
+    """Create an empty file that only its owner can read, unless it exists. Raises OSError.
 
-    One that is there is not opened: closing a descriptor drops every lock that the process has on
-    the file (POSIX), and SQLite's would be among them where another connection is open.
+    An existing file is not opened: closing a descriptor drops every lock that the process has on
+    the file (POSIX), and SQLite's would be among them while another connection is open.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _nothing_to_add(connection: sqlite3.Connection, version: int) -> None:
-    """Of a kind that has had one version so far."""
+    """The upgrade of a kind that has had one version so far."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileKind:
-    """application_id: tells our files from other programs' (PRAGMA application_id). columns_of: of
-    the table `requests`, by version. statements: make an empty file one of `version`. upgrade:
-    brings a file of an older version up to date, in a transaction of its own. purpose, setting: in
-    words, "the ledger" and what names its file. error: what is raised. made_by: who makes a missing
-    file, where it takes more than that setting."""
+    """A kind of SQLite file."""
 
     application_id: int
+    """Distinguishes it from other programs' files (PRAGMA application_id)."""
     version: int
     columns_of: Callable[[int], list[str]]
+    """The columns of the table `requests`, by version."""
     statements: tuple[str, ...]
+    """Make an empty file one of `version`."""
     purpose: str
+    """What it is for, as in "the ledger"."""
     setting: str
+    """The setting that names the file."""
     error: type[HeadraceError]
+    """The type of errors raised."""
     made_by: str = ""
+    """What creates a missing file, if it takes more than that setting."""
     upgrade: Callable[[sqlite3.Connection, int], None] = _nothing_to_add
+    """Upgrades a file of an older version, in a transaction."""
 
     def open_for_writing(self, path: Path) -> sqlite3.Connection:
-        """A connection that one thread at a time may use; transactions are begun by hand.
+        """A connection that one thread at a time may use; transactions are explicit.
 
-        A file that is not there is made, for its owner's eyes only. Raises `error` for one that
-        cannot be used, before anything is written to it, and for what the system refuses.
+        A missing file is created, readable by its owner only. Raises `error` for a file that cannot
+        be used, before anything is written to it, and for errors of the system.
         """
         try:
             make_private(path)
@@ -76,8 +80,8 @@ class FileKind:
         try:
             is_new = self._check_at_once(connection, path)
             use_write_ahead_log(connection)
-            # A crash of the gateway loses nothing that was written; one of the machine may lose the
-            # last batches, which is the price of no fsync for each.
+            # A crash of the gateway loses nothing that was written; a crash of the machine may lose
+            # the last batches, the price of not calling fsync for each.
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:
                 self._make(connection, path)
@@ -91,7 +95,7 @@ class FileKind:
         return connection
 
     def check_file(self, path: Path) -> None:
-        """Raises `error` where a gateway would not start with it; makes and writes nothing."""
+        """Raise `error` if a gateway could not start with the file; writes nothing."""
         if not path.parent.is_dir():
             raise self._no_folder(path)
         if path.exists() and path.stat().st_size > 0:
@@ -100,13 +104,13 @@ class FileKind:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[sqlite3.Connection]:
-        """The file as it stands at this moment, while others may go on writing to it.
+        """A snapshot of the file, while others may go on writing to it.
 
         Raises `error` for a file that is missing or cannot be used.
         """
         if not path.is_file():
             made_by = self.made_by or f"a gateway whose {self.setting} names it"
-            raise self.error(f"{path}: there is no such file; {made_by} makes it")
+            raise self.error(f"{path}: there is no such file; {made_by} creates it")
         try:
             connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro",
@@ -119,11 +123,11 @@ class FileKind:
         try:
             connection.execute("BEGIN")
             if self._check(connection, path):
-                raise self.error(f"{path}: nothing was ever written to it")
+                raise self.error(f"{path}: it is empty; nothing was ever written to it")
             if _version(connection) < self.version:
                 raise self.error(
-                    f"{path}: its schema is of an older headrace; a gateway that starts with it "
-                    "brings it up to date"
+                    f"{path}: its schema is of an older headrace; start a gateway with it to "
+                    "bring it up to date"
                 )
             yield connection
         except sqlite3.Error as error:
@@ -132,7 +136,7 @@ class FileKind:
             connection.close()
 
     def _check_at_once(self, connection: sqlite3.Connection, path: Path) -> bool:
-        """As `_check`, of one moment: another process may be making the file."""
+        """As `_check`, in one snapshot: another process may be creating the file."""
         connection.execute("BEGIN")
         try:
             is_new = self._check(connection, path)
@@ -146,7 +150,7 @@ class FileKind:
                 connection.execute("ROLLBACK")
 
     def _check(self, connection: sqlite3.Connection, path: Path) -> bool:
-        """Whether the file is empty; `error` where it is not one to work with."""
+        """Whether the file is empty. Raises `error` if it cannot be used."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         version = _version(connection)
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -161,13 +165,13 @@ class FileKind:
                 f"{path}: its schema has version {version} and this headrace knows up to "
                 f"{self.version}; use the newer headrace that wrote it, or name another file"
             )
-        found = [row[1] for row in connection.execute("PRAGMA table_info(requests)")]
-        if found != self.columns_of(version):
-            raise self._damaged(path, "its columns are not those of its version")
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(requests)")]
+        if columns != self.columns_of(version):
+            raise self._damaged(path, "its columns do not match its version")
         return False
 
     def _bring_up_to_date(self, connection: sqlite3.Connection) -> None:
-        """All of it or nothing."""
+        """Upgrade the file, all of it or nothing."""
         if _version(connection) == self.version:
             return
         with transaction(connection):
@@ -186,11 +190,11 @@ class FileKind:
                 connection.execute(f"PRAGMA user_version = {self.version}")
 
     def _no_folder(self, path: Path) -> HeadraceError:
-        return self.error(f"{path}: there is no folder {path.parent}; make it first")
+        return self.error(f"{path}: there is no folder {path.parent}; create it first")
 
     def _damaged(self, path: Path, why: str) -> HeadraceError:
         return self.error(
-            f"{path}: it is damaged or no SQLite file ({why}); nothing was written to it, so move "
+            f"{path}: it is damaged or not an SQLite file ({why}); nothing was written to it; move "
             "it away, restore it from a copy, or name another file"
         )
 
@@ -202,7 +206,7 @@ class FileKind:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """What is done in it is done whole or not at all."""
+    """A transaction: its work is done whole or not at all."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -215,13 +219,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether SQLite found the file itself wrong, which trying again does not mend."""
+    """Whether SQLite found the file itself damaged, so that a retry does not help."""
     code = getattr(error, "sqlite_errorcode", 0)
     return (code & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def judged(error: Exception) -> Verdict | None:
-    """What an error means to who writes lines; None where it is none of SQLite's."""
+    """What an error means for a writer of lines; None if it is not one of SQLite's."""
     if isinstance(error, _BAD_ROWS):
         return "bad_line"
     if isinstance(error, sqlite3.Error | OSError):
@@ -235,7 +239,8 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """SQLite does not wait for this lock by itself, and processes may start together."""
+    """Switch to a write-ahead log. SQLite does not wait for this lock by itself, and processes may
+    start together."""
     for _ in range(_WAL_ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode = WAL")

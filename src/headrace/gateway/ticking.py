@@ -1,4 +1,4 @@
-"""Rounds of upkeep, about once a second, for as long as a process serves."""
+"""Periodic upkeep, about once a second, as long as a process serves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Step = Callable[[], Awaitable[None] | None]
 
 
 async def tick(*steps: Step, every_s: float = TICK_S) -> None:
-    """All steps in each round, until it is cancelled.
+    """Run all steps in each round, until cancelled.
 
-    What a step raises neither ends the rounds nor keeps the other steps from theirs. It is logged
-    once for each kind of error, for it may well come again in each round.
+    An error in a step neither ends the rounds nor affects other steps. It is logged once for each
+    type of error, as it may well recur in each round.
     """
     logged: set[tuple[int, type[Exception]]] = set()
     while True:
@@ -30,4 +30,4 @@ async def tick(*steps: Step, every_s: float = TICK_S) -> None:
             except Exception as error:
                 if (number, type(error)) not in logged:
                     logged.add((number, type(error)))
-                    logger.exception("upkeep failed and is tried again; this is logged once")
+                    logger.exception("upkeep failed and will be retried; this is logged once")

@@ -1,6 +1,6 @@
-"""A bound in time for what a task does: `asyncio.timeout` at a third of its cost.
+"""A time limit for a task's work: `asyncio.timeout` at a third of its cost.
 
-Each request has two of them, which were a fiftieth of its CPU time: that one can be moved and read
+Each request has two, which were a fiftieth of its CPU time: `asyncio.timeout` can be moved and read
 while it runs, and this cannot.
 """
 
@@ -11,8 +11,8 @@ from types import TracebackType
 
 
 class Within:
-    """What is done in it is cancelled after timeout_s, and ends there with TimeoutError. Cancelling
-    from elsewhere meanwhile remains what it is. For one use."""
+    """A context whose work is cancelled after timeout_s and raises TimeoutError. Cancellation from
+    elsewhere stays what it is. For one use."""
 
     __slots__ = ("_cancelling", "_over", "_task", "_timeout_s", "_timer")
 
@@ -36,7 +36,7 @@ class Within:
         self._timer.cancel()
         if not self._over:
             return
-        # Else somebody has cancelled the task besides, which is told on.
+        # Otherwise the task was cancelled from elsewhere as well, which is passed on.
         ours = self._task.uncancel() <= self._cancelling
         if ours and isinstance(error, asyncio.CancelledError):
             raise TimeoutError from error

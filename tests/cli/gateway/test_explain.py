@@ -55,7 +55,7 @@ def test_stages_are_in_the_order_in_which_they_are_asked(config: Path) -> None:
 
 def test_a_body_that_cannot_be_read_is_told(config: Path) -> None:
     told = explain(config, "chat", {"messages": "x", "max_tokens": "y"})
-    assert told.exit_code == 0 and "note: the body is no chat completion" in told.stderr
+    assert told.exit_code == 0 and "note: the body is not a readable chat completion" in told.stderr
     assert "messages" in told.stderr
     assert "note" not in explain(config, "chat", PROVE).stderr
     bare = explain(config, "auto", {})

@@ -77,7 +77,7 @@ async def test_it_serves_reloads_and_ends(tmp_path: Path) -> None:
 
                 config.write_text("models: {chat: [nobody/m]}\n", encoding="utf-8")
                 process.signal(signal.SIGHUP)
-                await process.has_logged("was not taken")
+                await process.has_logged("was rejected")
                 assert "nobody" in process.heard
                 assert await models_of(process) == ["chat"]
                 assert (await client.post(PATH, json=CHAT)).status_code == 200
@@ -86,9 +86,9 @@ async def test_it_serves_reloads_and_ends(tmp_path: Path) -> None:
                 moved = {"host": "127.0.0.2", "port": 0}
                 write(config, provider.origin, aliases={"gpt-4": "chat"}, listen=moved)
                 process.signal(signal.SIGHUP)
-                await process.has_logged("was read anew")
+                await process.has_logged("was read again")
                 assert "changed: aliases.gpt-4, listen.host" in process.heard
-                assert "at the next start alone: listen.host" in process.heard
+                assert "in effect at the next start only: listen.host" in process.heard
                 assert (await client.get("/health")).json()["uptime_s"] >= began_s
                 assert await models_of(process) == ["chat", "gpt-4"]
                 told = await client.post(PATH, json={**CHAT, "model": "gpt-4"})
@@ -114,7 +114,7 @@ async def test_a_reload_leaves_a_stream_under_way_alone(tmp_path: Path) -> None:
                 "models: {}\nproviders: {}\naccess: {require_key: false}\n", encoding="utf-8"
             )
             process.signal(signal.SIGHUP)
-            await process.has_logged("was read anew")
+            await process.has_logged("was read again")
             assert await models_of(process) == []
             slow.go_on.set()
             text += "".join([one async for one in pieces])

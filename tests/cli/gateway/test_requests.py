@@ -204,14 +204,14 @@ async def test_a_reload_changes_what_is_kept(run: Run, tmp_path: Path) -> None:
                 log = "{enabled: true, redact: {pii: [email]}, retention_days: 9, max_waiting: 5}"
                 config_in(tmp_path, provider.origin, log)
                 process.signal(signal.SIGHUP)
-                await process.has_logged("the configuration was read anew")
-                assert "at the next start alone: request_log." in process.heard
+                await process.has_logged("the configuration was read again")
+                assert "in effect at the next start only: request_log." in process.heard
                 second = await ask(client, "mail x@y.example")
                 await logged(client, 2)
                 config_in(tmp_path, provider.origin, "{enabled: false}")
                 process.signal(signal.SIGHUP)
                 async with asyncio.timeout(20):
-                    while process.heard.count("the configuration was read anew") < 2:
+                    while process.heard.count("the configuration was read again") < 2:
                         await asyncio.sleep(0.01)
                 third = await ask(client, "nobody keeps this")
             process.signal(signal.SIGTERM)
@@ -242,7 +242,7 @@ async def test_several_workers_write_to_one_log(run: Run, tmp_path: Path) -> Non
 
 def test_check_looks_at_the_log_and_makes_none(run: Run, tmp_path: Path) -> None:
     config_in(tmp_path, "http://127.0.0.1:9", "{enabled: true, path: no/log}")
-    assert "make it first" in run("check", code=1).output
+    assert "create it first" in run("check", code=1).output
     config_in(tmp_path, "http://127.0.0.1:9", "{enabled: true, path: log}")
     run("check")
     assert not (tmp_path / "log").exists()

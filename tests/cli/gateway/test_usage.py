@@ -173,7 +173,7 @@ async def test_a_reload_takes_the_retention_and_says_that_the_file_stays(tmp_pat
     async with started(config) as process, process.client() as client:
         write_config(config, "{path: other.sqlite3, retention_days: 7}")
         process.signal(signal.SIGHUP)
-        await process.has_logged("at the next start alone: ledger.path")
+        await process.has_logged("in effect at the next start only: ledger.path")
         await be_refused(client)
         for _ in range(1000):
             with reading(kept) as connection:
@@ -200,7 +200,11 @@ async def test_a_gateway_that_is_ended_has_written_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("notes", "damaged or no SQLite file"), ("no/kept", "make it first"), ("new", "valid: 1")],
+    [
+        ("notes", "damaged or not an SQLite file"),
+        ("no/kept", "create it first"),
+        ("new", "valid: 1"),
+    ],
 )
 def test_check_looks_at_the_ledger_and_makes_none(name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine" * 1000, encoding="utf-8")

@@ -185,7 +185,7 @@ def test_what_is_refused_is_not_tried_again_and_no_redirect_is_followed(
 
     with caplog.at_level(logging.DEBUG):
         asyncio.run(check())
-    assert f"did not take budget.threshold: status {answer[:3]}" in caplog.text
+    assert f"did not accept budget.threshold: status {answer[:3]}" in caplog.text
     for secret in (SECRET, "abc123", "of-a-secret"):
         assert secret not in caplog.text
 

@@ -145,7 +145,7 @@ def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def garbage(path: Path) -> str:
     path.write_bytes(b"these are notes of mine\n" * 100)
-    return "damaged or no SQLite file"
+    return "damaged or not an SQLite file"
 
 
 def truncated(path: Path) -> str:
@@ -216,7 +216,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(LedgerError, match="nothing was ever written"), reading(tmp_path / "empty"):
         raise AssertionError
-    with pytest.raises(LedgerError, match="make it first"):
+    with pytest.raises(LedgerError, match="create it first"):
         LedgerFile(tmp_path / "folder" / "ledger")
     with pytest.raises(LedgerError):
         LedgerFile(tmp_path)

@@ -110,7 +110,7 @@ def test_what_there_is_no_room_for_is_counted_and_nothing_raises(
     ledger.close()
     assert ledger.standing[:3] == (0, 0, 25) and "full" in ledger.standing.error
     assert not file.kept and file.closed
-    assert "room for no more" in caplog.text and "25 lost" in caplog.text
+    assert "no more fit in memory" in caplog.text and "25 lost" in caplog.text
     ledger.take(entry())
     assert ledger.standing.lost == 26, "also after its end nothing goes unseen"
 

@@ -145,7 +145,7 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"not a database, and longer than a header of SQLite would be" * 4)
     before = path.read_bytes()
-    with pytest.raises(RequestLogError, match="damaged or no SQLite file"):
+    with pytest.raises(RequestLogError, match="damaged or not an SQLite file"):
         SqliteRecords(path)
     assert path.read_bytes() == before
     with pytest.raises(RequestLogError, match="there is no folder"):

@@ -53,8 +53,8 @@ class RequestSeries:
             "headrace:gateway_attempts", "Requests sent to targets.", ("target",)
         )
         self.failures = CounterSeries(
+            "headrace:gateway_attempt_failures",
             "Requests sent to targets that failed, by kind of failure.",
-            "Of these, those that failed, by kind of failure.",
             ("target", "kind"),
         )
         self.besides = CounterSeries(

@@ -10,8 +10,8 @@ class TrafficSeries:
 
     def __init__(self) -> None:
         self.hedges = CounterSeries(
+            "headrace:gateway_hedges",
             "Slow requests of hedged models, by what was done.",
-            "Slow requests of hedged models, by what was done about it.",
             ("model", "outcome"),
         )
         self.shadows = CounterSeries(
