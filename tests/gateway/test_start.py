@@ -36,9 +36,9 @@ def refuse(*given, **named):
 
 socket.socket.connect = socket.getaddrinfo = refuse
 import headrace.gateway.run
-from headrace.gateway.assemble import Given, made, settings_from
+from headrace.gateway.assemble import CliOverrides, made, settings_from
 path = Path(sys.argv[1])
-made(path, settings_from(path, Given()), None)
+made(path, settings_from(path, CliOverrides()), None)
 print(json.dumps(sorted(sys.modules)))
 """
 

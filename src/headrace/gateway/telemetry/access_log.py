@@ -84,8 +84,8 @@ class AccessLog:
             words.append(f"[request {self._word(entry.id, keep=False)}]")
         for name, value in fields_of(entry).items():
             if value is not None:
-                word = self._word(value) if type(value) is str else str(value)
-                words.append(f"{name}={word}")
+                text = self._word(value) if type(value) is str else str(value)
+                words.append(f"{name}={text}")
         return " ".join(words) + "\n"
 
     def _json(self, entry: Entry, ended_s: float) -> str:
