@@ -1,7 +1,7 @@
-"""Who may ask for how much: keys, limits and budgets, reserved before a request and settled after.
+"""Keys, limits and budgets, reserved before a request and settled after it.
 
-`Accounts` is what a request's way uses; `Counters` counts in memory or in Redis; `AccountStore`
-keeps what has to outlive the process.
+`Accounts` is what requests use; `Counters` counts in memory or in Redis; `AccountStore` keeps what
+has to outlive the process.
 """
 
 from headrace.gateway.accounts.accounts import Accounts, AccountsState

@@ -1,4 +1,4 @@
-"""Who may ask for how much. On a request's way is memory alone, or Redis where it was chosen."""
+"""The accounts of one process. A request touches only memory, or Redis if that is configured."""
 
 from __future__ import annotations
 
@@ -116,23 +116,23 @@ class Accounts:
 
     @property
     def store(self) -> AccountStore | None:
-        """Where keys are made; a change holds from the next `tick` on."""
+        """The store in which keys are made; a change takes effect at the next `tick`."""
         return self._store
 
     @property
     def roster(self) -> Roster:
-        """As it is now."""
+        """The current roster."""
         return self._roster
 
     def caller(self, presented_key: str) -> Caller:
-        """Whose key it is. Raises UnknownKeyError, BlockedKeyError or ExpiredKeyError."""
+        """The caller of a key. Raises UnknownKeyError, BlockedKeyError or ExpiredKeyError."""
         return self._roster.caller(presented_key, self._now_ms())
 
     async def reserve(self, caller: Caller, demand: Demand) -> Reservation:
-        """Take what a request may need of every limit and budget, or nothing.
+        """Reserve what a request may need of every limit and budget, or nothing.
 
         Raises ModelNotAllowedError, UnknownPriceError, LimitExceededError, StoresDownError. The
-        reservation has to be settled or released by whoever asked, also when cancelled.
+        caller of this method has to settle or release the reservation, also when cancelled.
         """
         if self._lost:
             await self._give_back_lost()
@@ -151,7 +151,7 @@ class Accounts:
         return Reservation(held, self._end, self._lost)
 
     async def readings(self, level: Level, name: str) -> tuple[Reading, ...]:
-        """How the limits and budgets of one organisation, team, user or key stand."""
+        """The state of the limits and budgets of one organisation, team, user or key."""
         meters = [
             meter
             for meter in self._roster.meters().values()
@@ -160,17 +160,19 @@ class Accounts:
         return await self._counters.read(meters, at_ms=self._now_ms())
 
     async def readings_of(self, caller: Caller) -> tuple[int, tuple[Reading, ...]]:
-        """When, in milliseconds since 1970, and how all that counts a caller stands then."""
+        """The time in milliseconds since 1970, and the state of everything that counts a caller
+        then."""
         at_ms = self._now_ms()
         return at_ms, await self._counters.read(caller.meters, at_ms=at_ms)
 
     async def all_readings(self) -> tuple[Reading, ...]:
-        """How every limit and budget of every key and group above one stands."""
+        """The state of every limit and budget of every key and of the groups above one."""
         meters = tuple(self._roster.meters().values())
         return await self._counters.read(meters, at_ms=self._now_ms())
 
     async def tick(self) -> None:
-        """To be called about once a second, by whoever has the clock. Raises nothing of stores."""
+        """Reload changes and let the counters tick. Call it about once a second; it never raises
+        for a store."""
         at_ms = self._now_ms()
         await self._give_back_lost()
         for late in await self._counters.tick(at_ms=at_ms):
@@ -188,7 +190,7 @@ class Accounts:
             await self._store.close()
 
     def describe(self) -> AccountsState:
-        """How it stands."""
+        """The current state."""
         return AccountsState(
             counters=self._counters.describe(),
             keys=len(self._roster),
@@ -220,14 +222,16 @@ class Accounts:
         *,
         is_late: bool = False,
     ) -> None:
-        """Keep what the counters were told, here or by another process, and alert of it. used: by
-        each meter after it; () where nobody knows. is_late: see `crossings`."""
+        """Record counts of the counters, made here or by another process, and send alerts for them.
+
+        used: the use of each meter afterwards; () if unknown. is_late: see `crossings`.
+        """
         self._keep_spent(counted, at_ms)
         await self._alert(counted, used, at_ms, is_late=is_late)
 
     async def give_back_of(self, owner: str) -> int:
-        """Of a process that has ended and counted in the same counters; how many reservations it
-        left. What they would have come to is not counted: nobody knows it."""
+        """Release the reservations of a process that has ended and counted in the same counters;
+        returns their number. What they would have cost is unknown and not counted."""
         return await self._counters.give_back_of(owner, at_ms=self._now_ms())
 
     async def _give_back_lost(self) -> None:
@@ -235,8 +239,8 @@ class Accounts:
             await self._end(self._lost.popleft(), ())
 
     async def _spent_so_far(self, of: Collection[str] | None = None) -> list[Spent]:
-        """What is saved, and what is not yet: the store reads after it has written. of: ids of
-        meters; None for all."""
+        """Spending that is saved, and that which is not yet: the store reads after it has written.
+        of: ids of meters; None for all."""
         if self._store is None:
             return []
         more = self._unsaved.values()
@@ -337,7 +341,8 @@ def _of_unknown_price(meter: Meter, demand: Demand) -> int:
 
 
 def _counts_other_name(meter: Meter, demand: Demand) -> bool:
-    """Whether it counts one of those who may answer, or the model that the asked name is of."""
+    """Whether a meter counts another model that may answer, or the model behind the requested "
+    "name."""
     if demand.own_name and meter.counts(demand.own_name):
         return True
     return any(meter.counts(one) for names in (demand.names or {}).values() for one in names)
@@ -361,7 +366,8 @@ def _counted(held: Held, taken: Sequence[Actual]) -> tuple[Counted, ...]:
 
 
 def _is_counted(meter: Meter, demand: Demand, actual: Actual) -> bool:
-    """Of a meter for some models that something was held of: whether it counts who answered."""
+    """Whether a meter for some models, of which something was held, counts the model that "
+    "answered."""
     if demand.names is None or not actual.model:
         return True
     asked = (demand.model, demand.own_name)
@@ -370,8 +376,7 @@ def _is_counted(meter: Meter, demand: Demand, actual: Actual) -> bool:
 
 
 def _used(taken: Sequence[Actual]) -> dict[str, int | None]:
-    """What ending counts of all together, by the unit of a meter; None where nobody knows it of
-    one of them."""
+    """The total counted by ending, by the unit of a meter; None if unknown for one of them."""
     requests = tokens = 0
     nusd: int | None = 0
     for one in taken:
@@ -382,7 +387,7 @@ def _used(taken: Sequence[Actual]) -> dict[str, int | None]:
 
 
 def _wait(shortage: Shortage) -> float:
-    """How long until there is room, to find the longest; running requests end soon."""
+    """Seconds to wait, to find the longest wait; running requests end soon."""
     if shortage.free_at_ms is not None:
         return shortage.free_at_ms
     if shortage.used + shortage.wanted > shortage.limit:

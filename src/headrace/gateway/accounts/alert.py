@@ -42,10 +42,11 @@ class Crossing(msgspec.Struct, frozen=True):
 
 
 def may_cross(counted: Counted, used: int) -> bool:
-    """Whether `crossings` need be asked: nearly all settlements stay below or between thresholds.
+    """Whether `crossings` has to be called: nearly all settlements stay below or between
+    thresholds.
 
-    Where a budget is below the least of its thresholds by a thousandth, no rounding can matter. It
-    has one at least.
+    If a budget is below its lowest threshold by a thousandth, rounding cannot matter. It has at
+    least one.
     """
     meter = counted.meter
     limit = meter.amount if meter.raised_to is None else min(meter.amount, meter.raised_to)

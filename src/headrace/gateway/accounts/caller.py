@@ -1,4 +1,4 @@
-"""Who asks, for how much, and what it came to."""
+"""Callers, their demands, and what requests took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where what is used and reserved is counted: in this process, or in Redis for all of them."""
+"""The interface of counters for use and reservations: in this process, or in Redis for all
+processes."""
 
 from __future__ import annotations
 
@@ -131,33 +132,33 @@ class Counters(Protocol):
         """
 
     async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
-        """Whether nobody has asked for this mark before; it is forgotten after until_ms."""
+        """Whether this mark is new; it is forgotten after until_ms."""
 
     async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
         """Know them until their ends, or until there are too many. Never raises for a store that
         is down."""
 
     async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
-        """Which of these marks of an owner are known. Never raises for a store that is down."""
+        """The known ones of these marks of an owner. Never raises for a store that is down."""
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
-        """How meters stand."""
+        """The state of meters."""
 
     async def load(self, spent: Iterable[Spent]) -> None:
         """Go on with what was spent before, if the counters do not know it."""
 
     def restore_from(self, source: SpentSource) -> None:
-        """Where to read what was spent, should the counters forget it while the process runs."""
+        """Set the source of past spending, in case the counters lose it while the process runs."""
 
     async def give_back_of(self, owner: str, *, at_ms: int) -> int:
         """Give back what a process that has ended holds, now or, where the store is down, by a
         `tick`; how many reservations that was now. owner: what their ids begin with."""
 
     async def tick(self, *, at_ms: int) -> tuple[Late, ...]:
-        """To be called about once a second: reconnects, writes what waits, renews leases."""
+        """Reconnect, write what waits, renew leases. Call it about once a second."""
 
     def describe(self) -> CountersState:
-        """How it stands."""
+        """The current state."""
 
     async def close(self) -> None:
         """Let go of connections, after a last tick."""

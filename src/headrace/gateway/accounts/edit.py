@@ -18,7 +18,7 @@ _OF_POLICY = ("data_collection", "zero_retention", "regions")
 
 
 def dollar_budgets(terms: Terms) -> tuple[Budget, ...]:
-    """Those in dollars that count every model."""
+    """The budgets in dollars that count every model."""
     return tuple(one for one in terms.budgets if _is_of_dollars(one))
 
 
@@ -56,7 +56,7 @@ def with_traits(terms: Terms, changed: Mapping[str, Any]) -> Terms:
 
 
 def priority_of(value: PriorityWord | int | None) -> int | None:
-    """As a number."""
+    """The priority as a number."""
     return PRIORITIES[value] if isinstance(value, str) else value
 
 

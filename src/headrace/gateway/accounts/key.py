@@ -1,6 +1,6 @@
 """Keys of the gateway: made from a random source, shown once, kept as SHA-256 digests.
 
-A digest without salt is enough for keys that nobody can guess: ours hold 256 random bits.
+A digest without salt is enough for unpredictable keys: these hold 256 random bits.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def digest_of(presented: str) -> bytes | None:
 
 
 def secret_of(key: str, *, expires_ms: int | None = None) -> Secret:
-    """How a key is kept. ConfigError (without it) for one that no header can carry."""
+    """The stored form of a key. Raises ConfigError (without the key) if no header can carry it."""
     digest = digest_of(key)
     if digest is None or not all("!" <= letter <= "~" for letter in key):
         raise ConfigError(

@@ -201,8 +201,8 @@ class MemoryCounters:
             self._count(meter_id).add(bucket, amount)
 
     def catch_up(self, counted: Sequence[Counted], used: Sequence[int], at_ms: int) -> None:
-        """Count what was ended elsewhere of budgets. used: of each meter there, after it; () where
-        nobody knows."""
+        """Count for budgets what was ended elsewhere. used: the use of each meter there afterwards;
+        () if unknown."""
         for place, (meter, _, actual) in enumerate(counted):
             if meter.is_budget:
                 count = self._count(meter.id)
@@ -211,7 +211,7 @@ class MemoryCounters:
                 count.add(count.newest, max(actual, more))
 
     def restore_from(self, source: SpentSource) -> None:
-        """See Counters. These forget nothing while the process runs."""
+        """See Counters. These counters lose nothing while the process runs."""
 
     async def give_back_of(self, owner: str, *, at_ms: int) -> int:
         """See Counters."""
@@ -232,7 +232,8 @@ class MemoryCounters:
         """See Counters."""
 
     def _forget_addresses(self) -> None:
-        """What holds something for a running request stays, and is looked at again later."""
+        """Drop the oldest addresses, except those with running requests, which are checked again
+        later."""
         for _ in range(len(self._addresses) - self._most_addresses):
             meter_id, _ = self._addresses.popitem(last=False)
             if self._counts[meter_id].held:

@@ -50,7 +50,7 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
     raised_until_ms: int | None = None
 
     def limit(self, at_ms: int) -> int:
-        """What holds at a time."""
+        """The limit in force at a time."""
         if self.raised_to is not None and self.is_raised(at_ms):
             return self.raised_to
         return self.amount
@@ -70,7 +70,7 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def meters_of(level: Level, name: str, terms: Terms) -> Iterator[Meter]:
-    """One for each limit and budget, what is cheapest to wait for first."""
+    """One meter for each limit and budget, those that are cheapest to wait for first."""
     for limits in terms.limits:
         for limit_name, unit, amount in (
             ("concurrency", "running", limits.concurrency),
@@ -117,5 +117,5 @@ def _id(level: str, name: str, what: str, window: Window, model: str) -> str:
 
 
 def of_model(meters: Iterable[Meter], model: str) -> list[Meter]:
-    """Those that count requests for a model."""
+    """The meters that count requests for a model."""
     return [meter for meter in meters if meter.counts(model)]

@@ -1,4 +1,4 @@
-"""A key by the name that people have for it, which is no secret."""
+"""A key by its id or label, neither of which is secret."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MOST_NAMED = 8
 
 
 def caller_named(callers: Iterable[Caller], name: str) -> Caller:
-    """By its id, else by its label. Raises RequestError where there is none, or where several have
-    the label."""
+    """The caller with this id, else with this label. Raises RequestError if there is none, or if
+    several have the label."""
     by_id = {one.key_id: one for one in callers}
     if name in by_id:
         return by_id[name]

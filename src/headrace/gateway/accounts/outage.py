@@ -1,4 +1,4 @@
-"""Times in which a store cannot be reached: noticed, logged and told once each."""
+"""Periods in which a store cannot be reached: detected, logged and reported once each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Organisations, teams, users and keys as they are kept, in the store or in the configuration."""
+"""Organisations, teams, users and keys as stored or configured."""
 
 from __future__ import annotations
 

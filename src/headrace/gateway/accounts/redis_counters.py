@@ -163,7 +163,7 @@ class RedisCounters:
         return Ended(first=True, counted=False)
 
     async def first(self, mark: str, *, until_ms: int, at_ms: int) -> bool:
-        """See Counters. While Redis is away each process answers for itself."""
+        """See Counters. While Redis is down each process answers for itself."""
         if not self._down:
             try:
                 lifetime_ms = max(1, until_ms - at_ms)
@@ -173,7 +173,8 @@ class RedisCounters:
         return await self._counters_here().first(mark, until_ms=until_ms, at_ms=at_ms)
 
     async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
-        """See Counters. While Redis is away, this process alone; Redis is told by a `tick`."""
+        """See Counters. While Redis is down this process alone remembers; a `tick` writes it to
+        Redis."""
         if not self._down:
             try:
                 await self._marks.add(marks, at_ms)
@@ -183,7 +184,7 @@ class RedisCounters:
         self._marks.waiting.add(marks)
 
     async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
-        """See Counters. While Redis is away, what this process told alone."""
+        """See Counters. While Redis is down only the marks of this process are known."""
         known = self._marks.waiting.known(owner, ids, at_ms)
         left = [id for id in ids if id not in known]
         if left and not self._down:
@@ -194,7 +195,7 @@ class RedisCounters:
         return Known(known, is_sure=not self._down)
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> tuple[Reading, ...]:
-        """See Counters. While Redis is away, what this process knows."""
+        """See Counters. While Redis is down, what this process knows."""
         if self._down:
             return await self._counters_here().read(meters, at_ms=at_ms)
         readings: list[Reading] = []
@@ -208,7 +209,8 @@ class RedisCounters:
         return tuple(readings)
 
     async def load(self, spent: Iterable[Spent]) -> None:
-        """See Counters. Redis is told of each budget by `restore_from` when that is asked for."""
+        """See Counters. Each budget is written to Redis from the source of `restore_from` when
+        needed."""
         try:
             policy = await self._link.evicts()
         except RedisLostError as error:
@@ -269,7 +271,7 @@ class RedisCounters:
         await self._link.close()
 
     async def _write_waiting(self) -> None:
-        """All that needs no budget that is unread; the store is asked until it fails once."""
+        """Write all ends that need no unread budget; the store is tried until it fails once."""
         unread: set[str] = set()
         while ends := self._waiting.that_need_none_of(unread):
             left = (end for end in ends if not end.is_of(unread))
@@ -280,7 +282,8 @@ class RedisCounters:
         self._unread = unread
 
     async def _write(self, end: WaitingEnd, unread: set[str]) -> RedisLostError | None:
-        """What needs no budget that is unread; more of those are added."""
+        """Write the part of an end that needs no unread budget; adds further unread ones to
+        `unread`."""
         used = None
         while used is None:
             if end.is_of(unread):

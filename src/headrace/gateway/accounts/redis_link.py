@@ -41,11 +41,11 @@ class RedisLink(Protocol):
         """Whether the key was not there and is now; done twice, it may say that it was."""
 
     async def evicts(self) -> str | None:
-        """By which policy it forgets keys when its memory is full; None where it forgets none, or
-        does not tell."""
+        """The policy by which Redis evicts keys when its memory is full; None if it evicts none, or
+        does not report it."""
 
     async def ping(self) -> None:
-        """Nothing, if Redis answers."""
+        """Return if Redis answers."""
 
     async def close(self) -> None:
         """Close all connections."""

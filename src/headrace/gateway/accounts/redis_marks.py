@@ -59,13 +59,13 @@ class RedisMarks:
                 await self._link.run(_ADD, [self._prefix + owner], arguments)
 
     async def add_waiting(self, at_ms: int) -> None:
-        """Redis is told what it could not be told before."""
+        """Write the marks to Redis that could not be written before."""
         while some := self.waiting.oldest(_BATCH):
             await self.add(some, at_ms)
             self.waiting.remove(some)
 
     async def known(self, owner: str, ids: Sequence[str], at_ms: int) -> frozenset[str]:
-        """Those of the ids that Redis knows."""
+        """The subset of the ids that Redis knows."""
         found: set[str] = set()
         for start in range(0, len(ids), _BATCH):
             part = ids[start : start + _BATCH]

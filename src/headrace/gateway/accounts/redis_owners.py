@@ -1,4 +1,4 @@
-"""Reservations in Redis of processes that have ended: given back before their lease ends."""
+"""Reservations in Redis of processes that have ended: released before their lease ends."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class EndedOwners:
         self._passes[owner] = _PASSES
 
     async def give_back(self) -> int:
-        """One pass for each; how many reservations were given back. Raises RedisLostError, after
-        which the pass is to be made again."""
+        """One pass for each owner; returns the number of released reservations. Raises
+        RedisLostError, after which the pass has to be repeated."""
         given_back = 0
         for owner, passes in list(self._passes.items()):
             given_back += await self._give_back_of(owner)

@@ -1,4 +1,4 @@
-"""What runs inside Redis: each script is one step there, so it takes all or nothing.
+"""Lua scripts that run inside Redis: each is atomic, so it takes all or nothing.
 
 A meter is a hash: `u` used in all buckets that count, `h` held, `o` and `n` oldest and newest
 bucket, `b<number>` used in one, `s` where it is a budget that was seeded; a budget without it
@@ -231,12 +231,12 @@ return 1
 
 
 def kind_of(meter: Meter) -> str:
-    """Of a meter, for scripts, which look after budgets."""
+    """The kind of a meter, for scripts, which treat budgets specially."""
     return "budget" if meter.is_budget else meter.kind
 
 
 def shortages(reply: Sequence[str], wanted: Sequence[Wanted]) -> tuple[Shortage, ...]:
-    """What RESERVE says where it took nothing."""
+    """The shortages in a reply of RESERVE that took nothing."""
     found = []
     for place in range(1, len(reply), 4):
         index, used, held, free = reply[place : place + 4]

@@ -1,7 +1,7 @@
-"""Budgets that Redis does not know: told from the durable store before they count.
+"""Budgets that Redis does not have: loaded from the durable store before they count.
 
-A budget's meter is marked as seeded in its own hash, so that the mark is gone when the meter is: a
-Redis that restarts without persistence, or evicts one key, is told again what was spent of it.
+A budget's meter is marked as seeded in its own hash, so that the mark disappears with the meter: a
+Redis that restarts without persistence, or evicts one key, is seeded again.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Seeding:
         *,
         may_read: bool = True,
     ) -> Sequence[str]:
-        """Run a script, after seeding those of its meters that it says are not. may_read: whether
-        the store is asked for them. Raises RedisLostError and UnreadStoreError."""
+        """Run a script, after seeding those of its meters that it reports as unseeded. may_read:
+        whether the store is read for them. Raises RedisLostError and UnreadStoreError."""
         failures = self._failures
         reply = await self._link.run(script, keys, arguments)
         if reply[0] != UNSEEDED:
@@ -95,9 +95,9 @@ class Seeding:
         return reply
 
     async def read(self, meters: Sequence[Meter], *, at_ms: int) -> list[Reading]:
-        """How meters stand, as Redis says or, of budgets it does not know, the store; it does not
-        learn of them by this. While the store cannot be read, those say what Redis has of them.
-        Raises RedisLostError."""
+        """The state of meters, from Redis or, for budgets that it lacks, from the store, without
+        seeding them. While the store cannot be read, what Redis has of them. Raises RedisLostError.
+        """
         keys = [self.key(meter) for meter in meters]
         places = [n for m in meters for n in (m.window.bucket(at_ms), m.window.span)]
         numbers = [int(text) for text in await self._link.run(READ, keys, places)]
@@ -118,11 +118,11 @@ class Seeding:
         return readings
 
     def key(self, meter: Meter) -> str:
-        """Of its hash in Redis."""
+        """The key of a meter's hash in Redis."""
         return f"{self._prefix}m:{meter.id}"
 
     def lifetime_ms(self, meter: Meter) -> int:
-        """For how long its hash is kept after the last use; 0 for ever."""
+        """How long a meter's hash is kept after its last use; 0 forever."""
         length_ms = meter.window.length_ms
         if length_ms is None and meter.is_budget:
             return 0

@@ -1,4 +1,4 @@
-"""Ends of reservations that Redis could not be told of yet."""
+"""Ends of reservations that are not written to Redis yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WaitingEnd(NamedTuple):
     """Whether Redis may hold something for it."""
 
     def spent(self) -> Iterator[Spent]:
-        """Of each budget."""
+        """The spending on each budget."""
         for meter, _, actual in self.counted:
             if meter.is_budget:
                 yield Spent(meter.id, meter.window.bucket(self.at_ms), actual)
@@ -30,7 +30,8 @@ class WaitingEnd(NamedTuple):
         return not self.holds and all(one.meter.id in unread for one in self.counted)
 
     def split(self, unread: Collection[str]) -> tuple[WaitingEnd, WaitingEnd | None]:
-        """What needs none of these meters, and an end by itself of what does; None for nothing."""
+        """The part that needs none of these meters, and a separate end for the part that does; None
+        for an empty part."""
         if not unread:
             return self, None
         rest = tuple(one for one in self.counted if one.meter.id in unread)
@@ -61,7 +62,8 @@ class WaitingEnds:
         del self._ends[end.id]
 
     def without(self, end: WaitingEnd, unread: Collection[str]) -> WaitingEnd:
-        """What needs none of these meters of one that waits; what does waits by itself."""
+        """The part of a waiting end that needs none of these meters; the other part waits
+        separately."""
         known, rest = end.split(unread)
         if rest is not None:
             self.put(known)
@@ -69,11 +71,11 @@ class WaitingEnds:
         return known
 
     def that_need_none_of(self, unread: Collection[str]) -> list[WaitingEnd]:
-        """Those of which something can be written before these meters are known."""
+        """Ends of which something can be written before these meters are known."""
         ends = self._ends.values()
         return [end for end in ends if not end.is_of(unread)] if unread else list(ends)
 
     def spent(self) -> Iterator[Spent]:
-        """Of each budget, by each of them."""
+        """The spending on each budget by each end."""
         for end in self._ends.values():
             yield from end.spent()

@@ -43,7 +43,7 @@ class Remembered:
                     self._forget_one()
 
     def known(self, owner: str, ids: Iterable[str], at_ms: int) -> frozenset[str]:
-        """Those of the ids that are known."""
+        """The subset of the ids that are known."""
         own = self._of_owner.get(owner)
         if own is None:
             return frozenset()
@@ -52,7 +52,7 @@ class Remembered:
         )
 
     def oldest(self, most: int) -> list[Mark]:
-        """As many as that, those of each owner in the order they came."""
+        """At most that many marks, those of each owner in the order in which they came."""
         return list(islice(chain.from_iterable(o.values() for o in self._of_owner.values()), most))
 
     def remove(self, marks: Sequence[Mark]) -> None:

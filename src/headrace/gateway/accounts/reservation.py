@@ -1,4 +1,4 @@
-"""What a request has taken of limits and budgets, until it is settled or given back."""
+"""A request's share of limits and budgets, until it is settled or released."""
 
 from __future__ import annotations
 

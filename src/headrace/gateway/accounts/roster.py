@@ -45,7 +45,7 @@ class Roster:
         return f"Roster({len(self._keys)} keys)"
 
     def caller(self, presented: str, at_ms: int) -> Caller:
-        """Whose key this is. Raises UnknownKeyError, BlockedKeyError or ExpiredKeyError."""
+        """The caller of a key. Raises UnknownKeyError, BlockedKeyError or ExpiredKeyError."""
         digest = digest_of(presented)
         entry = None if digest is None else self._entries.get(digest)
         if entry is None or digest is None or not hmac.compare_digest(entry.digest, digest):
@@ -57,7 +57,7 @@ class Roster:
         return entry.caller
 
     def callers(self) -> tuple[Caller, ...]:
-        """Of every key, whether it opens now or not."""
+        """The callers of all keys, valid now or not."""
         return tuple(self._keys.values())
 
     def meters(self) -> dict[str, Meter]:
@@ -101,7 +101,8 @@ def _by_name(groups: Iterable[Group]) -> dict[tuple[str, str], Group]:
 
 
 def _above(record: KeyRecord, groups: Mapping[tuple[str, str], Group]) -> list[Group]:
-    """From the organisation down. Parents are of higher levels, so this ends."""
+    """The groups of a record from the organisation down. Parents are of higher levels, so this
+    ends."""
     path: list[Group] = []
     child, parent = f"key {shown(record.id)}", record.parent
     while parent is not None:

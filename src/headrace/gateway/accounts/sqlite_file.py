@@ -71,7 +71,7 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 
 def _check_at_once(connection: sqlite3.Connection, path: Path) -> bool:
-    """As `_check`, of one moment: another process may be making the file."""
+    """Like `_check`, at one moment: another process may be creating the file."""
     connection.execute("BEGIN")
     try:
         return _check(connection, path)

@@ -48,7 +48,7 @@ class SqliteRows:
         self._file = open_file(self._path)
 
     def close(self) -> None:
-        """Nothing can be read any more."""
+        """Close the file; nothing can be read afterwards."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -61,7 +61,7 @@ class SqliteRows:
 
     @contextmanager
     def _change(self, *, of_records: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction. of_records: others have to read again."""
+        """One transaction. of_records: whether other processes have to read again."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -108,7 +108,7 @@ class SqliteRows:
             )
 
     def delete_group(self, level: GroupLevel, name: str) -> None:
-        """One that nothing belongs to."""
+        """Delete a group that has no members."""
         with self._change() as connection:
             records = _all(connection)
             children = [(group.name, group.parent) for group in records.groups]
@@ -149,7 +149,7 @@ class SqliteRows:
             )
 
     def change_key(self, id: str, change: Callable[[KeyRecord], KeyRecord]) -> None:
-        """Between reading it and writing it nobody else writes."""
+        """Change a key in one transaction."""
         with self._change() as connection:
             row = connection.execute("SELECT body FROM keys WHERE id = ?", (id,)).fetchone()
             if row is None:
@@ -160,7 +160,7 @@ class SqliteRows:
             )
 
     def delete_key(self, id: str) -> None:
-        """Nothing opens it any more."""
+        """Delete a key for good."""
         with self._change() as connection:
             if connection.execute("DELETE FROM keys WHERE id = ?", (id,)).rowcount == 0:
                 raise _no("key", id)
@@ -176,7 +176,8 @@ class SqliteRows:
             connection.execute("DELETE FROM spent WHERE leaves_ms <= ?", (at_ms,))
 
     def spent(self, at_ms: int, of: Collection[str] | None = None) -> list[Spent]:
-        """What counts at `at_ms`. of: ids of meters, some hundreds at most; None for all."""
+        """Spending that counts at `at_ms`. of: ids of meters, some hundreds at most; None for "
+        "all."""
         text = (
             "SELECT meter_id, bucket, amount FROM spent WHERE (leaves_ms IS NULL OR leaves_ms > ?)"
         )
@@ -207,7 +208,7 @@ class SqliteRows:
         self._unpruned |= unpruned | dict.fromkeys(full, 0)
 
     def marks(self, ids: Sequence[str], at_ms: int) -> frozenset[str]:
-        """Those of the ids that are kept at `at_ms`."""
+        """The subset of the ids that are in the store at `at_ms`."""
         text = "SELECT 1 FROM marks WHERE id = ? AND until_ms > ?"
         execute = self._connection.execute
         return frozenset(id for id in ids if execute(text, (id, at_ms)).fetchone())

@@ -201,7 +201,8 @@ class SqliteStore:
         await self._run(lambda rows: rows.change_key(id, change))
 
     async def _run(self, work: Callable[[SqliteRows], T]) -> T:
-        """Do it in the thread; what has begun there ends, also if nobody waits any more."""
+        """Do work in the thread; work that has begun there completes even if its caller is
+        cancelled."""
         if self._queued >= self._most_queued:
             raise StoreBusyError(
                 f"{self._path}: {self._queued} changes are waiting to be written; try again"

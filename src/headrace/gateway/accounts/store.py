@@ -1,4 +1,5 @@
-"""What has to outlive the process: who there is, and what was spent. Never on a request's way."""
+"""The store of what has to outlive the process: groups, keys and spending. Requests never wait for
+it."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class AccountStore(Protocol):
         """All there are."""
 
     async def changed(self) -> bool:
-        """Whether somebody, in this process or another, changed them after `read` was last asked.
-        What is spent does not count."""
+        """Whether this process or another changed the records after the last `read`. Spending does
+        not count."""
 
     async def put_group(self, group: Group) -> None:
         """Make it, or replace the one of that name."""
@@ -74,14 +75,14 @@ class AccountStore(Protocol):
         """Keep what was spent; all of it or, with an error, nothing."""
 
     async def spent(self, *, at_ms: int, of: Collection[str] | None = None) -> list[Spent]:
-        """What was spent and still counts. of: ids of meters; None for all."""
+        """Spending that still counts. of: ids of meters; None for all."""
 
     async def add_marks(self, marks: Sequence[Mark]) -> None:
         """Keep them until their ends, the newest of each owner; all of them or, with an error,
         none."""
 
     async def marks(self, ids: Sequence[str], *, at_ms: int) -> frozenset[str]:
-        """Those of the ids that are kept."""
+        """The subset of the ids that are in the store."""
 
     async def close(self) -> None:
         """Write what waits and close."""

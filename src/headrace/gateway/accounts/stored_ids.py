@@ -1,4 +1,4 @@
-"""Which key was told which id of what a provider stores: nobody else may use it."""
+"""The owner, a key, of each object stored at a provider: no other key may use it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class StoredIds:
 
     @property
     def problem(self) -> str | None:
-        """What the store is at fault with, as far as is known."""
+        """The last problem of the store, as far as known."""
         return self._save_problem or self._read_problem
 
     async def tell(
         self, key_id: str, ids: Collection[str], *, with_owner: Collection[str] = ()
     ) -> None:
-        """The key is told the ids. with_owner: more of them, of which `of_others` is to know."""
+        """Record the ids that are sent to a key. with_owner: further ids, for `of_others`."""
         at_ms = self._now_ms()
         until_ms = at_ms + _KEPT_MS
         marks = [_mark(key_id, id, until_ms) for id in (*ids, *with_owner)]
@@ -54,8 +54,8 @@ class StoredIds:
         await self.remember(marks, at_ms=at_ms)
 
     async def told(self, key_id: str, ids: Collection[str]) -> set[str]:
-        """Those that the key was told. Raises StoresDownError where one is not known and a store
-        that may know it cannot be reached."""
+        """The subset of the ids that belong to the key. Raises StoresDownError if one is unknown
+        and a store that may know it cannot be reached."""
         marks = {_mark(key_id, id, 0).id: id for id in ids}
         known = await self.remembers(_owner(key_id), tuple(marks), at_ms=self._now_ms())
         if not known.is_sure and len(known.ids) < len(marks):
@@ -67,18 +67,18 @@ class StoredIds:
         return {marks[mark_id] for mark_id in known.ids}
 
     async def of_others(self, key_id: str, ids: Collection[str]) -> set[str]:
-        """Those that other keys were told, and not this one. Raises as `told`."""
+        """The subset of the ids that belong to other keys and not to this one. Raises as `told`."""
         left = set(ids) - await self.told(key_id, ids)
         return await self.told(_ANYBODY, left) if left else left
 
     async def remember(self, marks: Sequence[Mark], *, at_ms: int) -> None:
-        """As Counters; does not wait for the store."""
+        """As in Counters; does not wait for the store."""
         await self._counters.remember(marks, at_ms=at_ms)
         if self._store is not None:
             self._unsaved.add(marks)
 
     async def remembers(self, owner: str, ids: Sequence[str], *, at_ms: int) -> Known:
-        """As Counters; what they do not know is looked for in the store."""
+        """As in Counters; marks that they do not know are looked up in the store."""
         known, is_sure = await self._counters.remembers(owner, ids, at_ms=at_ms)
         if self._store is None or len(known) == len(ids):
             return Known(known, is_sure)
@@ -90,7 +90,7 @@ class StoredIds:
         return Known(known | stored, is_sure)
 
     async def save(self) -> None:
-        """Write what was told to the store; what cannot be written waits for the next time."""
+        """Write new ids to the store; what cannot be written waits for the next time."""
         if self._store is None:
             return
         if self._read_problem is not None:
@@ -112,7 +112,7 @@ class StoredIds:
     async def _read(
         self, store: AccountStore, ids: Sequence[str], at_ms: int
     ) -> frozenset[str] | None:
-        """Those that the store has; None where it cannot be read."""
+        """The subset that the store has; None if it cannot be read."""
         try:
             stored = await store.marks(ids, at_ms=at_ms)
         except HeadraceError as error:

@@ -1,7 +1,7 @@
-"""What an organisation, team, user or key is given: models, limits, budgets and policies.
+"""The terms of an organisation, team, user or key: models, limits, budgets and policies.
 
-Every level that says something counts: all limits and budgets on the way from the organisation to
-the key must pass, and a model must be allowed by each that lists models.
+Every level counts: all limits and budgets from the organisation down to the key need room, and each
+list of models must allow the model.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def length_ms(self) -> int | None:
-        """Of a rolling one, or about that of one by the calendar; None for all time."""
+        """The length of a rolling window, or about that of a calendar window; None for all time."""
         return _LENGTH_MS.get(self.name)
 
     @property
@@ -65,7 +65,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """As errors say it."""
+        """The window as errors name it."""
         if self.name == "total":
             return "in all"
         word = _WORDS[self.name]

@@ -1,1 +1,1 @@
-"""What administrators see and do: an API and a page, on a port of their own."""
+"""The admin API and page, on a port of their own."""

@@ -38,8 +38,8 @@ def admin_app(
     new_id: Callable[[], str],
     ending: asyncio.Event,
 ) -> ASGIApp:
-    """key: None where none is asked for. clock_s: of a monotonic clock, wall_s: Unix time. ending:
-    once set streams end."""
+    """The admin app. key: None where none is required. clock_s: of a monotonic clock, wall_s: Unix
+    time. ending: when it is set, streams end."""
     shared = Shared(house=house, wall_s=wall_s, new_id=new_id, ending=ending)
     openapi = document(OPERATIONS, needs_key=key is not None)
 

@@ -71,7 +71,7 @@ class Call:
                 raise _bad(f"{name} is given twice; give it once")
 
     def text(self, name: str) -> str | None:
-        """None where it is not given, or empty."""
+        """The value of a parameter; None if it is missing or empty."""
         value = self.http.query_params.get(name) or None
         if value is not None and len(value) > _MOST_TEXT_CHARACTERS:
             raise _bad(
@@ -101,7 +101,7 @@ class Call:
         return found
 
     def choice(self, name: str, default: str | None, choices: Collection[str]) -> str | None:
-        """One of some words."""
+        """The value of a parameter that is one of some words."""
         value = self.text(name) or default
         if value is not None and value not in choices:
             raise _bad(f"{name}: {shown(value)} is not one of {', '.join(choices)}")
@@ -161,7 +161,7 @@ class Call:
 
 
 def _known(of: type[msgspec.Struct], error: Exception) -> str:
-    """What fields there are, where an error is of one that is unknown at the top."""
+    """The fields that exist, for an error about an unknown field at the top."""
     said = str(error)
     if "unknown field" not in said or " - at " in said:
         return ""

@@ -1,4 +1,4 @@
-"""GET /api/config and POST /api/reload: what is in force, and reading the file anew."""
+"""GET /api/config and POST /api/reload: the settings in force, and reloading the file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def about(call: Call) -> Response:
-    """For the page, which asks for it with the key that it was given."""
+    """GET /api/about: for the page, which sends it with the key that was entered."""
     house = call.house
     return json_reply(
         About(
@@ -62,7 +62,7 @@ async def config(call: Call) -> Response:
 
 
 async def reload(call: Call) -> Response:
-    """Take the file anew; one that is not right changes nothing, and is 409 with what is wrong."""
+    """Reload the file; an invalid one changes nothing and is a 409 with its problems."""
     told = await call.house.reload()
     if told.error is not None:
         raise AdminError(409, told.error, "not_taken")

@@ -1,4 +1,4 @@
-"""What the admin API refuses, and how it is told."""
+"""Refusals of the admin API."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""New lines of the ledger, told to whoever listens at this moment.
+"""New lines of the ledger, sent to all current listeners.
 
-Nobody who listens can hold a request up: each listener has a queue with an end, and what there is
-no room for is counted and told to it as lost.
+Listeners cannot delay requests: each has a bounded queue, and lines that do not fit are counted and
+reported to it as lost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Listener:
         return self._waiting.popleft()
 
     def take_lost(self) -> int:
-        """How many were lost, counted anew from now on."""
+        """The number of lost lines since the last call."""
         lost, self._lost = self._lost, 0
         return lost
 
@@ -68,7 +68,7 @@ class Feed:
 
     @property
     def listeners(self) -> int:
-        """How many listen."""
+        """The number of listeners."""
         return len(self._listeners)
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""What the admin API asks of a gateway, in however many processes that runs.
+"""The admin API's interface to a gateway, in however many processes it runs.
 
-`InProcess` answers for one process; a parent of several workers asks them. Everything that is told
-is made of msgspec Structs, so that it can cross a process's border as JSON.
+`InProcess` answers for one process; a parent of several workers queries them. All values are made
+of msgspec Structs, so that they can cross a process border as JSON.
 """
 
 from __future__ import annotations
@@ -143,24 +143,24 @@ class Gatehouse(Protocol):
         """Groups and keys of the file. Raises ConfigError."""
 
     async def readings(self) -> tuple[Reading, ...]:
-        """How every limit and budget stands, over all processes; () where nobody is counted."""
+        """The state of every limit and budget, over all processes; () if nothing is counted."""
 
     async def keys_changed(self) -> None:
         """The store was written to; returns when the change holds, or soon will."""
 
     async def standings(self) -> tuple[WorkerStanding, ...]:
-        """One for each process that answers requests."""
+        """The state of each process that answers requests."""
 
     async def explain(self, model: str, body: bytes, key: str | None = None) -> Explained:
-        """Who would be asked now. key: for the key of this id or label. Raises RequestError as a
-        request would be refused, and where there is no such key."""
+        """The targets that would be tried now. key: id or label of the key to explain for. Raises
+        RequestError where the request would be refused, and if there is no such key."""
 
     async def take_out(self, target: str, *, out: bool) -> bool:
-        """Send a target nothing, in every process, until the file is read anew; or let it have
-        requests again, whatever failed before. False where there is no such target."""
+        """Send a target no requests, in any process, until the file is reloaded; or let it have
+        requests again, whatever failed before. False if there is no such target."""
 
     async def reload(self) -> Reloaded:
-        """Read the file anew, as SIGHUP does."""
+        """Reload the file, as SIGHUP does."""
 
     def ask(self, body: bytes, request_id: str) -> AbstractAsyncContextManager[Asked]:
         """A chat completion on the administrator's account. Leaving ends what is done for it, and

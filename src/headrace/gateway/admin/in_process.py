@@ -135,7 +135,7 @@ class InProcess:
         return asked_in_app(self._running.gateway.app, body, _PATH, headers)
 
     def _caller(self, key: str) -> Caller:
-        """By id or label. Raises RequestError."""
+        """The caller by id or label of the key. Raises RequestError."""
         return caller_named(() if self._accounts is None else self._accounts.roster.callers(), key)
 
     def _now_s(self) -> float:
@@ -143,7 +143,7 @@ class InProcess:
 
 
 def explained(told: Explanation) -> Explained:
-    """As JSON can tell it."""
+    """The explanation in a form for JSON."""
     decision, composed = told.decision, told.composed
     candidates = tuple(
         ExplainedCandidate(
@@ -172,7 +172,7 @@ def explained(told: Explanation) -> Explained:
 
 
 def take_out(routes: Mapping[str, Route], name: str, *, out: bool) -> bool:
-    """In this process. Models that share a target share its health."""
+    """Take a target out in this process. Models that share a target share its health."""
     found = [one for route in routes.values() for one in route.targets if one.name == name]
     for one in found:
         if out:

@@ -17,14 +17,14 @@ class Workers(Protocol):
     """The interface to the workers."""
 
     async def standings(self) -> tuple[WorkerStanding, ...]:
-        """Of each that serves."""
+        """The state of each worker."""
 
     async def explain(self, model: str, body: bytes, caller: Caller | None) -> Explained | None:
-        """By one of them, as each has its own view of how targets do; None where none answers.
-        Raises RequestError."""
+        """The explanation by one of them, as each has its own view of targets; None if none
+        answers. Raises RequestError."""
 
     async def take_out(self, target: str, *, out: bool) -> bool:
-        """In each; whether one of them has the target."""
+        """Take a target out in each; whether one of them has the target."""
 
 
 class InWorkers(InProcess):

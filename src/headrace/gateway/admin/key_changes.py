@@ -289,7 +289,7 @@ def _terms(wanted: KeyWanted) -> Terms:
 
 
 def _traits(wanted: KeyWanted | KeyEdited) -> dict[str, Any]:
-    """Those that are given."""
+    """The traits that are given."""
     found = {name: getattr(wanted, name) for name in _TRAITS}
     given = {name: value for name, value in found.items() if value is not UNSET}
     if "priority" in given:

@@ -137,7 +137,7 @@ async def keys(call: Call) -> Response:
 
 
 async def records(call: Call) -> tuple[tuple[Source, Records], ...]:
-    """Of the file, and of the store where there is one. Raises HeadraceError."""
+    """The records of the file, and of the store if there is one. Raises HeadraceError."""
     parts: list[tuple[Source, Records]] = [("file", call.house.configured())]
     if call.house.store is not None:
         parts.append(("store", await call.house.store.read()))
@@ -145,7 +145,7 @@ async def records(call: Call) -> tuple[tuple[Source, Records], ...]:
 
 
 def above_of(parent: Parent | None, groups: dict[tuple[GroupLevel, str], Group]) -> list[Group]:
-    """From the nearest up; groups that are gone end it."""
+    """The groups above, from the nearest up; a deleted group ends the list."""
     found: list[Group] = []
     while parent is not None and (group := groups.get((parent.level, parent.name))) is not None:
         found.append(group)

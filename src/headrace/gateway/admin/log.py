@@ -105,7 +105,7 @@ async def log(call: Call) -> Response:
 
 
 async def _with_bodies(call: Call, wanted: Filter, limit: int, cursor: str | None) -> LogPage:
-    """Of the request log, which looks for a text in what was said."""
+    """A page of the request log, which searches bodies for a text."""
     kept = call.house.request_log
     if kept is None:
         raise AdminError(
@@ -127,7 +127,7 @@ async def _with_bodies(call: Call, wanted: Filter, limit: int, cursor: str | Non
 
 
 async def log_detail(call: Call) -> Response:
-    """One request."""
+    """GET /api/log/{id}: one request."""
     id = call.path("id")
     at_s = call.seconds("at_s")
     found: tuple[Entry, ...]
@@ -168,7 +168,7 @@ async def log_stream(call: Call) -> Response:
 
 
 def filter_of(call: Call) -> Filter:
-    """Of the query."""
+    """The filter in the query."""
     outcome = call.choice("outcome", None, get_args(Outcome))
     return Filter(
         call.text("model"), call.text("key"), cast("Outcome | None", outcome), call.text("text")
@@ -196,7 +196,7 @@ def _line_of_record(one: LogRecord) -> Line:
 
 
 def line_of(entry: Entry) -> Line:
-    """As pages show it."""
+    """The line as pages show it."""
     usage = entry.usage
     return Line(
         entry=entry,

@@ -21,7 +21,7 @@ _ABOUT = (
 
 
 def document(operations: Iterable[Operation], *, needs_key: bool) -> dict[str, Any]:
-    """Of all operations. needs_key: whether the port asks for one."""
+    """The document of all operations. needs_key: whether the port requires a key."""
     operations = tuple(operations)
     structs: dict[Struct, None] = {ErrorBody: None}
     for one in operations:

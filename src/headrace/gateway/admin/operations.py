@@ -1,5 +1,5 @@
-"""What the admin API does, path by path: routes and the OpenAPI document are made from this table,
-so that nothing is served that is not documented."""
+"""The operations of the admin API by path: routes and the OpenAPI document are made from this
+table, so that everything that is served is documented."""
 
 from __future__ import annotations
 

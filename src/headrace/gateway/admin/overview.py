@@ -70,7 +70,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def overview(call: Call) -> Response:
-    """Of a time, or of the last hour, day or month."""
+    """Figures of a time span, or of the last hour, day or month."""
     by = cast("Part", call.choice("by", "hour", PARTS))
     try:
         asked = span_of(call.text("since"), call.text("until"))

@@ -20,7 +20,7 @@ _START = "index.html"
 
 
 def page_routes() -> list[Route]:
-    """One for each file there is; nothing else can be asked for."""
+    """One route for each file of the page; no other file can be requested."""
     folder = resources.files("headrace.gateway.admin") / "page"
     return [
         Route("/" if path == _START else f"/{path}", _endpoint(file))

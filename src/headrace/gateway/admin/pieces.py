@@ -1,7 +1,7 @@
-"""What a chat completion says, piece by piece, as the playground shows it.
+"""The contents of a chat completion, piece by piece, as the playground shows it.
 
-Of fields that providers add only those are read that people look at; what is not there, or is of
-another type, is passed over.
+Of fields that providers add, only those that people look at are read; missing ones, and those of
+another type, are skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Said(NamedTuple):
 
 
 async def said_in_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[Said]:
-    """Of a stream's events. Raises ValueError for what is no such stream."""
+    """The pieces in a stream's events. Raises ValueError if it is not such a stream."""
     reader = SSEReader()
     async for piece in pieces:
         for event in reader.feed(piece):
@@ -35,7 +35,8 @@ async def said_in_stream(pieces: AsyncIterator[bytes]) -> AsyncIterator[Said]:
 
 
 def said_whole(body: bytes) -> Iterator[Said]:
-    """Of an answer without a stream, or of an error. Raises ValueError for what is no JSON."""
+    """The pieces of an answer without a stream, or of an error. Raises ValueError if it is not
+    JSON."""
     yield from _of_message(msgspec.json.decode(body), "message")
 
 

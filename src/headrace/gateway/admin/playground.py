@@ -1,7 +1,7 @@
-"""POST /api/try: one conversation asked of several models side by side, each as it comes.
+"""POST /api/try: one conversation sent to several models side by side, each answer as it comes.
 
-Requests go the way of every client's, on the administrator's own account: they cost what they cost
-and stand in the ledger under the key `admin`.
+Requests are handled like those of any client, on the administrator's own account: they are billed
+as usual and are in the ledger under the key `admin`.
 """
 
 from __future__ import annotations

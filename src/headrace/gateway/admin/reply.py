@@ -33,12 +33,12 @@ SECURITY: Mapping[str, str] = {
 
 
 def json_reply(body: object, status: int = 200) -> Response:
-    """Of Structs, or of what they are made of."""
+    """A reply with Structs, or with what they are made of."""
     return Response(msgspec.json.encode(body), status, media_type="application/json")
 
 
 def error_reply(error: AdminError) -> Response:
-    """In the shape that all errors of this package have."""
+    """A reply in the form of all errors of this package."""
     kind = INVALID_REQUEST if error.status < 500 else SERVER_ERROR
     detail = ErrorDetail(message=str(error), type=kind, code=error.code)
     reply = json_reply(ErrorBody(detail), error.status)

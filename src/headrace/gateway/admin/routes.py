@@ -153,7 +153,7 @@ class BreakerSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def routes(call: Call) -> Response:
-    """As they are now."""
+    """GET /api/routes: routes in their current state."""
     standings = await call.house.standings()
     settings = call.house.settings
     aliases = settings.aliases
@@ -192,7 +192,8 @@ async def routes(call: Call) -> Response:
 
 
 async def explain(call: Call) -> Response:
-    """Who would be asked, in which order and why, and who would not."""
+    """POST /api/explain: the targets that would be tried, in which order and why, and the "
+    "others."""
     wanted = await call.body(ExplainWanted)
     model = wanted.body.get("model")
     if not isinstance(model, str) or not model:
@@ -221,7 +222,8 @@ _BADNESS: dict[State, int] = {"closed": 0, "probing": 1, "open": 2}
 def _in_order(
     route: Route, settings: GatewaySettings, routes: Mapping[str, Route]
 ) -> tuple[Target, ...]:
-    """Targets of stages as these are asked; of other models as the route has them."""
+    """Targets of stages in the order in which those are tried; of other models as the route has
+    them."""
     names = [settings.aliases.get(one, one) for one in stages_of(settings.models[route.name])]
     stages = [routes[one] for one in names if one in routes]
     found = {target.name: target for stage in stages for target in stage.targets}

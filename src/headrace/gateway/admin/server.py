@@ -37,7 +37,7 @@ _OWN_KEY_BYTES = 32
 
 
 def admin_key(settings: AdminSettings, sources: Sources) -> Secret | None:
-    """None where none is asked for. Raises ConfigError."""
+    """The admin key; None where none is required. Raises ConfigError."""
     if not settings.require_key:
         return None
     return read_secret(settings.key or "", sources, "admin.key")
@@ -60,7 +60,7 @@ class AdminServer:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return url_of(self._socket)
 
     def start(self) -> None:
@@ -141,7 +141,7 @@ def admin_here(
 
 
 def reloaded(before: GatewaySettings, now: GatewaySettings, problem: str) -> Reloaded:
-    """What became of reading the file anew; problem: "" if it was taken."""
+    """The result of reloading the file; problem: "" if it was accepted."""
     if problem:
         return Reloaded(error=problem)
     changed = changes(before, now)

@@ -26,7 +26,7 @@ _NOT_SECRET = frozenset({"require_key"})
 
 
 def shown_settings(settings: msgspec.Struct) -> dict[str, Any]:
-    """By name, as the file would have them."""
+    """The settings by name, as in the file."""
     return _struct(settings)
 
 
@@ -57,7 +57,8 @@ def _value(value: Any, *, secret: bool) -> Any:
 
 
 def _says_secret(hint: Any) -> bool:
-    """Of a type: `Meta(extra={"secret": True})` somewhere in it, within no other struct."""
+    """Whether a type has `Meta(extra={"secret": True})` somewhere in it, but not within another
+    struct."""
     if isinstance(hint, msgspec.Meta):
         return bool((hint.extra or {}).get("secret"))
     metadata = getattr(hint, "__metadata__", ())

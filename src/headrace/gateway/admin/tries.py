@@ -1,4 +1,4 @@
-"""Who tried wrong keys too often is heard no more for a while, whatever it sends."""
+"""Refusal of all requests from an address for a while after too many wrong keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tries:
         self._failed: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """How long nothing from there is heard; 0 if it is."""
+        """How long requests from there are refused; 0 if they are not."""
         failed = self._recent(_network(address))
         if failed is None or len(failed) < _MOST_TRIES:
             return 0.0

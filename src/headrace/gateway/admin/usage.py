@@ -32,7 +32,7 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def usage(call: Call) -> Response:
-    """As JSON or, for spreadsheets, as CSV."""
+    """GET /api/usage: as JSON or, for spreadsheets, as CSV."""
     kind = call.choice("format", "json", ("json", "csv"))
     try:
         names = groupings_of(call.text("by") or "")

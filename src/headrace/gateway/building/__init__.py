@@ -1,1 +1,1 @@
-"""From the file to a gateway that serves: providers, targets, routes, accounts."""
+"""From the file to a running gateway: providers, targets, routes, accounts."""

@@ -1,4 +1,4 @@
-"""Accounts of the file: groups, keys, and where they are counted and kept."""
+"""The accounts of the file: groups, keys, and where they are counted and stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def records_of(settings: AccessSettings, sources: Sources) -> Records:
 
 
 def records_without_secrets(settings: AccessSettings) -> Records:
-    """As `records_of`, of keys that nothing opens. Raises ConfigError."""
+    """As `records_of`, for keys without secrets. Raises ConfigError."""
     keys = tuple(_record(name, one, ()) for name, one in settings.keys.items())
     return Records(groups=groups_of(settings), keys=keys)
 
@@ -66,7 +66,7 @@ def check_access(settings: AccessSettings, sources: Sources) -> None:
 
 
 def access_warnings(settings: AccessSettings) -> list[str]:
-    """What is right and yet hardly meant."""
+    """Settings that are valid but probably not intended."""
     given = {f"access.keys.{name}.key": one.key for name, one in settings.keys.items()}
     given["access.master_key"] = settings.master_key
     given["access.metrics_key"] = settings.metrics_key

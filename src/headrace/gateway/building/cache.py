@@ -27,8 +27,11 @@ def cache_of(
     redis: str | None,
     serving: Callable[[], Serving],
 ) -> ResponseCache | None:
-    """None where nothing is kept. redis: the server that limits are counted in. serving: the
-    gateway's, by the time a question is embedded. Raises ConfigError; connects to nothing."""
+    """The cache of the file; None if it is off.
+
+    redis: the server in which limits are counted. serving: the gateway's, available by the time a
+    question is embedded. Raises ConfigError; connects to nothing.
+    """
     if not settings.enabled:
         return None
     path = None if settings.path is None else sources.folder / settings.path

@@ -1,4 +1,4 @@
-"""Who may ask, and with what limits where there is no key."""
+"""Callers with and without keys, and their limits."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def access_of(
 
 
 def counted_in(settings: GatewaySettings, accounts: Accounts | None) -> Accounts | None:
-    """Where requests are counted; None where nobody has limits."""
+    """The accounts that count requests; None if nothing has limits."""
     own = settings.access
     return accounts if own.require_key or own.anonymous is not None else None
 
 
 def stored_ids_of(settings: GatewaySettings, accounts: Accounts | None) -> StoredIds | None:
-    """None where a request may name anything that a provider stores."""
+    """The check of stored ids; None if a request may name any id."""
     own = settings.access
     if accounts is None or not own.require_key or own.stored_ids == "any":
         return None
@@ -57,14 +57,15 @@ def stored_ids_of(settings: GatewaySettings, accounts: Accounts | None) -> Store
 
 
 def free_tier_of(settings: GatewaySettings, accounts: Accounts | None) -> FreeTier | None:
-    """None where what costs nothing has no limits."""
+    """The limits of models that cost nothing; None if there are no such limits."""
     if settings.free_tier is None or accounts is None:
         return None
     return FreeTier(settings.free_tier, accounts)
 
 
 def addresses_of(settings: GatewaySettings) -> ClientAddresses | None:
-    """None where addresses do not matter. Raises ConfigError for a proxy that has none."""
+    """The reader of client addresses; None if addresses do not matter. Raises ConfigError for a
+    proxy that is not an address or network."""
     found = ClientAddresses(settings.listen.trusted_proxies)
     anonymous = not settings.access.require_key and settings.access.anonymous is not None
     return found if anonymous or settings.free_tier is not None else None

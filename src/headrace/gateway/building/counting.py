@@ -1,4 +1,4 @@
-"""Which providers count tokens before anything is answered."""
+"""The providers that can count tokens before a request is answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ENGINES = ("vllm", "headrace")
 
 
 def counting_of(side: ProviderSide) -> Counting | None:
-    """None for those that cannot."""
+    """How a provider counts tokens; None if it cannot."""
     if side.name == "anthropic":
         return _of_anthropic(side)
     if side.name == "gemini":

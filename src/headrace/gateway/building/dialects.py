@@ -108,7 +108,7 @@ _MAKERS: dict[str, Callable[[str, ProviderSettings], ProviderSide]] = {
 
 
 def embedding_side(dialect: str, side: ProviderSide) -> EmbeddingProvider | None:
-    """How the provider makes embeddings; None where its dialect has none."""
+    """How the provider makes embeddings; None if its dialect has none."""
     if dialect == "gemini":
         from headrace.protocol.dialects.gemini import GeminiEmbeddings, GeminiProvider
 
@@ -126,7 +126,7 @@ def embedding_side(dialect: str, side: ProviderSide) -> EmbeddingProvider | None
 def in_steps_of(
     side: ProviderSide, limits: PoolLimits, tls: ssl.SSLContext | None
 ) -> InSteps | None:
-    """For dialects whose answers take more than one request; None for all others."""
+    """The driver for dialects whose answers take more than one request; None for all others."""
     if side.name != "replicate":
         return None
     from headrace.protocol.dialects.replicate import ReplicateProvider
@@ -146,7 +146,7 @@ def glance_of(side: ProviderSide) -> Callable[[bytes], UsageSummary | None] | No
 
 
 def provider_side(dialect: str, variant: str, settings: ProviderSettings) -> ProviderSide:
-    """Raises ConfigError for a dialect that nobody speaks here."""
+    """Raises ConfigError for an unknown dialect."""
     if dialect not in _MAKERS:
         raise ConfigError(
             f"dialect {shown(dialect)} is not known{nearest(dialect, _MAKERS)}; there are "
@@ -182,7 +182,7 @@ CLIENT_DIALECTS = tuple(_CLIENTS)
 
 
 def client_side(name: str) -> ClientSide:
-    """One of CLIENT_DIALECTS."""
+    """The client side of one of CLIENT_DIALECTS."""
     return _CLIENTS[name]()
 
 

@@ -1,4 +1,4 @@
-"""Scores of answers, kept beside the ledger of the file."""
+"""Scores of answers, stored in the ledger's file."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ _WITHIN = {"google": ("project", "location"), "entra": ("tenant_id", "client_id"
 
 
 def with_variables(settings: ProviderSettings, sources: Sources) -> ProviderSettings:
-    """Of `env:NAME` and `os.environ/NAME`. Raises ConfigError naming setting and variable."""
+    """The settings with `env:NAME` and `os.environ/NAME` replaced. Raises ConfigError naming
+    setting and variable."""
     found = _read(settings, _OF_PROVIDER, sources, "")
     for name, fields in _WITHIN.items():
         inner = getattr(settings, name)

@@ -69,7 +69,7 @@ class Gateway:
     pollers: EnginePollers | None = None
 
     def start(self) -> None:
-        """In the loop that serves: begin what runs beside requests."""
+        """Start background tasks; call this in the serving loop."""
         if self.pollers is not None:
             self.pollers.start()
 
@@ -108,7 +108,7 @@ class Gateway:
 def providers_of(
     settings: GatewaySettings, catalog: Catalog, sources: Sources
 ) -> dict[str, Provider]:
-    """By name. Raises ConfigError for all that cannot be."""
+    """Providers by name. Raises ConfigError with all problems."""
     every = settings.providers.items()
     # Reading the authorities takes 20 ms, so it is done once and only where somebody needs them.
     plain = all((one.base_url or "").startswith("http://") for _, one in every)

@@ -29,7 +29,7 @@ _SIDES: dict[str, tuple[Side, ...]] = {
 def guardrails_of(
     settings: GatewaySettings, sources: Sources, wall_s: Callable[[], float]
 ) -> Guardrails | None:
-    """None where the file has none. Raises ConfigError naming the guardrail."""
+    """The guardrails of the file; None if it has none. Raises ConfigError naming the guardrail."""
     if not settings.guardrails:
         return None
     guards = tuple(
@@ -42,7 +42,7 @@ def guardrails_of(
 def guard_of(
     name: str, settings: GuardrailSettings, sources: Sources, wall_s: Callable[[], float]
 ) -> Guard:
-    """One of them. Raises ConfigError."""
+    """One guardrail. Raises ConfigError."""
     try:
         return Guard(
             name=name,
@@ -65,7 +65,7 @@ def guard_of(
 
 
 def guardrail_warnings(settings: GatewaySettings) -> list[str]:
-    """What is right and yet hardly meant."""
+    """Settings that are valid but probably not intended."""
     warnings = []
     for name, one in settings.guardrails.items():
         where = f"guardrails.{name}"

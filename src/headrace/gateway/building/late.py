@@ -1,4 +1,4 @@
-"""What is made when it is first asked for, by name."""
+"""A mapping whose values are made when they are first used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The paths on which models are asked, each with the dialect that is spoken there.
+"""The paths for requests to models, each with its dialect.
 
-A path is made when it is first asked for, and its dialect imported then: a gateway that speaks one
-of them starts without the others. `run` has all made once the gateway answers.
+A path is made, and its dialect imported, at the first request: a gateway that serves one of them
+starts without the others. `run` has all made once the gateway answers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Paths(NamedTuple):
     """Answered as a whole."""
 
     def make_all(self) -> None:
-        """So that no request waits for an import."""
+        """Make all paths, so that no request waits for an import."""
         for made in self:
             for name in made:
                 _ = made[name]

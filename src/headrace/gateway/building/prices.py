@@ -1,4 +1,4 @@
-"""What tokens cost at a target: the file's prices, else the catalog's of each day."""
+"""The prices of targets: from the file, else the catalog's of each day."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.protocol.neutral.dollars import NUSD_PER_USD
 
 
 def stated_price(settings: PriceSettings) -> Price:
-    """Of the file."""
+    """A price from the file."""
     price = Price(
         input=_nusd(settings.input),
         output=_nusd(settings.output),
@@ -47,9 +47,9 @@ class CatalogPrices:
         self._made: dict[str, Price | None] = {}
 
     def known(self, provider: str, model: str, on: dt.date) -> Price | None:
-        """In force on a day; None where there is none, or none for input or output.
+        """The price in force on a day; None if there is none, or none for input or output.
 
-        provider, model: ids or aliases of rows; the model also as requests call it there.
+        provider, model: ids or aliases of rows; the model also by the name in requests.
         """
         sold_by = self._catalog.provider_id(provider)
         if sold_by not in self._by_provider:
@@ -66,7 +66,7 @@ class CatalogPrices:
         return self._made[row.id]
 
     def steps(self, provider: str, model: str, on: dt.date) -> list[tuple[dt.date, Price | None]]:
-        """What holds from that day on and from each later day on which it changes."""
+        """The prices from that day on, one for each later day on which it changes."""
         rows = self._by_provider.get(self._catalog.provider_id(provider), ())
         days = {day for one in rows for day in (one.effective_from, one.effective_to) if day}
         found = [(on, self.known(provider, model, on))]
@@ -85,7 +85,7 @@ class CatalogPrices:
         return found
 
     def _named(self, sold_by: str) -> dict[str, list[PriceRow]]:
-        """By the names that rows themselves have for their model."""
+        """Rows by the names that they have for their model."""
         if sold_by not in self._by_name:
             by_name = self._by_name[sold_by] = {}
             for one in self._by_provider[sold_by]:
@@ -94,7 +94,8 @@ class CatalogPrices:
         return self._by_name[sold_by]
 
     def _of_models(self, sold_by: str) -> dict[str, list[PriceRow]]:
-        """By the model's id. Reads the catalog's models, which names of rows do without."""
+        """Rows by the model's id. This reads the catalog's models, which rows with names do not
+        need."""
         if sold_by not in self._by_id:
             by_id = self._by_id[sold_by] = {}
             for one in self._by_provider[sold_by]:
@@ -103,12 +104,12 @@ class CatalogPrices:
 
 
 def known_price(catalog: Catalog, provider: str, model: str, on: dt.date) -> Price | None:
-    """See `CatalogPrices.known`; for one question."""
+    """See `CatalogPrices.known`; for a single lookup."""
     return CatalogPrices(catalog).known(provider, model, on)
 
 
 def _price(row: PriceRow) -> Price | None:
-    """With those of other service tiers, whose factors are of all its lines."""
+    """A row's price with the factors of other service tiers."""
     price = _at(row, 1.0)
     if price is None:
         return None

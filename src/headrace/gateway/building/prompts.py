@@ -23,7 +23,8 @@ _MOST_FILES = 1000
 
 
 def prompts_of(settings: GatewaySettings, folder: Path) -> Prompts | None:
-    """None where there are none. folder: what relative paths begin at. Raises ConfigError."""
+    """The prompts of the file; None if there are none. folder: the base of relative paths. Raises
+    ConfigError."""
     found = {name: (one, folder) for name, one in settings.prompts.items()}
     if settings.prompts_folder is not None:
         place = folder / settings.prompts_folder

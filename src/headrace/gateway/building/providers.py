@@ -137,7 +137,7 @@ def _row(name: str, settings: ProviderSettings, catalog: Catalog) -> ProviderRow
 def _address(
     name: str, settings: ProviderSettings, row: ProviderRow | None, catalog: Catalog
 ) -> str:
-    """Where its API begins, with what the settings say in place of names in braces."""
+    """The base URL of its API, with values for the names in braces."""
     address = settings.base_url or (row.base_url if row else None)
     if address is None:
         begin = f"{plain(settings.kind or name)}-"
@@ -265,14 +265,15 @@ def _key_of_environment(row: ProviderRow | None, sources: Sources) -> tuple[str,
 
 
 def _aws_of_environment(sources: Sources) -> AwsSettings | None:
-    """What AWS's own tools would take; None where the environment says nothing of it."""
+    """The default credentials of AWS's own tools; None if the environment has none."""
     from headrace.gateway.credentials.aws_keys import environment_tells
 
     return AwsSettings() if environment_tells(sources) else None
 
 
 def _check_only_one(settings: ProviderSettings, dialect: str) -> None:
-    """Raise ConfigError for two ways to be known, or signatures where nobody reads them."""
+    """Raise ConfigError for two kinds of credentials, or signatures that the provider does not
+    read."""
     given = [one for one in ("api_key", "entra", "aws", "google") if getattr(settings, one)]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are all given: keep one")
@@ -307,5 +308,5 @@ def _check_may_be_none(row: ProviderRow | None, kind: str, local: bool) -> None:
 
 
 def plain_secrets(name: str, settings: ProviderSettings) -> tuple[str, ...]:
-    """Fields whose secret stands in the file itself, for a warning."""
+    """Fields whose secret is written into the file itself, for a warning."""
     return (f"providers.{name}.api_key",) if any(map(is_plain, settings.api_key)) else ()

@@ -1,4 +1,4 @@
-"""The request log of the file: where it is kept, and how what is kept is made."""
+"""The request log of the file: where it is stored, and how records are made."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ _POSTGRESQL_WAITS = Waits(retry_s=0.5, most_s=5.0)
 def request_log_of(
     settings: RequestLogSettings, sources: Sources, wall_s: Callable[[], float]
 ) -> WrittenLog | None:
-    """None where the file has it off. A file is opened or made; a database is connected to when
-    there is something to write. Raises ConfigError and RequestLogError."""
+    """The request log; None if the file has it off.
+
+    A file is opened or created; a database is connected to when there is something to write. Raises
+    ConfigError and RequestLogError.
+    """
     if not settings.enabled:
         return None
     waits = Waits()
@@ -72,7 +75,7 @@ def request_log_of(
 
 
 def reader_of(settings: RequestLogSettings, sources: Sources) -> Reader:
-    """Of what is kept, also for who does not write. Raises ConfigError."""
+    """A reader of the stored records, also without a writer. Raises ConfigError."""
     if settings.store == "postgresql":
         reader: Reader = _postgresql().PostgresqlReader(_database(settings, sources))
         return reader
@@ -141,7 +144,7 @@ def _expression(name: str, pattern: str) -> Expression:
 
 
 def sides_of(dialect: str) -> tuple[ClientSide, ReplySide] | None:
-    """How a dialect of clients is written and read; None for one that nobody reads."""
+    """How a client dialect is written and read; None for one without a reader."""
     if dialect not in CLIENT_DIALECTS:
         return None
     client = client_side(dialect)

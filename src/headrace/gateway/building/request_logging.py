@@ -1,4 +1,4 @@
-"""What of the request log each configuration decides anew."""
+"""The parts of the request log that each configuration decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def request_logging_of(
     settings: RequestLogSettings, log: WrittenLog | None
 ) -> RequestLogging | None:
-    """None where nothing is kept."""
+    """The selection of requests to log; None if nothing is logged."""
     if log is None or not settings.enabled:
         return None
     from headrace.gateway.request_log.visit import RequestLogging
@@ -24,7 +24,7 @@ def request_logging_of(
 
 
 def log_change_of(settings: RequestLogSettings, log: WrittenLog | None) -> Callable[[], None]:
-    """What makes the log keep what these settings say. Raises ConfigError."""
+    """A function that makes the log follow these settings. Raises ConfigError."""
     if log is None:
         return lambda: None
     from headrace.gateway.building.request_log import recorder_of

@@ -51,7 +51,7 @@ class Targets:
         self._health: dict[str, Health] = {}
 
     def target(self, one: TargetSettings) -> Target:
-        """Of the file."""
+        """A target of the file."""
         name, _, model = one.model.partition("/")
         provider = self._providers[name]
         price, dated = None, None
@@ -88,11 +88,11 @@ class Targets:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all that were made until now."""
+        """The names of all targets made so far."""
         return frozenset(self._health)
 
     def forget(self, name: str) -> None:
-        """How a target has been doing that no route has any more."""
+        """Drop the state of a target that no route has any more."""
         self._health.pop(name, None)
 
     def _of_catalog(self, provider: str, model: str) -> tuple[Price | None, DatedPrice | None]:
@@ -106,7 +106,7 @@ class Targets:
 
 
 def _share(most: int | None, workers: int) -> int | None:
-    """Of each worker; one that may have none at all could serve nobody there."""
+    """Each worker's share; at least one, or a worker could serve nothing there."""
     return None if most is None else max(1, most // workers)
 
 
@@ -125,7 +125,8 @@ def routes_of(
     traffic: TrafficSeries,
     on_taken_out: Callable[[TakenOut], None] | None = None,
 ) -> dict[str, Route]:
-    """By the name clients ask for. on_taken_out: hears of variants that fail too often."""
+    """Routes by the name that clients use. on_taken_out: called for variants that fail too "
+    "often."""
     found = {}
     for name, one in settings.models.items():
         plain = _route(name, one, settings, targets)
@@ -170,7 +171,7 @@ def _with_traffic(
     traffic: TrafficSeries,
     on_taken_out: Callable[[TakenOut], None] | None,
 ) -> Route:
-    """With what becomes of its requests besides their answers."""
+    """The route with its hedging, variants and shadow."""
     name = route.name
     changes: dict[str, Any] = {}
     if model.hedge is not None:

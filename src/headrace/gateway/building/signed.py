@@ -37,8 +37,8 @@ def entra_auth(settings: EntraSettings, sources: Sources) -> Auth:
 
 
 def google_credentials(settings: GoogleSettings, sources: Sources) -> str | None:
-    """Where they are: what the settings say, else what Google's own tools read; None if that is
-    nowhere."""
+    """The place of the credentials: from the settings, else the one that Google's own tools read;
+    None if there is none."""
     if settings.credentials is not None:
         return settings.credentials
     environ = sources.environ

@@ -1,1 +1,2 @@
-"""Scores that users of answers give, kept beside the ledger and reported by model and variant."""
+"""Scores that users give to answers, stored in the ledger's file and reported by model and "
+"variant."""

@@ -47,8 +47,8 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
 def scores_by(
     connection: sqlite3.Connection, by: Sequence[str], name: str | None, days: Days
 ) -> list[Scores]:
-    """In the order of their names; of the scores with this name, None for all. Days are those on
-    which the requests came. Raises ConfigError for what cannot be grouped by, sqlite3.Error."""
+    """Scores by group, in the order of their names; those with this name, None for all. Days are
+    those on which the requests came. Raises ConfigError for an unknown grouping, sqlite3.Error."""
     for at, one in enumerate(by):
         if one not in _GROUPINGS:
             meant = nearest(one, GROUPINGS) or f"; there are {', '.join(GROUPINGS)}"

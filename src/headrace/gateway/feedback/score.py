@@ -1,4 +1,4 @@
-"""What somebody says of an answer."""
+"""A client's score of an answer."""
 
 from __future__ import annotations
 

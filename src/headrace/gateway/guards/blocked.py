@@ -1,4 +1,4 @@
-"""What a guardrail did, and its refusal: all that requests without guardrails know of them."""
+"""A guardrail's action and its refusal: all that requests without guardrails know of them."""
 
 from __future__ import annotations
 

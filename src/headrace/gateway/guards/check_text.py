@@ -1,7 +1,7 @@
-"""A request or a whole answer through its guardrails, in the order of the file.
+"""Checks of a request or a whole answer by guardrails, in the order of the file.
 
-Those that only look do so side by side; one that replaces waits for those before it, and those
-after it see what it left.
+Guardrails that only check run in parallel; one that redacts waits for those before it, and those
+after it see its result.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def _asked(guard: Guard, subject: Subject) -> Verdict | GuardFailedError:
 
 
 def verdict_at_once(guard: Guard, subject: Subject, step: Step) -> Verdict:
-    """Of a guardrail that needs no waiting."""
+    """The verdict of a guardrail that needs no waiting."""
     if guard.finder is not None:
         found = findings(guard.finder, subject.passages, None, step).matches
         return Verdict(f"found {summary(found)}") if found else NOTHING

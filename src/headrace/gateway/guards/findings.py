@@ -1,7 +1,7 @@
-"""What a finder finds in texts, and the texts without it.
+"""The matches of a finder in texts, and the redacted texts.
 
-A tool call's arguments are looked at as a provider reads them, without JSON's escapes, and stay
-JSON. Parts of one message that follow each other are looked at one by one and joined.
+Arguments of tool calls are checked as a provider reads them, without JSON's escapes, and stay JSON.
+Adjacent parts of one message are checked one by one and joined.
 """
 
 from __future__ import annotations

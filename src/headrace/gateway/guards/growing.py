@@ -26,7 +26,7 @@ class GrowingText(Protocol):
 
     @property
     def held_chars(self) -> int:
-        """How much is not decided, as the finder reads it."""
+        """How many characters are undecided, as the finder reads them."""
 
     def grow(self, text: str) -> None:
         """More of it."""

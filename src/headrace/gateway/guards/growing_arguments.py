@@ -123,7 +123,7 @@ class GrowingArguments:
         return found
 
     def _read_between(self, text: str, at: int, found: list[Match]) -> int:
-        """Up to where it was read; `at` itself where the rest has to be waited for."""
+        """The position up to which it was read; `at` itself if more text is needed."""
         if text[at] == '"':
             self._said, self._opened = Growing(self._finder), self._at
             self._starts, self._first = [], 0
@@ -190,7 +190,8 @@ class GrowingArguments:
         return fitting(matches)
 
     def _place(self, number: int) -> int:
-        """Where a character of the string is written; of the one that is to come, where that is."""
+        """The position at which a character of the string is written, or will be for the next "
+        "one."""
         at = number - self._first
         return self._starts[at] if at < len(self._starts) else self._at
 

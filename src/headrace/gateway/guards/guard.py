@@ -73,11 +73,11 @@ class Finder(Protocol):
     def look_back_chars(self) -> int: ...
 
     def find(self, text: str, start: int) -> list[Match]:
-        """Matches that begin at `start` or after it, in order and without overlaps; what is before
-        it is what stands around them."""
+        """Matches that begin at `start` or after it, in order and without overlaps; the text before
+        it is context."""
 
     def find_each(self, texts: Iterable[str], step: Step) -> Iterator[list[Match]]:
-        """Of each text what `find` finds in it from its beginning on."""
+        """The matches of `find` in each text, from its beginning."""
 
     def may_find(self, text: str) -> bool:
         """False only where nothing is found in JSON text, neither as it is written nor in a string

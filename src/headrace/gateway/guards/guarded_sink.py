@@ -1,6 +1,6 @@
-"""The way back to a client, past the guardrails that look at answers.
+"""The way back to a client, through the guardrails that check answers.
 
-Who writes to it knows nothing of them. What is no answer (a refusal, an error) passes unseen.
+The writer does not know about them. Refusals and errors pass unchecked.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class GuardedSink:
         return self._sink
 
     async def start(self, status: int, headers: list[Header]) -> None:
-        """See Sink. The head of a whole answer waits for its body."""
+        """See Sink. The headers of a whole answer wait for its body."""
         if status != 200:
             self._is_open = True
             self._stream = self._head = None
@@ -140,7 +140,7 @@ class GuardedSink:
             await self._sink.write(self._keep_alive)
 
     def _told(self) -> list[Header]:
-        """What clients may know; `monitor` is for the operator alone."""
+        """The headers that clients may see; `monitor` is for the operator alone."""
         told = "; ".join(
             dict.fromkeys(
                 f"{one.guard}={one.action}"

@@ -24,10 +24,10 @@ class Guardrails:
     def of(
         self, models: Iterable[str], of_caller: Iterable[str], asked: Iterable[str]
     ) -> tuple[Guard, ...]:
-        """In the order of the file. models: all that may answer; what holds for one of them holds.
+        """The applicable guardrails in the order of the file. models: all that may answer; a
+        guardrail of any of them applies.
 
-        Raises RequestError for a name that is not there: what was to be looked at is not let
-        through unseen.
+        Raises RequestError for an unknown name: a request for a check is not ignored.
         """
         wanted = {one.name for one in self.all if one.is_default}
         for model in models:
@@ -50,7 +50,7 @@ class Guardrails:
 
 
 def asked_names(value: object) -> tuple[str, ...]:
-    """Of a body's field. Raises RequestError."""
+    """The names in a body's field. Raises RequestError."""
     if value is None:
         return ()
     if (

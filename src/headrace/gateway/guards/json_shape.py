@@ -30,7 +30,7 @@ class JsonShape:
             raise ConfigError(f"schema: {str(error).splitlines()[0]}") from None
 
     async def __call__(self, subject: Subject) -> Verdict:
-        """Of each choice that says something: one that only calls tools has no shape."""
+        """The verdict on each choice with text: one that only calls tools has no shape."""
         texts: dict[int, list[str]] = {}
         for one in subject.passages:
             if one.kind == "text":
@@ -41,7 +41,7 @@ class JsonShape:
         return NOTHING
 
     def _wrong(self, text: str) -> str:
-        """What is wrong and where, without what stands there."""
+        """What is wrong and where, without the text itself."""
         import msgspec
 
         try:

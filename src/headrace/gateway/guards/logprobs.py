@@ -1,4 +1,4 @@
-"""Where an answer tells its text once more, by tokens, and others that were likely."""
+"""The places where an answer repeats its text by tokens, with likely alternatives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.protocol.json_spans import Path
 
 
 def logprobs(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where they stand in an answer, or in an event of a stream. path: leads to `value`."""
+    """Their paths in an answer, or in an event of a stream. path: leads to `value`."""
     if isinstance(value, list | dict):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             if key == "logprobs" and inner:

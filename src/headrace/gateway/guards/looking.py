@@ -1,4 +1,4 @@
-"""Long looks in steps, between which whoever asked may have left."""
+"""Long searches in steps, between which they can be cancelled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def go_on() -> None:
 def one_by_one(
     find: Callable[[str, int], list[Match]], texts: Iterable[str], step: Step
 ) -> Iterator[list[Match]]:
-    """What is found in each text."""
+    """The matches in each text."""
     for text in texts:
         step()
         yield find(text, 0)

@@ -1,4 +1,4 @@
-"""What was taken out of a request, to be put back into its answer."""
+"""Originals that were redacted in a request, to be put back into its answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Originals:
         return f"<{len(self._by_mark)} originals>"
 
     def mark(self, replacement: str, original: str) -> str:
-        """In place of an original; the same one for the same."""
+        """The mark for an original; the same original gets the same mark."""
         found = self._marks.get((replacement, original))
         if found is None:
             begin = replacement.removesuffix("]")

@@ -1,9 +1,10 @@
-"""Patterns in RE2's syntax: to find a next match takes time linear in the text, whatever they are.
+"""Patterns in RE2's syntax: finding the next match takes time linear in the text, whatever the
+pattern.
 
-Python's own `re` may take years for a pattern and a text that were made for it, holding the
-interpreter's lock meanwhile, so that no time limit could end it. RE2 has no lookaround and no
-backreferences in exchange. All matches of a bounded pattern take linear time together; one that may
-go on behind each match to the text's end, as `secret(?:.*password)?`, looks there each time.
+Python's own `re` may take years for a malicious pattern and text, holding the interpreter's lock
+meanwhile, so that no time limit could end it. In exchange RE2 has no lookaround and no
+backreferences. All matches of a bounded pattern take linear time together; one that may scan behind
+each match to the text's end, as `secret(?:.*password)?`, does so each time.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ class Patterns:
 
 
 def longest_match_chars(pattern: str) -> int | None:
-    """None where there is no bound, or none is known.
+    """The longest match; None if there is no bound, or none is known.
 
-    Python's reader of patterns is asked, which agrees with RE2 on all that both of them read, but
-    for `{,n}` and classes such as [:alpha:].
+    This uses Python's parser of patterns, which agrees with RE2 on everything that both accept,
+    except `{,n}` and classes such as [:alpha:].
     """
     if "{," in pattern or "[:" in pattern:
         return None

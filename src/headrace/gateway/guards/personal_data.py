@@ -92,7 +92,7 @@ class PersonalData:
         return found
 
     def _in_slices(self, text: str, step: Step) -> list[Match]:
-        """What is found in a long text; each slice has what is before it, and a window more."""
+        """The matches in a long text; each slice has its context before it, and a window more."""
         found: list[Match] = []
         at, chars = 0, _STEP_CHARS
         while at < len(text):

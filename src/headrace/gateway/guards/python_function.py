@@ -1,10 +1,10 @@
-"""A guardrail that is a function of the user's own.
+"""A guardrail that is a Python function of the user.
 
     from headrace.gateway.guards.guard import Subject, Verdict
 
     def check(subject: Subject) -> Verdict | None:
         if any("project-x" in one.text for one in subject.passages):
-            return Verdict("names a project that is not to be named")
+            return Verdict("names a confidential project")
         return None
 
 It may be `async`. One that is not runs in a thread, so that it may wait without holding up others.

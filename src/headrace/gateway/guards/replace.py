@@ -11,8 +11,11 @@ from headrace.gateway.guards.guard import Match
 
 
 def replaced_text(text: str, matches: Sequence[Match], base: int = 0) -> str:
-    """text: what stands from `base` on; matches: in order and without overlaps, counted as `base`
-    is. One that begins before the text, or ends behind it, is replaced where it begins."""
+    """The text with its matches replaced.
+
+    text: the part from `base` on; matches: in order and without overlaps, counted as `base` is. One
+    that begins before the text, or ends behind it, is replaced where it begins.
+    """
     pieces: list[str] = []
     at = base
     end = base + len(text)
@@ -30,7 +33,7 @@ def replaced_text(text: str, matches: Sequence[Match], base: int = 0) -> str:
 def by_parts(
     matches: Sequence[Match], bounds: Sequence[int]
 ) -> Iterator[tuple[int, Sequence[Match]]]:
-    """Of parts that follow each other: where each begins, and the matches that reach into it.
+    """For adjacent parts: where each begins, and the matches that reach into it.
 
     matches: in order and without overlaps. bounds: where parts begin, and where the last one ends.
     """
@@ -45,7 +48,7 @@ def by_parts(
 
 
 def fitting(matches: Sequence[Match]) -> list[Match]:
-    """With replacements as they have to stand within JSON text: a quote is escaped."""
+    """The matches with replacements escaped for JSON text."""
     return [
         one._replace(replacement=msgspec.json.encode(one.replacement)[1:-1].decode())
         for one in matches
@@ -53,7 +56,7 @@ def fitting(matches: Sequence[Match]) -> list[Match]:
 
 
 def merged(matches: Iterable[Match]) -> list[Match]:
-    """In order; those that overlap are one."""
+    """The matches in order, overlapping ones merged."""
     found: list[Match] = []
     for one in sorted(matches):
         if found and one.start < found[-1].end:

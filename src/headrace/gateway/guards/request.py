@@ -1,4 +1,4 @@
-"""A request through its guardrails: what is asked of providers afterwards."""
+"""Checks of a request by guardrails, and the resulting body."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def looked_at(guards: Sequence[Guard], subject: Subject, body: JsonObject)
 
 
 def _read(subject: Subject, body: bytes) -> Subject:
-    """With the texts and tools of a body. Raises RequestError."""
+    """The subject with the texts and tools of a body. Raises RequestError."""
     fields = _fields(body)
     try:
         passages = request_passages(subject.dialect, fields)
@@ -111,8 +111,8 @@ def _allowed(dialect: str, fields: Mapping[str, Any]) -> int | None:
 
 
 def _limit(value: Any) -> int | None:
-    """As loose readers take it, who know 5000.0 and "5000" for numbers; None for what limits
-    nothing, as -1 does in engines."""
+    """A limit as lenient readers take it, for whom 5000.0 and "5000" are numbers; None for a value
+    that limits nothing, as -1 in engines."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -126,7 +126,8 @@ def _limit(value: Any) -> int | None:
 def _capped(
     guards: Sequence[Guard], subject: Subject, body: JsonObject, acted: list[Acted]
 ) -> JsonObject:
-    """With no more tokens for the answer than the limit; one that says nothing gets the limit."""
+    """The body with at most the limit of tokens for the answer, or the limit itself if it sets
+    none."""
     for guard in guards:
         most = guard.most_tokens
         if most is None or "output" not in guard.on or guard.action not in ("cap", "block"):

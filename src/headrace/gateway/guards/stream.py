@@ -1,7 +1,7 @@
-"""A stream through its guardrails: what of it goes on, and when.
+"""Checks of a stream by guardrails: what is sent on, and when.
 
-Finders look at a window and let text through behind it. What has to see the whole answer and may
-stop or change it holds all of it back until its end; what only watches holds back nothing.
+Finders check a window and release the text behind it. A guardrail that needs the whole answer and
+may block or change it holds all of it back until its end; one that only watches holds back nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StreamGuards:
         self.holds_all = any(isinstance(one, _Whole) and one.holds for one in self._stages)
 
     def feed(self, data: bytes) -> bytes:
-        """What goes on now. Raises GuardBlockedError."""
+        """The bytes to send on now. Raises GuardBlockedError."""
         out = bytearray()
         for piece in self._pieces.feed(data):
             pieces = [piece]
@@ -142,7 +142,7 @@ class _Whole:
         return held
 
     def _write(self, changed: dict[Channel, tuple[str, str]]) -> None:
-        """All of a channel's new text stands in its first event."""
+        """Put all of a channel's new text into its first event."""
         texts = dict(changed.values())
         seen: set[Channel] = set()
         for piece in self._held:

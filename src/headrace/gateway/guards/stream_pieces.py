@@ -107,7 +107,8 @@ class Pieces:
         return self._made(left) if left else []
 
     def _made(self, raw: bytes) -> list[Piece]:
-        """None of what nobody can read, as of an event that was cut: it may say anything."""
+        """No pieces for what cannot be parsed, such as an event that was cut: it may contain
+        anything."""
         text = raw if self._lines else _data_of(raw)
         if text.strip() in (b"", DONE_DATA.encode()):
             return [Piece(raw)]
@@ -123,7 +124,7 @@ class Pieces:
         return [Piece(raw, growths, ends, tools, hidden=hidden)]
 
     def written(self, piece: Piece) -> bytes:
-        """As it came, but for the texts that have changed and what repeats them."""
+        """The event as it came, except for changed texts and their repetitions."""
         if not piece.changed and not piece.hidden:
             return piece.raw
         values = {

@@ -1,7 +1,7 @@
-"""The texts of a request or an answer: where each stands, and who says it.
+"""The texts of a request or an answer, with their places and roles.
 
-A text is every string but names, ids, addresses and media: so what nobody here knows, or a dialect
-adds later, is looked at too.
+A text is every string except names, ids, addresses and media, so that unknown and future fields are
+checked too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    """Of the same length, and such that it can be sent."""
+    """The text with the same length, in a form that can be encoded."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
@@ -162,7 +162,7 @@ _CALL_TYPES = frozenset(("tool_use", "server_tool_use", "mcp_tool_use", "custom_
 
 
 def request_passages(dialect: str, body: Mapping[str, Any]) -> list[TextSpan]:
-    """Of a client's body, decoded. Raises TooMuchError."""
+    """The texts of a client's decoded body. Raises TooMuchError."""
     found = _Passages()
     for name, role in _REQUEST_ROOTS.get(dialect, ()):
         found += texts_of(body.get(name), (name,), role)
@@ -182,7 +182,7 @@ def request_passages(dialect: str, body: Mapping[str, Any]) -> list[TextSpan]:
 
 
 def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[TextSpan]:
-    """Of a whole answer in a client's dialect, decoded. Raises TooMuchError."""
+    """The texts of a whole, decoded answer in a client's dialect. Raises TooMuchError."""
     found: list[TextSpan] = []
     for name in _REPLY_ROOTS.get(dialect, ()):
         value = body.get(name)
@@ -197,7 +197,7 @@ def reply_passages(dialect: str, body: Mapping[str, Any]) -> list[TextSpan]:
 
 
 def texts_of(value: Any, path: Path, role: Role, kind: Kind = "text") -> list[TextSpan]:
-    """What is said in a value, inwards. Raises TooMuchError."""
+    """The texts within a value. Raises TooMuchError."""
     found = _Passages()
     _add_texts(found, value, path, role, kind)
     return found
@@ -251,7 +251,7 @@ def _add_object(
 
 
 def kind_of(name: str, around: Kind) -> Kind:
-    """What a field's name says of its text."""
+    """The kind of a text by its field's name."""
     if name in _THINKING:
         return "thinking"
     if name in _ARGUMENTS:
@@ -260,7 +260,7 @@ def kind_of(name: str, around: Kind) -> Kind:
 
 
 def _add_media(found: list[TextSpan], value: Any, path: Path, role: Role, is_bytes: bool) -> None:
-    """What stands there and is none: text behind `data:`, or what is not base64."""
+    """Add texts in place of media: text behind `data:`, or what is not base64."""
     if isinstance(value, str):
         if value[:5].lower() == "data:":
             is_media = _DATA_ADDRESS.fullmatch(value) is not None
@@ -275,7 +275,7 @@ def _add_media(found: list[TextSpan], value: Any, path: Path, role: Role, is_byt
 
 
 def _add_words(found: list[TextSpan], value: Any, path: Path, role: Role) -> None:
-    """Of what no dialect here describes: all strings and names, but for media."""
+    """Add all strings and names, except media, of fields that no dialect here describes."""
     if isinstance(value, str):
         if value and _DATA_ADDRESS.fullmatch(value) is None:
             found.append(TextSpan(path, role, "text", readable(value)))
@@ -290,7 +290,7 @@ def _add_words(found: list[TextSpan], value: Any, path: Path, role: Role) -> Non
 
 
 def _add_definitions(found: list[TextSpan], value: Any, path: Path) -> None:
-    """Of tools and schemas: all strings but names. Who writes them instructs the model."""
+    """Add all strings of tools and schemas except names: they are instructions to the model."""
     if isinstance(value, str):
         _add_texts(found, value, path, "system", "text")
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which tools may be offered and called."""
+"""The tools that may be offered and called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ToolRules:
         self._deny = deny
 
     def __call__(self, names: tuple[str, ...]) -> str:
-        """What is wrong with the first that may not be; "" if all may."""
+        """The problem with the first tool that is not allowed; "" if all are."""
         for name in names:
             denied = any(fnmatchcase(name, one) for one in self._deny)
             allowed = not self._allow or any(fnmatchcase(name, one) for one in self._allow)

@@ -1,8 +1,8 @@
-"""A guardrail elsewhere, asked over HTTP.
+"""A guardrail behind a webhook.
 
-The question and the verdict are in the words of LiteLLM's generic guardrail API, so that what was
-written for that can be asked: `texts`, `input_type`, and back `action` with `blocked_reason` or
-other `texts`. More fields come beside them. Redirects are not followed.
+Question and verdict follow LiteLLM's generic guardrail API, so that existing webhooks can be used:
+`texts`, `input_type`, and back `action` with `blocked_reason` or replaced `texts`. Further fields
+are added. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class WebhookGuard:
         self._pool = Pool(receiver.origin)
 
     def close(self) -> None:
-        """End connections at rest. It can still be asked: answers that began before a file was
-        read anew end under the guardrails they began with."""
+        """Close idle connections. It can still be called: answers that began before a reload end
+        under the guardrails they began with."""
         self._pool.close()
 
     async def __call__(self, subject: Subject) -> Verdict:

@@ -1,7 +1,7 @@
-"""Texts of a stream looked at while they pass: what may yet be part of a match is held back.
+"""Checks of a stream's texts on the way: what may yet be part of a match is held back.
 
-A channel is let through up to where no match can begin any more that is not seen whole. So whatever
-the cuts between events are, what goes on is what would go on if the text came in one piece.
+A channel is released up to where no match can begin that is not complete yet. The result is
+therefore the same as for the whole text, however the events are cut.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Channel:
         self.matches: deque[Match] = deque()
 
     def add(self, decided: list[Match]) -> None:
-        """One of them may overlap the last ones before."""
+        """Add decided matches; one of them may overlap the last ones before."""
         last: list[Match] = []
         while self.matches and self.matches[-1].end > decided[0].start:
             last.append(self.matches.pop())
@@ -59,7 +59,7 @@ class Window:
         self._cleared = 0
 
     def feed(self, pieces: list[Piece]) -> list[Piece]:
-        """Those that go on now. Raises GuardBlockedError."""
+        """The pieces to send on now. Raises GuardBlockedError."""
         for piece in pieces:
             spans: list[tuple[Growth, _Channel, int]] = []
             touched: dict[int, _Channel] = {}
@@ -78,7 +78,7 @@ class Window:
         return self._released()
 
     def end(self) -> list[Piece]:
-        """Nothing more comes. Raises GuardBlockedError."""
+        """The remaining pieces, at the end of the stream. Raises GuardBlockedError."""
         for ended in list(self._channels):
             for channel in self._end(ended):
                 self._decide(channel)

@@ -110,7 +110,8 @@ class Imported(NamedTuple):
 
 
 def import_litellm(loaded: Any) -> Imported:
-    """From a document that was read. Raises ConfigError for what is no config of LiteLLM's."""
+    """The converted settings of a parsed document. Raises ConfigError if it is not a LiteLLM
+    config."""
     if not isinstance(loaded, dict) or not isinstance(loaded.get("model_list"), list):
         raise ConfigError(
             "model_list is missing: a LiteLLM proxy config lists its deployments there"
@@ -130,7 +131,7 @@ def import_litellm(loaded: Any) -> Imported:
 
 
 def _place(entry: Any, at: int) -> str:
-    """As people find it in their file: by the model's name, if it has one."""
+    """The place of an entry as people find it in their file: by the model's name, if it has one."""
     name = entry.get("model_name") if isinstance(entry, dict) else None
     return f"model_list.{at} ({name})" if isinstance(name, str) else f"model_list.{at}"
 
@@ -151,7 +152,7 @@ class _Reader:
         self._num_retries: tuple[Any, str] | None = None
 
     def settings(self) -> dict[str, Any]:
-        """In the order in which people read them. Raises ConfigError."""
+        """The settings in reading order. Raises ConfigError."""
         if self._num_retries is not None:
             given, where = self._num_retries
             self._top["retries"], notes = retries_of(given, self._models, where)
@@ -159,7 +160,7 @@ class _Reader:
         return {"providers": self._providers, "models": self._models, **self._top}
 
     def deployment(self, entry: Any, where: str) -> None:
-        """One entry of model_list."""
+        """Convert one entry of model_list."""
         params = entry.get("litellm_params") if isinstance(entry, dict) else None
         if not isinstance(params, dict) or not isinstance(params.get("model"), str):
             raise ConfigError(f"{where}: litellm_params.model is missing")

@@ -1,4 +1,5 @@
-"""How LiteLLM's deployments are known to AWS, Google and Azure, as our file says it."""
+"""The credentials of LiteLLM's deployments at AWS, Google and Azure, in the form of "
+"gateway.yaml."""
 
 from __future__ import annotations
 

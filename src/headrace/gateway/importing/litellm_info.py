@@ -1,4 +1,4 @@
-"""What else LiteLLM's model_list says of a deployment: `model_info` and names beside it."""
+"""Further information of LiteLLM's model_list on a deployment: `model_info` and names beside it."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ _VARIABLE = "os.environ/"
 
 
 def redis_url(url: Any, host: Any, port: Any, password: Any) -> str | None:
-    """One that our file can have, None where there is none: with a password, or with a part that
-    is in the environment, the whole of it belongs into a variable."""
+    """A URL for gateway.yaml; None if it has a password or a part from the environment: then all of
+    it belongs into a variable."""
     if url is None:
         url = f"redis://{host}:{6379 if port is None else port}/0"
     # At its beginning the variable has the whole of it.

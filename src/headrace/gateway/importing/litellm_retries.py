@@ -39,7 +39,7 @@ def retries_of(
 
 
 def _reachable(name: str, models: Mapping[str, Mapping[str, Any]]) -> int:
-    """How many targets a request for the model may be sent to."""
+    """The number of targets that a request for the model may reach."""
     own = models[name]
     others = {one for each in _LISTS for one in own.get(each, ())}
     return sum(len(models[one]["targets"]) for one in {name, *others})

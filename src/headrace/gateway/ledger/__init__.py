@@ -1,1 +1,1 @@
-"""What every request took, kept on disk, and what can be asked about it."""
+"""The ledger of what every request took, on disk, and its reports."""

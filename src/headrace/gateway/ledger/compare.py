@@ -1,8 +1,8 @@
-"""Sides of an A/B test beside each other, as the ledger has them.
+"""Comparison of the variants of an A/B test in the ledger.
 
-A request counts for the side it was given to, whoever answered it: one that another side stood in
-for is a failure of its own. Requests that were refused or whose client went say nothing of a side.
-Which side is better in what many requests share (its failures) is tested as two proportions are.
+A request counts for the variant it was assigned to, whichever answered it: one that another variant
+answered is a failure. Requests that were refused or whose client disconnected count for no variant.
+Failures are compared as two proportions.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _rank(ordered: Sequence[float], percent: int) -> float | None:
 
 
 def _within(models: Sequence[str], days: Days) -> tuple[str, list[str | int]]:
-    """Also of names with a suffix: `chat:floor` is chat."""
+    """A condition on these models, including names with a suffix: `chat:floor` is chat."""
     names = list(models)[:_MOST_ALIASES]
     each = " OR ".join("model = ? OR substr(model, 1, ?) = ?" for _ in names)
     values: list[str | int] = []

@@ -29,7 +29,7 @@ class Days(NamedTuple):
 
 
 def days_of(since: str | None, until: str | None) -> Days:
-    """Of days as people write them: 2026-11-01. Raises ConfigError."""
+    """Days as people write them: 2026-11-01. Raises ConfigError."""
     found = Days(_day("--since", since), _day("--until", until))
     if found.since is not None and found.until is not None and found.since > found.until:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What is wrong with a file of the ledger."""
+"""Problems with a file of the ledger."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Writing(Protocol):
         """Delete so many of the oldest requests that came before; how many there were."""
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the file; nothing more is written."""
 
 
 class LedgerFile:
@@ -49,7 +49,7 @@ class LedgerFile:
         self._connection = open_for_writing(path)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """One transaction."""
+        """Write in one transaction."""
         with transaction(self._connection):
             for at in range(0, len(entries), _ROWS_AT_ONCE):
                 rows = [row_of(one) for one in entries[at : at + _ROWS_AT_ONCE]]

@@ -61,7 +61,7 @@ class FoundPage(NamedTuple):
 
 
 def cursor_of(text: str) -> Cursor:
-    """As `str` of one wrote it. Raises ConfigError."""
+    """The cursor that `str` wrote. Raises ConfigError."""
     parts = text.split(".")
     if len(parts) != 2 or not all(one.isascii() and 0 < len(one) < 19 and one.isdigit()
                                   for one in parts):  # fmt: skip
@@ -74,7 +74,7 @@ def cursor_of(text: str) -> Cursor:
 def found_page(
     connection: sqlite3.Connection, wanted: Filter, before: Cursor | None, limit: int
 ) -> FoundPage:
-    """At most so many. Raises LedgerError for a damaged row, sqlite3.Error."""
+    """At most `limit` requests. Raises LedgerError for a damaged row, sqlite3.Error."""
     conditions = ["1"]
     values: list[Any] = []
     for name in ("model", "key", "outcome"):
@@ -105,9 +105,9 @@ def found_page(
 def found_with_id(
     connection: sqlite3.Connection, id: str, at_s: float | None = None
 ) -> tuple[Entry, ...]:
-    """The request of that id with the lines of what was paid for besides, the oldest first; of
-    several requests with one id, which clients may give, all. at_s: Unix time of its arrival,
-    without which all of the ledger is looked through. Raises as `found_page`."""
+    """The request with that id and its side calls, the oldest first; all requests with the id if
+    clients used it several times. at_s: Unix time of its arrival, without which the whole ledger is
+    searched. Raises as `found_page`."""
     near, values = "1", []
     if at_s is not None:
         # What belongs to a request came while it lasted.

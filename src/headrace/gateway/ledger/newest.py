@@ -25,7 +25,8 @@ class EntryFilter(NamedTuple):
 
 
 def newest(connection: sqlite3.Connection, wanted: EntryFilter) -> list[Entry]:
-    """By their arrival, the newest first. Raises LedgerError for a damaged row, sqlite3.Error."""
+    """The newest entries by arrival, newest first. Raises LedgerError for a damaged row,
+    sqlite3.Error."""
     given = [
         (name, value)
         for name, value in (

@@ -19,8 +19,8 @@ def dollars(nusd: int) -> str:
 
 
 def fields_of(one: Usage, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Every column, what it is of first, and the cost in dollars last, None where nobody knows any
-    of it. labels: of keys by their ids, for a column `key_label` where it is of a key."""
+    """Every column, the grouping first, and the cost in dollars last, None if all of it is unknown.
+    labels: labels of keys by id, for a column `key_label` if it groups by key."""
     nobody_knows = one.unknown_cost and not one.cost_nusd
     fields = {**as_dict(one), "cost_usd": None if nobody_knows else dollars(one.cost_nusd)}
     if labels is not None and "key" in one.by:

@@ -72,7 +72,7 @@ def row_of(entry: Entry) -> tuple[Value, ...]:
 
 
 def entry_of(row: tuple[Any, ...]) -> Entry:
-    """Of a row with all columns. Raises msgspec.MsgspecError for a damaged one."""
+    """The entry in a row with all columns. Raises msgspec.MsgspecError for a damaged one."""
     one = dict(zip(COLUMN_NAMES, row, strict=True))
     lines = {name: one.pop(name) for name in _USAGE_LINES}
     told_nusd = one.pop("told_cost_nusd")

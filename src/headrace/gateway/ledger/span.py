@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 
 def span_of(since: str | None, until: str | None) -> Span:
-    """Of times as people and programs write them: 2026-11-01, 2026-11-01T10:00Z, or Unix seconds.
+    """Times as people and programs write them: 2026-11-01, 2026-11-01T10:00Z, or Unix seconds.
 
     A day given as `until` is part of it; times without a zone are UTC's. Raises ConfigError.
     """
@@ -46,8 +46,8 @@ def span_of(since: str | None, until: str | None) -> Span:
 
 
 def parts_of(span: Span, by: Part, now_ms: int) -> tuple[int, int]:
-    """Where the first part of a span begins and the last one ends; the usual number of parts up to
-    now, where it has no ends. Raises ConfigError for too many."""
+    """Where the first interval of a span begins and the last one ends; the usual number of
+    intervals up to now, if it has no ends. Raises ConfigError for too many."""
     length_ms = _LENGTH_MS[by]
     before_ms = now_ms + 1 if span.before_ms is None else span.before_ms
     end_ms = -(-before_ms // length_ms) * length_ms
@@ -62,7 +62,7 @@ def parts_of(span: Span, by: Part, now_ms: int) -> tuple[int, int]:
 
 
 def names_of(start_ms: int, end_ms: int, by: Part) -> Iterator[tuple[int, str]]:
-    """Where each part begins, and how `usage_by` calls it."""
+    """Where each interval begins, and its name in `usage_by`."""
     for at_ms in range(start_ms, end_ms, _LENGTH_MS[by]):
         yield at_ms, dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime(_NAMES[by])
 

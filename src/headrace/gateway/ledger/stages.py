@@ -1,6 +1,6 @@
-"""How a model made of others did: who answered, what was paid on the way, how long it took.
+"""The record of a model made of others: which model answered, the cost on the way, and times.
 
-Times are by nearest rank, costs exact sums of whole nano-dollars; what nobody knows the price of is
+Times are by nearest rank, costs exact sums of whole nano-dollars; requests of unknown price are
 counted beside them.
 """
 
@@ -48,7 +48,7 @@ class StageCount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float | None:
-        """Of its answers, those that were told."""
+        """The share of its answers that were returned to the client."""
         return self.told / self.asked if self.asked else None
 
 
@@ -84,7 +84,7 @@ class Stages(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cost_per_request_nusd(self) -> float | None:
-        """Of those that took something."""
+        """The cost per request, of those that took something."""
         return self.cost_nusd / self.answered if self.answered else None
 
 
@@ -111,8 +111,8 @@ def stages_of(
     baseline_cost: Callable[[TokenUsage], int | None],
     days: Days | None = None,
 ) -> Stages:
-    """stages: the models it is made of, in the order they are told of. baseline_cost: what an
-    answer costs of the model `baseline`. Raises sqlite3.Error."""
+    """The counts of a composed model. stages: the models it is made of, in order. baseline_cost:
+    the cost of an answer of the model `baseline`. Raises sqlite3.Error."""
     within = days or Days()
     since, before = within.since_ms or 0, within.before_ms or 2**62
     by_stage: dict[str, _Group] = {name: _Group() for name in stages}
@@ -213,7 +213,7 @@ def rank(values: list[float], percent: int) -> float | None:
 
 
 def _lasted_ms(attempts: str, total_ms: float) -> float:
-    """Of the answer alone, without what was asked before it."""
+    """The time of the answer alone, without earlier attempts."""
     try:
         listed: Sequence[Any] = _attempts.decode(attempts)
     except msgspec.MsgspecError:

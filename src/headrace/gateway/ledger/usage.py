@@ -1,8 +1,8 @@
-"""What was used: requests, tokens, cost and times, added up by what people ask for.
+"""Usage reports: requests, tokens, cost and times by group.
 
-Costs are exact sums of whole nano-dollars. What nobody knows the price of is counted beside them,
-so that a sum is never taken for all that was spent. A percentile is by nearest rank: the smallest
-value that so many per cent of the values do not exceed.
+Costs are exact sums of whole nano-dollars. Requests of unknown price are counted beside them, so
+that a sum is never taken for everything that was spent. A percentile is by nearest rank: the
+smallest value that so many per cent of the values do not exceed.
 """
 
 from __future__ import annotations
@@ -129,12 +129,12 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> int:
-        """Where targets failed: no answer, or half of one."""
+        """Requests whose targets failed: no answer, or only a part of one."""
         return self.failed + self.cut
 
 
 def groupings_of(text: str) -> tuple[str, ...]:
-    """Of names with commas between them. Raises ConfigError for one that there is not."""
+    """Names separated by commas. Raises ConfigError for an unknown one."""
     names = tuple(one.strip() for one in text.split(",") if one.strip())
     check_groupings(names)
     return names
@@ -153,9 +153,8 @@ def check_groupings(names: Sequence[str]) -> None:
 def usage_by(
     connection: sqlite3.Connection, by: Sequence[str] = (), days: Days | Span | None = None
 ) -> list[Usage]:
-    """One for each group there is, in the order of their names; without `by` one for all, also if
-    there was no request. Raises ConfigError as `check_groupings`, and sqlite3.Error.
-    """
+    """One row for each group, in the order of their names; without `by` a single one, also without
+    requests. Raises ConfigError as `check_groupings`, and sqlite3.Error."""
     check_groupings(by)
     where, values = _within(days or Days())
     found: dict[tuple[str, ...], dict[str, Any]] = {}

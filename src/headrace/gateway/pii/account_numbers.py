@@ -107,7 +107,7 @@ def credit_cards(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _card_groups(text: str, groups: list[tuple[int, int]], at: int) -> int:
-    """How many groups from there on are a card's number; 0 if none are."""
+    """The number of groups from there on that form a card number; 0 if none do."""
     digits = ""
     best = 0
     for taken, (start, end) in enumerate(groups[at : at + _MOST_CARD_GROUPS], 1):
@@ -120,7 +120,7 @@ def _card_groups(text: str, groups: list[tuple[int, int]], at: int) -> int:
 
 
 def is_card(digits: str) -> bool:
-    """Of a known scheme, and right by Luhn's check."""
+    """Whether the digits are of a known scheme and pass Luhn's check."""
     return len(digits) in _LENGTHS_BY_BEGINNING.get(digits[:4], ()) and passes_luhn(digits)
 
 
@@ -131,7 +131,8 @@ def passes_luhn(digits: str) -> bool:
 
 
 def ibans(text: str) -> Iterator[tuple[int, int]]:
-    """Of a country's own length, with right check digits; spaces or hyphens may divide it."""
+    """IBANs with a length valid for their country and right check digits; spaces or hyphens may
+    divide them."""
     after = 0
     for head in _IBAN_HEAD.finditer(text):
         start = head.start()
@@ -153,7 +154,8 @@ def has_check_digits(iban: str) -> bool:
 
 
 def us_ssns(text: str) -> Iterator[tuple[int, int]]:
-    """Of the United States, with its hyphens or spaces; nine digits alone are too often others."""
+    """Social security numbers of the United States, with hyphens or spaces; nine plain digits are
+    too often something else."""
     for found in _SSN.finditer(text):
         area, group, serial = re.split("[ -]", found[0])
         if area not in ("000", "666") and area < "900" and group != "00" and serial != "0000":

@@ -70,7 +70,7 @@ def _domain_end(text: str, start: int) -> int:
 
 
 def ips(text: str) -> Iterator[tuple[int, int]]:
-    """Of version 4 and 6, without a port and without the length of a prefix."""
+    """IP addresses of version 4 and 6, without a port and without a prefix length."""
     if ":" in text:
         for run in _V6_RUN.finditer(text):
             yield from _v6(text, run.start(), run.end())

@@ -84,7 +84,7 @@ def api_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _key_end(text: str, prefix: str, start: int) -> tuple[int, int]:
-    """Where to go on, and where the key ends: 0 where there is none."""
+    """Where to continue, and where the key ends: 0 if there is no key."""
     shape = _BY_PREFIX[prefix]
     run = shape.run.match(text, start)
     assert run is not None

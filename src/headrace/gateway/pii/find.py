@@ -32,9 +32,9 @@ DETECTORS: Mapping[PiiKind, Detector] = {
 
 
 def find(text: str, kinds: Collection[PiiKind] = KINDS) -> list[Span]:
-    """In the order of the text, without overlaps: of two findings that overlap, the kind that is
-    first in KINDS stays. Wide digits and other writings of spaces and hyphens count as plain ones;
-    positions are those of `text`."""
+    """Matches in the order of the text, without overlaps: of two that overlap, the kind that is
+    first in KINDS wins. Wide digits and other spaces and hyphens count as plain ones; positions are
+    those of `text`."""
     looked_at = plain(text)
     wanted = likely(looked_at, kinds)
     if not wanted:

@@ -38,7 +38,7 @@ def may_have(text: str, kinds: Collection[PiiKind]) -> bool:
 
 
 def likely(looked_at: str, kinds: Collection[PiiKind]) -> set[PiiKind]:
-    """Those of the kinds that a plain text may have."""
+    """The kinds that a plain text may contain."""
     answers: dict[Callable[[str], bool], bool] = {}
     found: set[PiiKind] = set()
     for kind in kinds:

@@ -69,7 +69,7 @@ def _whole(text: str, first: int, end: int) -> list[tuple[int, int]]:
 
 
 def _taken(text: str, groups: list[str], first: int, start: int) -> int:
-    """How many of the groups are a number; 0 if none are."""
+    """How many of the groups form a number; 0 if none do."""
     before = text[max(start, first - 2) : first]
     if "+" in before and groups[0][0] != "0":
         return _international(groups)
@@ -84,7 +84,7 @@ def _taken(text: str, groups: list[str], first: int, start: int) -> int:
 
 
 def _international(groups: list[str]) -> int:
-    """As many groups as E.164 has room for."""
+    """As many groups as E.164 allows."""
     digits = taken = 0
     for at, group in enumerate(groups, 1):
         if digits + len(group) > _MOST_DIGITS:
@@ -106,7 +106,7 @@ def _north_american(groups: list[str]) -> int:
 
 
 def _national(groups: list[str]) -> int:
-    """With the 0 that is left out after a country's number."""
+    """A number with the trunk 0 that is omitted after a country code."""
     if groups[0][0] != "0" or groups[0].startswith("00") or len(groups[0]) < 2:
         return 0
     digits = taken = 0

@@ -13,5 +13,5 @@ _PLAIN = {
 
 
 def plain(text: str) -> str:
-    """Of the same length, so that positions are the same."""
+    """The text with the same length, so that positions are the same."""
     return text if text.isascii() else text.translate(_PLAIN)

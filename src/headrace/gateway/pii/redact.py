@@ -14,7 +14,7 @@ def redact(text: str, kinds: Collection[PiiKind] = KINDS) -> str:
 
 
 def without(text: str, spans: Sequence[Span]) -> str:
-    """As `redact`, of spans that were found: in the order of the text and without overlaps."""
+    """As `redact`, for given spans: in the order of the text and without overlaps."""
     if not spans:
         return text
     pieces: list[str] = []
@@ -27,5 +27,5 @@ def without(text: str, spans: Sequence[Span]) -> str:
 
 
 def mark(kind: str) -> str:
-    """What stands in place of a finding."""
+    """The replacement of a match."""
     return f"[{kind.upper()}]"

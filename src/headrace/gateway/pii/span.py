@@ -1,4 +1,4 @@
-"""What was found in a text: its kind, and from where to where."""
+"""A match in a text: its kind and its position."""
 
 from __future__ import annotations
 

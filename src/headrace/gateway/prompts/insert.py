@@ -1,6 +1,6 @@
-"""What a prompt says, put before what the client says, in the client's dialect.
+"""A prompt's messages, put before the client's, in the client's dialect.
 
-Only the fields concerned are written anew; what the client's messages are is not looked at.
+Only these fields are rewritten; the client's messages are not read.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Version:
 
     @property
     def full_name(self) -> str:
-        """As headers and the ledger have it."""
+        """The name in headers and the ledger."""
         return f"{self.prompt}@{self.name}"
 
     def said(self, variables: Mapping[str, Any]) -> tuple[Said, ...]:
@@ -101,7 +101,8 @@ class Prompt:
         return found
 
     def labelled(self, label: str | None, who: str) -> Version:
-        """None: production, else the highest version. who: the same gets the same version.
+        """The version of a label; None: production, else the highest version. who: the same subject
+        gets the same version.
 
         Raises RequestError.
         """

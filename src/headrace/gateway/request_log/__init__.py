@@ -1,1 +1,1 @@
-"""Requests and answers as they were told, kept where the file asks for it."""
+"""Requests and answers as they were sent, stored if the file enables it."""

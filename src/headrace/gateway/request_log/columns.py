@@ -57,7 +57,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def quoted(names: tuple[str, ...] = COLUMN_NAMES) -> str:
-    """Of a statement: `user` is a word of PostgreSQL's own."""
+    """Quoted names for a statement: `user` is a reserved word of PostgreSQL."""
     return ", ".join(f'"{name}"' for name in names)
 
 
@@ -83,7 +83,8 @@ def row_of(record: LogRecord) -> tuple[Value, ...]:
 
 
 def record_of(row: tuple[Any, ...]) -> LogRecord:
-    """Of a row with all columns; one whose bodies are None has none. Raises RequestLogError."""
+    """The record in a row with all columns; bodies that are None are absent. Raises
+    RequestLogError."""
     one = dict(zip(COLUMN_NAMES, row, strict=True))
     try:
         found = {
@@ -112,8 +113,8 @@ def _body(about: str | None, text: str | None) -> LoggedBody | None:
 
 
 def _plain(value: Value) -> Value:
-    """As PostgreSQL takes texts: without NUL, which no JSON has but escaped, and without halves of
-    surrogate pairs."""
+    """A value as PostgreSQL accepts texts: without NUL, which JSON contains only escaped, and
+    without halves of surrogate pairs."""
     if isinstance(value, str):
         return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
     return value

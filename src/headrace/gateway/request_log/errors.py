@@ -1,4 +1,4 @@
-"""What is wrong with the store of the request log."""
+"""Problems with the store of the request log."""
 
 from __future__ import annotations
 

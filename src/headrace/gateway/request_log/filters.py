@@ -1,4 +1,4 @@
-"""Which records of the log somebody looks for."""
+"""Conditions for searching the log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A JSON text in which values were replaced, and no other character changed.
 
-It is read as a row of tokens and never built. What is no JSON is passed over as it stands, so that
-half a body can be read as well.
+The text is read as a sequence of tokens and never built. What is not JSON is copied unchanged, so
+that half a body can be read as well.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it keeps in memory, about."""
+        """Its approximate size in memory."""
         own = 2048
         if self.request is not None:
             own += len(self.request)

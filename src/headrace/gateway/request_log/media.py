@@ -1,4 +1,4 @@
-"""Pictures, sounds and files in base64: what stands in their place."""
+"""Replacements of pictures, sounds and files in base64."""
 
 from __future__ import annotations
 

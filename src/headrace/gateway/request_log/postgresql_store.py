@@ -98,8 +98,8 @@ class PostgresqlRecords:
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        """One transaction. Where its end was not heard it may have been done: what is there
-        already is left as it is."""
+        """Write in one transaction. If its confirmation was lost it may have been done: records
+        that exist already are left unchanged."""
         with self._transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(_INSERT.encode(), [row_of(one) for one in records])
 
@@ -155,7 +155,7 @@ class PostgresqlReader:
 
 
 def judged(error: Exception) -> Verdict | None:
-    """What an error means to who writes lines; None where it is none of PostgreSQL's."""
+    """What an error means to the writer; None if it is not one of PostgreSQL's."""
     if isinstance(error, RequestLogError):
         return "damaged"
     if isinstance(error, psycopg.DataError):

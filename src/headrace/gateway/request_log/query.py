@@ -1,4 +1,4 @@
-"""Which rows somebody looks for, as SQL of SQLite or PostgreSQL."""
+"""Search conditions as SQL for SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Query(NamedTuple):
 
 
 def newest_query(wanted: RecordFilter, words: Words) -> Query:
-    """One row more than wanted, which tells whether there are more."""
+    """A query for one row more than requested, which shows whether there are more."""
     conditions: list[str] = []
     values: list[Value] = []
 
@@ -71,13 +71,13 @@ def newest_query(wanted: RecordFilter, words: Words) -> Query:
 
 
 def page_of(rows: Sequence[tuple[Any, ...]], wanted: RecordFilter) -> Page:
-    """Of the rows of `newest_query`. Raises RequestLogError."""
+    """A page from the rows of `newest_query`. Raises RequestLogError."""
     records = [record_of(row) for row in rows[: wanted.limit]]
     return Page(records, records[-1].line if len(rows) > wanted.limit else None)
 
 
 def find_query(request_id: str, words: Words) -> Query:
-    """Of its id or its line, the newest."""
+    """A query by id or line, the newest first."""
     place = words.place
     return Query(
         f'SELECT {quoted()} FROM {words.table} WHERE "line" = {place} OR "id" = {place} '
@@ -87,7 +87,7 @@ def find_query(request_id: str, words: Words) -> Query:
 
 
 def line_at(at_s: float) -> str:
-    """What lines of this moment, and later ones, are not less than."""
+    """The smallest line of this moment."""
     return line_at_ms(round(at_s * 1000))
 
 
@@ -97,7 +97,7 @@ def line_at_ms(at_ms: int) -> str:
 
 
 def _forms(text: str) -> list[str]:
-    """As it may be written inside JSON strings, for LIKE."""
+    """The text as it may be written inside JSON strings, for LIKE."""
     written = {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)}
     return [
         form.replace("!", "!!").replace("%", "!%").replace("_", "!_") for form in sorted(written)

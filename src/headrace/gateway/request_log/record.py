@@ -1,4 +1,4 @@
-"""A request as the log keeps it: who asked what, what was answered, what became of it."""
+"""A request as it is logged: the caller, the request, the answer and the outcome."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wants_vectors(self) -> bool:
-        """Whether embeddings were asked for, whose answers say nothing."""
+        """Whether it was a request for embeddings, whose answers have no text."""
         return self.path.rpartition("/")[2] in _OF_EMBEDDINGS
 
     @property

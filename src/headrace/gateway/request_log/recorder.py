@@ -1,4 +1,4 @@
-"""From a line to a record: what may be kept of it, and nothing else."""
+"""The conversion of a line to a record, which contains only what may be stored."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Recorder:
         )
 
     def _reply(self, line: Line, heard: Heard) -> LoggedBody | None:
-        """None where nothing came, or where it can be neither read nor looked through."""
+        """The reply's body; None if there was none, or if it can be neither parsed nor scanned."""
         if not heard.bytes:
             return None
         raw = b"".join(heard.pieces)

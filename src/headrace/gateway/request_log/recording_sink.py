@@ -22,7 +22,7 @@ class RecordingSink:
 
     @property
     def heard(self) -> Heard:
-        """So far."""
+        """The answer so far."""
         return Heard(self._pieces, self._bytes, self._kept_bytes < self._bytes)
 
     async def start(self, status: int, headers: list[tuple[str, str]]) -> None:

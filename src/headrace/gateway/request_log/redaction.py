@@ -1,4 +1,4 @@
-"""What is replaced in bodies before anything of them is written."""
+"""Replacements in bodies before anything of them is written."""
 
 from __future__ import annotations
 

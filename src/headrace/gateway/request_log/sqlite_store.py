@@ -51,7 +51,7 @@ class SqliteRecords:
         self._connection = FILE.open_for_writing(path)
 
     def append(self, records: Sequence[LogRecord]) -> None:
-        """One transaction; what is there already is left as it is."""
+        """Write in one transaction; records that exist already are left unchanged."""
         with transaction(self._connection):
             self._connection.executemany(_INSERT, (row_of(one) for one in records))
 

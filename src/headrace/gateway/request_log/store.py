@@ -1,4 +1,4 @@
-"""What the request log is to those who write to it and read from it."""
+"""The interface of the request log to its writers and readers."""
 
 from __future__ import annotations
 

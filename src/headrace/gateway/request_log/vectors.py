@@ -1,6 +1,6 @@
-"""Vectors of an answer with embeddings: what stands in their place, and how many there are.
+"""Vectors in answers with embeddings: their replacements, and their number.
 
-They are far longer than the texts they are of, and can be made again.
+They are far longer than the texts they represent, and can be computed again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def without_vectors(body: bytes) -> bytes:
 
 
 def vectors_told(body: bytes) -> str:
-    """How many vectors of which length a reply has, as it was told or as it was kept:
-    "2 vectors of 1536 numbers". "" where it has none, or is no such reply."""
+    """The number and length of a reply's vectors, as it was sent or stored: "2 vectors of 1536
+    numbers". "" if it has none."""
     lengths: Counter[int] = Counter()
 
     def count(vector: bytes) -> str:
@@ -50,7 +50,7 @@ def vectors_told(body: bytes) -> str:
 
 
 def _replaced(body: bytes, instead: Callable[[bytes], str]) -> bytes:
-    """What is not replaced stays as it is written, but for white space."""
+    """The body with vectors replaced; the rest is unchanged except for white space."""
     fields = _READ_FIELDS.decode(body)
     if "data" in fields:
         items = _READ_ITEMS.decode(fields["data"])
@@ -71,7 +71,7 @@ def _written(text: str) -> msgspec.Raw:
 
 
 def _numbers_in(vector: bytes) -> int:
-    """Of a list of numbers, of float32 in base64, or of what stands in its place."""
+    """The length of a list of numbers, of float32 in base64, or of their replacement."""
     if vector[:1] == b'"':
         text = _READ_TEXT.decode(vector)
         if (told := _TOLD.fullmatch(text)) is not None:

@@ -1,4 +1,5 @@
-"""A request at the log: whether it is kept, with or without bodies, and what is kept in the end."""
+"""The recording of a request: whether it is stored, with or without bodies, and what is stored in
+the end."""
 
 from __future__ import annotations
 
@@ -43,15 +44,15 @@ class RequestLogging:
         self._log = log
 
     def visit(self, incoming: Incoming, sink: Sink) -> LogVisit | None:
-        """None for one that is not kept."""
+        """The recording of a request; None for one that is not stored."""
         if not self._keeps(incoming):
             return None
         settings = self._settings
         return LogVisit(settings, self._log, incoming, sink, without_bodies(settings, incoming))
 
     def post(self, incoming: Incoming, *, counts: bool = False) -> PostVisit | None:
-        """Of a path that answers a body whole. counts: whether that is a number of tokens. None
-        for one that is not kept."""
+        """The recording of a request that is answered whole; None for one that is not stored.
+        counts: whether the answer is a number of tokens."""
         if not self._keeps(incoming) or (counts and not self._settings.counts):
             return None
         return PostVisit(
@@ -92,7 +93,7 @@ class LogVisit:
             self.sink = self._recording
 
     def asks(self, incoming: Incoming) -> None:
-        """What is asked in place of what came: guardrails took something out."""
+        """Replace the request by the one that guardrails redacted."""
         self._incoming = incoming
 
     def ended(self, entry: Entry) -> None:
@@ -120,7 +121,7 @@ class PostVisit:
         self._body = b""
 
     def asks(self, body: JsonObject) -> None:
-        """What is asked in place of what came: guardrails took something out."""
+        """Replace the request by the one that guardrails redacted."""
         self._incoming = dataclasses.replace(self._incoming, body=body)
 
     def noted(self, entry: Entry) -> None:
@@ -173,7 +174,7 @@ def is_of(
 
 
 def is_sampled(request_id: str, sample: float) -> bool:
-    """By a hash of the id, the same in every process."""
+    """Whether the request is in the sample: by a hash of the id, the same in every process."""
     if sample >= 1:
         return True
     digest = hashlib.blake2b(request_id.encode(), digest_size=8).digest()
@@ -215,6 +216,6 @@ def _session(incoming: Incoming) -> str:
 
 
 def _trace_id(headers: Mapping[str, str]) -> str:
-    """Of the client's trace."""
+    """The id of the client's trace."""
     told = trace_headers(headers)
     return told[0][1].split("-")[1] if told else ""

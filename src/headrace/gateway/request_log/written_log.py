@@ -1,4 +1,4 @@
-"""The request log of a running gateway: what is taken is made a record and written by one thread,
+"""The request log of a running gateway: lines are turned into records and written by one thread,
 and read by others."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class WrittenLog:
         )
 
     def take(self, line: Line) -> None:
-        """See RequestLog. Bodies that are larger than all that may wait are left out."""
+        """See RequestLog. Bodies larger than all that may wait are dropped."""
         if line.size_bytes > self._most_bytes:
             line = line._replace(request=None, reply=None, without_bodies="too_large")
         self._writer.take(_Waiting(line))
@@ -107,7 +107,7 @@ class WrittenLog:
         return await asyncio.to_thread(self._reader.find, request_id)
 
     def change(self, recorder: Recorder, retention_days: int | None) -> None:
-        """What is kept of lines and for how long, from now on; None: for ever."""
+        """Set what is stored of lines and for how long, from now on; None: forever."""
         self._recording.recorder = recorder
         self._writer.retention_days = retention_days
 

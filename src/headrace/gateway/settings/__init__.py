@@ -1,1 +1,1 @@
-"""The gateway's one file: what may stand in it, and reading it."""
+"""The gateway's one file: its settings, and reading it."""

@@ -117,7 +117,7 @@ class AcceptSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def least(self) -> float:
-        """The threshold, or what stands for it."""
+        """The threshold, or its default."""
         if self.threshold is not None:
             return self.threshold
         return {"logprobs": 0.8, "judge": 7.0}.get(self.by, 0.5)

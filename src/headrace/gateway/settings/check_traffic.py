@@ -1,4 +1,4 @@
-"""What of a model's traffic settings does not fit together, and short forms of them made long."""
+"""Problems of a model's traffic settings, and expansion of their short forms."""
 
 from __future__ import annotations
 

@@ -180,5 +180,5 @@ class GuardrailSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> tuple[PiiKind, ...]:
-        """What pii looks for."""
+        """The kinds that pii looks for."""
         return self.find or KINDS

@@ -1,4 +1,4 @@
-"""Where what every request took is kept."""
+"""The ledger's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where models are served."""
+"""Providers, their addresses and credentials."""
 
 from __future__ import annotations
 

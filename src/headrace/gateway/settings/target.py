@@ -1,4 +1,4 @@
-"""One place where a model is served."""
+"""Targets, their prices and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateway tells of itself."""
+"""The gateway's log and traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a model's traffic: hedged, split between variants, copied to a shadow."""
+"""Hedging, variants, shadows and engine metrics of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What YAML makes of words and numbers that are names here.
+"""Words and numbers that YAML misreads where they are names.
 
 YAML 1.1 takes `on` for true, and a version `1` for a number.
 """
@@ -11,7 +11,7 @@ _FILE = "file:"
 
 
 def guardrails_named(loaded: Any) -> Any:
-    """With the field `on` by its name."""
+    """The guardrails with the field `on` under its name."""
     if not isinstance(loaded, dict):
         return loaded
     return {
@@ -23,8 +23,8 @@ def guardrails_named(loaded: Any) -> Any:
 
 
 def prompts_named(loaded: Any) -> Any:
-    """With versions by their names, also where labels point to them; a label's version alone is
-    short for all of its weight."""
+    """The prompts with version names as text, also in labels; a single version in a label has all
+    of its weight."""
     if not isinstance(loaded, dict):
         return loaded
     return {name: _prompt(one) for name, one in loaded.items()}
