@@ -59,7 +59,7 @@ def test_a_second_signal_ends_streams_with_an_error(
 def test_a_client_that_never_reads_is_cut_at_the_end(
     started: Callable[..., Process], model: Path
 ) -> None:
-    process = started(model).wait_ready()
+    process = started(model, backend="cpu").wait_ready()
     fields = {"max_tokens": 500, "ignore_eos": True, "stream": True, "logprobs": 20}
     body = json.dumps({"prompt": ["Once"] * 60, **fields}).encode()
     with socket.socket() as sock:

@@ -18,6 +18,7 @@ from tests.gateway.upstream.scripted import served
 from tests.gateway.workers.gateway_process import (
     COST_NUSD,
     KEY,
+    WORKERS,
     Running,
     Told,
     ledger_rows,
@@ -86,7 +87,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path)
 
                 async def replaced() -> bool:
                     now = await gateway.worker_pids()
-                    return len(now) == 4 and now != before
+                    return len(now) == WORKERS and now != before
 
                 await until(replaced)
                 await clients.asked(40)

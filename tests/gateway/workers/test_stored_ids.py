@@ -26,7 +26,7 @@ def test_every_worker_knows_which_key_was_told_it_also_after_a_restart(tmp_path:
             hello = {"model": "chat", "input": "hello"}
             goes_on = {**hello, "previous_response_id": "resp_1"}
             for start in ("first", "second"):
-                async with running(tmp_path, settings) as gateway:
+                async with running(tmp_path, settings, workers=2) as gateway:
                     if start == "first":
                         assert (await gateway.fresh("POST", RESPONSES, hello)).status == 200
                     for key, status in ((KEY, 200), (OTHER, 400)):
