@@ -50,19 +50,3 @@ def test_headers_say_when_to_come_back_and_which_request_it_was() -> None:
         retry_after_s=7.0,
         request_id="t1",
     )
-    headers = {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT", "retry-after-ms": "250"}
-    assert PROVIDER.read_failure(429, headers, b"").retry_after_s == 0.25
-    for value in ("nan", "-1", "inf", "soon"):
-        assert PROVIDER.read_failure(429, {"retry-after": value}, b"").retry_after_s is None
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[1]", b'{"message": 3}', b"[" * 9999])
-def test_any_body_will_do(body: bytes) -> None:
-    failure = PROVIDER.read_failure(502, {}, body)
-    assert failure.kind == "server"
-    assert failure.message == "Cohere answered with status 502"
-
-
-def test_a_message_is_no_book() -> None:
-    body = json.dumps({"message": "a" * 10**6}).encode()
-    assert len(PROVIDER.read_failure(400, {}, body).message) == 2000

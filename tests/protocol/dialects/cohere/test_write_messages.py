@@ -14,11 +14,8 @@ from headrace.protocol.neutral.call import (
     Message,
 )
 from headrace.protocol.neutral.part import (
-    CacheMark,
     Media,
-    Opaque,
     Part,
-    Refusal,
     Signature,
     Text,
     Thinking,
@@ -104,12 +101,6 @@ def test_thoughts_of_others_stay_away() -> None:
     assert told == set()
 
 
-def test_instructions_between_turns_are_the_systems() -> None:
-    messages, told = said(Text(text="Now in French."), extra={"role": "developer"})
-    assert messages == [{"role": "system", "content": "Now in French."}]
-    assert told == set()
-
-
 def test_images() -> None:
     messages, told = said(
         Text(text="What is it?"),
@@ -164,24 +155,7 @@ def test_media_that_cohere_does_not_take_is_refused(part: Part, why: str) -> Non
     assert raised.value.param == "messages[0]"
 
 
-def test_what_messages_hold_and_cohere_cannot_be_told_is_named() -> None:
-    messages, told = said(
-        Text(text="a", cache=CacheMark(), extra={"annotations": []}),
-        Opaque("anthropic", {"type": "search_result"}),
-        Refusal("b"),
-        name="Ann",
-        extra={"weight": 1},
-    )
-    assert messages[0]["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert told == {
-        "messages.cache",
-        "messages.text.annotations",
-        "messages.anthropic",
-        "messages.name",
-        "messages.extra.weight",
-    }
-    _, told = said(ToolResult(call_id="c", content=(), is_error=True), role="tool")
-    assert told == {"messages.is_error"}
+def test_images_of_the_assistant_are_named() -> None:
     _, told = said(Media(kind="image", data=PNG), role="assistant")
     assert told == {"messages.image"}
 
@@ -198,13 +172,3 @@ def test_citations_and_a_plan_may_be_given_back() -> None:
     assert messages[0]["tool_plan"] == "plan"
     assert messages[0]["content"] == "a"
     assert told == set()
-
-
-def test_fields_of_parts_that_only_others_know_are_named() -> None:
-    _, told = said(
-        ToolCall(id="pcZFHqej8", name="f", arguments="{}", extra={"caller": {}}),
-        role="assistant",
-    )
-    assert told == {"messages.tool_calls.caller"}
-    _, told = said(Media(kind="image", data=PNG, extra={"context": "c"}))
-    assert told == {"messages.media.context"}

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.errors import RequestError
 from headrace.protocol.dialects.mistral import PROVIDER
 from headrace.protocol.neutral.call import (
     ChatCall,
@@ -16,7 +15,6 @@ from headrace.protocol.neutral.call import (
     Reasoning,
     ToolChoice,
 )
-from headrace.protocol.neutral.dialect import Written
 from headrace.protocol.neutral.part import CacheMark, Text
 from tests.protocol.dialects.api_description import assert_as_described
 from tests.protocol.dialects.mistral.samples import TIME, WEATHER, call, written
@@ -28,16 +26,6 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "require
 
 def dropped(asked: ChatCall) -> set[str]:
     return set(PROVIDER.write_call(asked, "mistral-large-latest").dropped)
-
-
-def test_nothing_is_said_that_was_not_asked() -> None:
-    """No temperature, no top_p: a default of ours would rule out the model's own."""
-    assert PROVIDER.write_call(call(), "ministral") == Written(
-        "/v1/chat/completions",
-        {"content-type": "application/json", "accept": "application/json"},
-        b'{"model":"ministral","messages":[{"role":"user","content":"Hi"}],"stream":false}',
-    )
-    assert PROVIDER.write_call(call(stream=True), "m").headers["accept"] == "text/event-stream"
 
 
 def test_every_field_that_mistral_knows() -> None:
@@ -180,15 +168,6 @@ def test_tool_choice(kind: Any, told: str) -> None:
     body = written(call(tools=(WEATHER,), tool_choice=ToolChoice(kind)))
     assert body["tool_choice"] == told
     assert_as_described(body, "mistral/openapi.yaml", "/v1/chat/completions")
-
-
-@pytest.mark.parametrize("choice", [ToolChoice("one", "sing"), ToolChoice("required")])
-def test_a_choice_without_its_tool_is_refused(choice: ToolChoice) -> None:
-    tools = (WEATHER,) if choice.kind == "one" else ()
-    with pytest.raises(RequestError, match=r"tool_choice: .* must be called") as raised:
-        written(call(tools=tools, tool_choice=choice))
-    assert raised.value.param == "tool_choice"
-    assert "tool_choice" not in written(call(tool_choice=ToolChoice("auto")))
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,8 @@ from headrace.protocol.dialects.mistral import PROVIDER
 from headrace.protocol.dialects.mistral.tool_ids import provider_id
 from headrace.protocol.neutral.call import Message
 from headrace.protocol.neutral.part import (
-    CacheMark,
     Media,
-    Opaque,
     Part,
-    Refusal,
     Signature,
     Text,
     Thinking,
@@ -147,13 +144,6 @@ def test_unsigned_thoughts_are_told_and_those_of_others_stay_away() -> None:
     assert dropped == set()
 
 
-@pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_between_turns_are_the_systems(role: str) -> None:
-    message, dropped = said(Text(text="Now in French."), extra={"role": role})
-    assert message == {"role": "system", "content": "Now in French."}
-    assert dropped == set()
-
-
 def test_media() -> None:
     data = base64.b64encode("Zürich".encode()).decode()
     message, dropped = said(
@@ -208,33 +198,3 @@ def test_media_that_mistral_does_not_take_is_refused(part: Part, why: str) -> No
     with pytest.raises(RequestError, match=why) as raised:
         said(part)
     assert raised.value.param == "messages[0]"
-
-
-def test_what_messages_hold_and_mistral_cannot_be_told_is_named() -> None:
-    message, dropped = said(
-        Text(text="a", cache=CacheMark(), extra={"annotations": []}),
-        Opaque("anthropic", {"type": "search_result"}),
-        Refusal("b"),
-        name="Ann",
-        extra={"weight": 1},
-    )
-    assert message["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert dropped == {
-        "messages.cache",
-        "messages.text.annotations",
-        "messages.anthropic",
-        "messages.name",
-        "messages.extra.weight",
-    }
-    _, dropped = said(ToolResult(call_id="c", content=(), is_error=True), role="tool")
-    assert dropped == {"messages.is_error"}
-
-
-def test_fields_of_parts_that_only_others_know_are_named() -> None:
-    _, told = said(
-        ToolCall(id="pcZFHqej8", name="f", arguments="{}", extra={"caller": {}}),
-        role="assistant",
-    )
-    assert told == {"messages.tool_calls.caller"}
-    _, told = said(Media(kind="image", data=PNG, extra={"context": "c"}))
-    assert told == {"messages.media.context"}

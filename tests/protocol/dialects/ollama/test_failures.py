@@ -49,15 +49,6 @@ def test_what_else_a_failure_tells() -> None:
     failure = PROVIDER.read_failure(429, headers, b'{"error":{"message":"slow down","type":"x"}}')
     assert failure.message == "slow down"
     assert (failure.status, failure.retry_after_s, failure.request_id) == (429, 2.0, "r1")
-    assert PROVIDER.read_failure(429, {"retry-after-ms": "1500"}, b"").retry_after_s == 1.5
-    for told in ("-1", "nan", "inf", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"):
-        assert PROVIDER.read_failure(429, {"retry-after": told}, b"").retry_after_s is None
-
-
-@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"error":5}', b"\xff", b"[" * 10**5])
-def test_any_body_is_a_failure(raw: bytes) -> None:
-    failure = PROVIDER.read_failure(502, {}, raw)
-    assert (failure.kind, failure.message) == ("server", "Ollama answered with status 502")
 
 
 _KEYS = st.sampled_from(

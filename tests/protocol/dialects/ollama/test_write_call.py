@@ -18,7 +18,6 @@ from headrace.protocol.neutral.call import (
     Tool,
     ToolChoice,
 )
-from headrace.protocol.neutral.dialect import Written
 from headrace.protocol.neutral.part import (
     CacheMark,
     Media,
@@ -50,16 +49,6 @@ def said(*parts: Part, role: Any = "user") -> tuple[dict[str, Any], tuple[str, .
     asked = call(messages=(Message(role=role, parts=parts),))
     told = PROVIDER.write_call(asked, "qwen3")
     return json.loads(told.body)["messages"][0], told.dropped
-
-
-def test_nothing_is_said_that_was_not_asked() -> None:
-    told = PROVIDER.write_call(call(), "qwen3")
-    assert told == Written(
-        "/api/chat",
-        {"content-type": "application/json", "accept": "application/json"},
-        b'{"model":"qwen3","messages":[{"role":"user","content":"Hi"}],"stream":false}',
-    )
-    assert PROVIDER.write_call(call(stream=True), "m").headers["accept"] == "application/x-ndjson"
 
 
 def test_everything_that_ollama_has_words_for() -> None:
